@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode, UsageError
+from jobs.core.errors import ExitCode, UsageError
 from jobs.runtime.completion import plans
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
@@ -57,7 +57,7 @@ def cancel(
             f"given: {named}"
         )
     if throttles:
-        from jobs.execution.left_throttles import cancel_throttles
+        from jobs.execution.leftover_throttles import cancel_throttles
 
         return cancel_throttles(settings, apply=apply, yes=yes)
     if partitions is not None:

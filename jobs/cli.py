@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 from typer.main import get_command
 
-from jobs.basics.interrupts import guard
+from jobs.core.signals import guard
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP, add_lazily, spare_pandas
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
-from jobs.runtime.choices import Mode, Via
+from jobs.core.errors import ExitCode
+from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.options import (
     All,
     AllowMajorityDead,
@@ -48,10 +48,10 @@ def commit(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Write what a plan says, or show what would be written."""
-    from jobs.assessment.limits import CommitLimits, hold_seconds
-    from jobs.basics.units import parse_seconds
-    from jobs.execution.admin.running import Running, bytes_per_second
+    from jobs.core.units import parse_seconds
+    from jobs.execution.admin.reassignment_options import Running, bytes_per_second
     from jobs.execution.commit import commit_plan
+    from jobs.preconditions.limits import CommitLimits, hold_seconds
 
     limits = CommitLimits.of(
         settings, max_plan_age, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, on_spark, run_alone
 from jobs.runtime.settings import Settings
 
@@ -26,8 +26,8 @@ def control(
     allow_silent: AllowSilent = None,
 ) -> ExitCode:
     """Be the controller: elect, create, reassign and delete in cycles, until told to stop."""
-    from jobs.cycle.tenure import Term, control_cluster
-    from jobs.runtime.inputs import parse_broker_ids
+    from jobs.controller.lifecycle import Term, control_cluster
+    from jobs.runtime.input_files import parse_broker_ids
 
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
     term = Term(apply=apply, yes=yes, until_quiet=until_quiet, allow_unclean=allow_unclean, allow_silent=silent)

@@ -19,7 +19,7 @@ def dashboard(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
 ) -> None:
     """Serve a page to look around in: snapshots, brokers, partitions, plans, commits."""
-    from jobs.pages.serving import serve
+    from jobs.web.dashboard_server import serve
 
     serve(settings, address, port)
 

@@ -1,6 +1,6 @@
 """`surveyor doctor`: what is in the way of Surveyor here, and what to do about it. No JVM."""
 
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -8,7 +8,7 @@ from jobs.runtime.settings import Settings
 @command
 def doctor(settings: Settings) -> ExitCode:
     """Check machine, warehouse, ZooKeeper, permissions, clock and brokers; say what to do."""
-    from jobs.views.checkup import show_checkup
+    from jobs.console_output.doctor import show_checkup
 
     return show_checkup(settings)
 

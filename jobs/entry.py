@@ -7,7 +7,7 @@ import os
 def main() -> None:
     """Run the command line."""
     try:
-        from jobs.basics.interrupts import guard, ignore  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
+        from jobs.core.signals import guard, ignore  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
 
         guard()
         # registered first, so called last: Python then takes every handler away, and a signal would hide the exit code

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
-from jobs.runtime.choices import Format
+from jobs.core.errors import ExitCode
+from jobs.runtime.cli_enums import Format
 from jobs.runtime.options import PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -29,7 +29,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File to write to [default: stdout].")] = None,
 ) -> ExitCode:
     """Write a plan's targets in the format of Kafka's own tools."""
-    from jobs.views.export import export_plan
+    from jobs.console_output.export import export_plan
 
     return export_plan(settings, plan, format, wave, out, inverse=inverse)
 

@@ -26,8 +26,8 @@ def metrics(
     fleet: Annotated[bool, typer.Option("--all", help="Of every cluster of the --conf file.")] = False,
 ) -> None:
     """Write figures for Prometheus: to stdout, into a file, or to whoever asks."""
-    from jobs.basics.errors import UsageError
-    from jobs.views.metrics import give_metrics
+    from jobs.console_output.metrics import give_metrics
+    from jobs.core.errors import UsageError
 
     if fleet and not settings.fleet:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")

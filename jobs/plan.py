@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from jobs.basics.errors import ExitCode, UsageError
+from jobs.core.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
 from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import by_comma, snapshots
@@ -15,7 +15,7 @@ from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
-from schemas.names import DrainMode
+from schemas.enums import DrainMode
 
 Brokers = Annotated[
     str,
@@ -78,10 +78,10 @@ def elect(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan elections that find a leader; the others are rejections."""
-    from jobs.basics.units import parse_seconds
+    from jobs.core.units import parse_seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
     from jobs.planning.plan import report_plan
-    from jobs.runtime.inputs import read_election
+    from jobs.runtime.input_files import read_election
 
     _refuse_unclear({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
     limits = {"--max-elections": max_elections, "--stable-for": stable_for, "--settle": settle}
@@ -138,7 +138,7 @@ def drain(
     """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
     from jobs.planning.drain import drain_planner
     from jobs.planning.plan import report_plan
-    from jobs.runtime.inputs import parse_broker_ids
+    from jobs.runtime.input_files import parse_broker_ids
 
     planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
     return report_plan(settings, options, planner)
@@ -154,7 +154,7 @@ def undrain(
     """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
     from jobs.planning.drain import undrain_planner
     from jobs.planning.plan import report_plan
-    from jobs.runtime.inputs import parse_broker_ids
+    from jobs.runtime.input_files import parse_broker_ids
 
     planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
     return report_plan(settings, options, planner)
@@ -259,8 +259,8 @@ def reassign(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
-    from jobs.planning.placement.given_targets import BACK, BY_FILE
-    from jobs.planning.placement.questions import PlacementLimits
+    from jobs.planning.placement.explicit_targets import BACK, BY_FILE
+    from jobs.planning.placement.placement_options import PlacementLimits
     from jobs.planning.placement.reassign import reassign_planner
     from jobs.planning.plan import report_plan
     from planner.placement.waves import Caps

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jobs.basics.errors import ExitCode, UsageError, raise_any
+from jobs.core.errors import ExitCode, UsageError, raise_any
 from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import by_comma
 from jobs.runtime.completion import topics as known_topics
@@ -58,9 +58,9 @@ def assign(
     """Plan new topics: where their replicas go and who leads first."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.assign import AssignRequest
-    from jobs.planning.topics.known_topic import topic_name
+    from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.new_topics import NewTopic, topics_in
-    from jobs.runtime.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
+    from jobs.runtime.input_files import parse_broker_ids, parse_configs, parse_replica_assignment
 
     its_own = {
         "--topic": topic,
@@ -119,9 +119,9 @@ def expand(
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
     from jobs.planning.plan import report_plan
+    from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.expand import ExpandRequest
-    from jobs.planning.topics.known_topic import topic_name
-    from jobs.runtime.inputs import parse_replica_assignment
+    from jobs.runtime.input_files import parse_replica_assignment
 
     request = ExpandRequest(
         topic=topic_name(topic),
@@ -147,8 +147,8 @@ def config(
     """Plan changes of a topic's configuration."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
-    from jobs.planning.topics.known_topic import topic_name
-    from jobs.records.plans.checked_configs import config_faults
+    from jobs.planning.topics.existing_topic import topic_name
+    from jobs.repositories.plans.checked_configs import config_faults
 
     overrides = parse_overrides(set_ or [], delete or [])
     values = {key: value for key, value in overrides.items() if value is not None}
@@ -168,7 +168,7 @@ def delete(
     """Plan the deletion of topics, with all their records; it cannot be undone."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.delete import DeleteRequest
-    from jobs.planning.topics.known_topic import topic_name
+    from jobs.planning.topics.existing_topic import topic_name
 
     names = (topic_name(topic.strip(), "--topics") for topic in topics.split(","))
     request = DeleteRequest(sorted(names), allow_internal)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
-from jobs.runtime.choices import Mode
+from jobs.core.errors import ExitCode
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.options import (
     All,
     AllowMajorityDead,
@@ -48,8 +48,8 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Snapshot, plan what is due after failures, commit it or show what that would do."""
-    from jobs.assessment.limits import CommitLimits, hold_seconds
-    from jobs.cycle.reconcile import Due, reconcile_once, reconcile_until_quiet
+    from jobs.controller.reconcile import Due, reconcile_once, reconcile_until_quiet
+    from jobs.preconditions.limits import CommitLimits, hold_seconds
 
     limits = CommitLimits.of(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent

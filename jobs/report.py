@@ -27,7 +27,7 @@ def report(
     throttle: Throttle = None,
 ) -> None:
     """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
-    from jobs.pages.report import write_report
+    from jobs.web.report import write_report
 
     check_throttle(throttle)
     write_report(settings, out, plan, snapshot)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
-from jobs.runtime.choices import Mode
+from jobs.core.errors import ExitCode
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.completion import plans, snapshots
 from jobs.runtime.options import (
     DetailedExitcode,
@@ -48,9 +48,9 @@ def rollback(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the way back of what a plan moved; with --apply, commit it at once."""
-    from jobs.execution.admin.running import Running, bytes_per_second
+    from jobs.execution.admin.reassignment_options import Running, bytes_per_second
     from jobs.execution.rollback import roll_back
-    from jobs.records.plans.names import Alias
+    from jobs.repositories.plans.names import Alias
 
     check_throttle(throttle)
     return roll_back(

@@ -47,7 +47,7 @@ app = typer.Typer(
 @command
 def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None:
     """Brokers: what they lead and hold, who is the controller, and those that partitions name and nobody registered."""
-    from jobs.views.cluster_tables import show_brokers
+    from jobs.console_output.cluster_tables import show_brokers
 
     show_brokers(settings, as_of, now=now)
 
@@ -56,7 +56,7 @@ def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None
 @command
 def topics(settings: Settings, *, as_of: AsOf = None) -> None:
     """Topics: their partitions, replication factors and configs."""
-    from jobs.views.cluster_tables import show_topics
+    from jobs.console_output.cluster_tables import show_topics
 
     show_topics(settings, as_of)
 
@@ -82,7 +82,7 @@ def partitions(
     as_of: AsOf = None,
 ) -> None:
     """Partitions: who leads, who is in sync; of several conditions all must hold."""
-    from jobs.views.cluster_tables import Those, show_partitions
+    from jobs.console_output.cluster_tables import Those, show_partitions
 
     those = Those(topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr)
     show_partitions(settings, those, as_of, now=now)
@@ -92,7 +92,7 @@ def partitions(
 @command
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
     """How far leadership is from the preferred replicas, by broker."""
-    from jobs.views.tables import show_imbalance
+    from jobs.console_output.tables import show_imbalance
 
     show_imbalance(settings, as_of)
 
@@ -107,7 +107,7 @@ def sizes(
     ] = None,
 ) -> None:
     """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
-    from jobs.views.sizes import show_sizes
+    from jobs.console_output.sizes import show_sizes
 
     show_sizes(settings, topic)
 
@@ -126,7 +126,7 @@ def configs(
     as_of: AsOf = None,
 ) -> None:
     """What brokers say of themselves: their settings and the versions they speak."""
-    from jobs.views.tables import show_configs
+    from jobs.console_output.tables import show_configs
 
     show_configs(settings, as_of, broker, differing=differing)
 
@@ -142,7 +142,7 @@ def requests(settings: Settings, *, as_of: AsOf = None) -> None:
 @command
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     """Znodes that could not be understood, and why."""
-    from jobs.views.tables import show_quarantine
+    from jobs.console_output.tables import show_quarantine
 
     show_quarantine(settings, as_of)
 
@@ -151,7 +151,7 @@ def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
 @command
 def snapshots(settings: Settings) -> None:
     """Snapshots taken."""
-    from jobs.views.tables import show_snapshots
+    from jobs.console_output.tables import show_snapshots
 
     show_snapshots(settings)
 
@@ -167,7 +167,7 @@ def events(
     ] = None,
 ) -> None:
     """What happened between snapshots, the newest last."""
-    from jobs.views.tables import show_events
+    from jobs.console_output.tables import show_events
 
     show_events(settings, as_of)
 
@@ -181,7 +181,7 @@ def history(
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
 ) -> None:
     """Who led when: each snapshot in which a partition changed."""
-    from jobs.views.tables import show_history
+    from jobs.console_output.tables import show_history
 
     show_history(settings, topic, partition)
 
@@ -198,7 +198,7 @@ def diff(
     ],
 ) -> None:
     """What differs between two snapshots."""
-    from jobs.views.tables import show_differences
+    from jobs.console_output.tables import show_differences
 
     show_differences(settings, before, after)
 
@@ -207,7 +207,7 @@ def diff(
 @command
 def plans(settings: Settings) -> None:
     """Plans made, the newest last."""
-    from jobs.views.tables import show_plans
+    from jobs.console_output.tables import show_plans
 
     show_plans(settings)
 
@@ -228,7 +228,7 @@ def plan(
     everything: All = False,
 ) -> None:
     """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
-    from jobs.views.plan_review import Only, show_review
+    from jobs.console_output.plan_review import Only, show_review
 
     check_throttle(throttle)
     show_review(settings, plan, Only(topic, broker, action, everything))
@@ -246,7 +246,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
 @command
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What history says of the candidates of `plan recover`, the best first."""
-    from jobs.views.tables import show_evidence
+    from jobs.console_output.tables import show_evidence
 
     show_evidence(settings, plan, everything=everything)
 
@@ -262,7 +262,7 @@ def commits(
     everything: All = False,
 ) -> None:
     """What became of a plan, row by row and attempt by attempt; without one, all commits and cancellations."""
-    from jobs.views.commits import show_commits
+    from jobs.console_output.commits import show_commits
 
     show_commits(settings, plan, everything=everything)
 
@@ -271,7 +271,7 @@ def commits(
 @command
 def drained(settings: Settings) -> None:
     """Brokers that are drained, how, and by which plan."""
-    from jobs.views.tables import show_drained
+    from jobs.console_output.tables import show_drained
 
     show_drained(settings)
 
@@ -280,8 +280,8 @@ def drained(settings: Settings) -> None:
 @command
 def throttles(settings: Settings) -> None:
     """Throttles that commits have set and not taken away yet, and what stood before."""
+    from jobs.console_output.tables import show_throttles
     from jobs.execution.admin.throttles import throttle_rows
-    from jobs.views.tables import show_throttles
 
     show_throttles(settings, throttle_rows)
 
@@ -289,7 +289,7 @@ def throttles(settings: Settings) -> None:
 def _show_as_of(
     settings: Settings, snapshot_id: int | None, name: str, columns: Sequence[str], key: Sequence[str]
 ) -> None:
-    from jobs.views.tables import show_as_of
+    from jobs.console_output.tables import show_as_of
 
     show_as_of(settings, snapshot_id, name, columns, key)
 
@@ -297,7 +297,7 @@ def _show_as_of(
 def _show_of_plan(
     settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
 ) -> None:
-    from jobs.views.tables import show_of_plan
+    from jobs.console_output.tables import show_of_plan
 
     show_of_plan(settings, plan, name, columns, order, everything=everything)
 

@@ -7,7 +7,7 @@ from jobs.runtime.settings import Settings
 @command
 def sizes(settings: Settings) -> None:
     """Ask every live broker how many bytes it holds of which partition."""
-    from jobs.survey.sizes import report_sizes
+    from jobs.snapshots.sizes import report_sizes
 
     report_sizes(settings)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from jobs.runtime.options import on_spark, run_alone
 from jobs.runtime.settings import Settings
 
@@ -18,7 +18,7 @@ def snapshot(
     ] = False,
 ) -> ExitCode:
     """Read the cluster from ZooKeeper into the Delta tables."""
-    from jobs.survey.snapshot import snapshot_fleet, snapshot_one
+    from jobs.snapshots.snapshot import snapshot_fleet, snapshot_one
 
     return snapshot_fleet(settings) if fleet else snapshot_one(settings)
 

@@ -26,9 +26,9 @@ def status(
     ] = None,
 ) -> None:
     """How the cluster is now, what is due, and the command for it."""
-    from jobs.basics.errors import UsageError
-    from jobs.basics.units import parse_seconds
-    from jobs.views.status import show_status, watch_status
+    from jobs.console_output.status import show_status, watch_status
+    from jobs.core.errors import UsageError
+    from jobs.core.units import parse_seconds
 
     if watch is None:
         show_status(settings, as_of)

@@ -18,7 +18,7 @@ def vacuum(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
 ) -> None:
     """Drop snapshots older than --keep, and the files that only they needed."""
-    from jobs.survey.retention import drop_old
+    from jobs.snapshots.vacuum import drop_old
 
     drop_old(settings, keep, dry_run=dry_run)
 

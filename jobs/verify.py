@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode
-from jobs.runtime.choices import Text
+from jobs.core.errors import ExitCode
+from jobs.runtime.cli_enums import Text
 from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -26,7 +26,7 @@ def verify(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
-    from jobs.basics.units import parse_seconds
+    from jobs.core.units import parse_seconds
     from jobs.execution.verification import report_verification
 
     apart = parse_seconds("--measure", measure_for)

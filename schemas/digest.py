@@ -1,8 +1,8 @@
 """What a plan's id is a hash of: the text of its header and of each row, topic by topic.
 
-What is hashed is said here and nowhere else. `planner.rows.plan` makes the texts on Spark, for plans whose rows stay
-there; `jobs.records.plans.digest` in Arrow, for rows that are on the driver, and for a commit, which refuses a plan
-whose rows are not those that were planned. Both must agree to the byte on `cell`.
+What is hashed is said here and nowhere else. `planner.columns.plan_digest` makes the texts on Spark, for plans whose
+rows stay there; `jobs.repositories.plans.digest` in Arrow, for rows that are on the driver, and for a commit, which
+refuses a plan whose rows are not those that were planned. Both must agree to the byte on `cell`.
 """
 
 import hashlib

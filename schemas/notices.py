@@ -1,8 +1,8 @@
 """What is due to be told: one row an API and partition, with the brokers it is for and the values they are told.
 
-A notice is data of its own, whatever it comes of: a change just written (`planner.telling`), a broker that has joined
-and is to hear everything, an answer that says somebody does not have it. Corresponds to the partition states which
-`ControllerBrokerRequestBatch` gathers for each broker. `NOTICES` documents the columns; no table stores them.
+A notice is data of its own, whatever it comes of: a change just written (`planner.broker_requests`), a broker that has
+joined and is to hear everything, an answer that says somebody does not have it. Corresponds to the partition states
+which `ControllerBrokerRequestBatch` gathers for each broker. `NOTICES` documents the columns; no table stores them.
 """
 
 from typing import Final

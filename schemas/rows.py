@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from schemas.names import STANDALONE, WHOLE_TOPIC
+from schemas.enums import STANDALONE, WHOLE_TOPIC
 from schemas.znodes import State
 
 Brokers = list[int]

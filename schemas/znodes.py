@@ -16,8 +16,8 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct
 from msgspec.json import Decoder
 
-from schemas.names import RECOVERED, RECOVERING
-from schemas.shapes import (
+from schemas.enums import RECOVERED, RECOVERING
+from schemas.znode_json import (
     LAST_EPOCH,
     SECURITY_PROTOCOLS,
     BrokerId,

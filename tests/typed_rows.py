@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.names import Action
+from schemas.enums import Action
 from schemas.rows import Change
 
 

@@ -16,28 +16,28 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANSWERED, Admin, error_name, named
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
-from jobs.adapters.zookeeper.resident import resident
-from jobs.assessment.cancellation import Finding, Findings, insisted, look, partitions_of, rejections
-from jobs.assessment.plan_steps import after_cancellation
-from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
+from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.advice.plans import after_cancellation
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
-from jobs.execution.admin.controllers import admin_of
+from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.admin.via_zookeeper import Overriding
-from jobs.records.plans.ledger import Ledger, Verdict, close_plan
-from jobs.records.plans.stored import Plan, read_plan
+from jobs.execution.admin.zk_controller_client import Overriding
+from jobs.preconditions.cancellation import Finding, Findings, insisted, look, partitions_of, rejections
+from jobs.repositories.plans.commit_log import Ledger, Verdict, close_plan
+from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, say, shown
-from jobs.runtime.next_commands import NextStep, same_step
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import NextStep, same_step
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
-from planner.rows.words import counted
-from schemas.names import Action, Outcome, PlanKind, PlanStatus, Step
+from planner.text import counted
+from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, Key, PlanRow
 
 PATIENCE: Final = 15.0

@@ -11,30 +11,30 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import TRIES, Controllership, OvertakenError
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
-from jobs.assessment.moving import moving_of, reassignments_of
-from jobs.assessment.plan_steps import after_commit
-from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
-from jobs.basics.interrupts import deferred
+from jobs.advice.plans import after_commit
+from jobs.console_output.plan_text import how_much_is_due
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.signals import deferred
 from jobs.execution.admin.commit import commit_admin, end_throttle, look_after
-from jobs.execution.admin.controllers import admin_of, controller_of
+from jobs.execution.admin.connections import admin_of, controller_of
 from jobs.execution.admin.lease import UnderLease, lease_for
-from jobs.execution.admin.running import AS_EVER, Running
+from jobs.execution.admin.reassignment_options import AS_EVER, Running
 from jobs.execution.admin.throttles import left_over_lines, throttle_lines, throttle_rows
 from jobs.execution.batch.commit import TellAll, commit_batch
-from jobs.execution.due import Assessment, assess, assess_again
-from jobs.execution.hand_in import hand_in_and_wait
-from jobs.execution.modes import refuse_resident_drain
+from jobs.execution.mode_selection import refuse_resident_drain
+from jobs.execution.preflight import Assessment, assess, assess_again
 from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
-from jobs.records.author import Author
-from jobs.records.plans.ledger import Ledger
-from jobs.records.plans.stored import Plan, moves_replicas, read_plan
-from jobs.runtime.choices import Mode, Via
+from jobs.execution.submit import hand_in_and_wait
+from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
+from jobs.preconditions.reassignments import moving_of, reassignments_of
+from jobs.repositories.actor import Author
+from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan
+from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings
-from jobs.views.plans import how_much_is_due
-from planner.rows.words import counted
-from schemas.names import Outcome, PlanStatus
+from planner.text import counted
+from schemas.enums import Outcome, PlanStatus
 
 
 def apply_plan(

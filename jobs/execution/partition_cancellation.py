@@ -27,19 +27,19 @@ from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.resident import resident
-from jobs.assessment.cancellation import insisted
-from jobs.assessment.premises import assigned, understood
-from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
-from jobs.execution.admin.controllers import admin_of
+from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for
-from jobs.execution.admin.via_zookeeper import Overriding
+from jobs.execution.admin.zk_controller_client import Overriding
+from jobs.preconditions.cancellation import insisted
+from jobs.preconditions.changes import assigned, understood
 from jobs.runtime.console import LINES_SHOWN, agrees, finish, is_terminal, say
-from jobs.runtime.next_commands import same_step
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import same_step
 from planner.reassignment.cancellation import Danger, danger
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.rows.words import counted
+from planner.text import counted
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError
 

@@ -6,27 +6,27 @@ For every command that commits. `beside` is what such a command says besides: fi
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-from jobs.assessment.copy_volume import space_warnings, volume_of
-from jobs.assessment.deletion import Deleted
-from jobs.assessment.min_isr import below_min_isr, short_lists
-from jobs.assessment.plan_steps import after_commit, after_dry_run, all_of_commit
-from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
-from jobs.basics.interrupts import exit_code, interrupted
-from jobs.execution.admin.running import Running
+from jobs.advice.plans import after_commit, after_dry_run, all_of_commit
+from jobs.console_output.plan_text import change_line, deletion_lines, how_much_is_due, warnings
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.signals import exit_code, interrupted
+from jobs.execution.admin.reassignment_options import Running
 from jobs.execution.admin.throttles import throttle_lines
-from jobs.execution.deletion import agrees_to_delete, deletions_due
-from jobs.execution.due import Assessment
-from jobs.execution.modes import nobody_to_ask
-from jobs.records.plans.ledger import CLOSED, Ledger, Verdict, closed_line
-from jobs.records.plans.stored import Plan, read_plan
-from jobs.runtime.choices import Mode, Via
+from jobs.execution.confirm_deletion import agrees_to_delete, deletions_due
+from jobs.execution.mode_selection import nobody_to_ask
+from jobs.execution.preflight import Assessment
+from jobs.preconditions.copy_volume import space_warnings, volume_of
+from jobs.preconditions.deletion_impact import Deleted
+from jobs.preconditions.min_isr import below_min_isr, short_lists
+from jobs.repositories.plans.commit_log import CLOSED, Ledger, Verdict, closed_line
+from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
-from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
-from jobs.views.plans import change_line, deletion_lines, how_much_is_due, warnings
-from schemas.handed_in import Answer
-from schemas.names import Outcome
+from jobs.runtime.suggestions import command_line
+from schemas.enums import Outcome
 from schemas.rows import changes_among
+from schemas.submitted_plan import Answer
 
 
 @dataclass(frozen=True, slots=True)

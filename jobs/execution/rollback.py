@@ -3,25 +3,25 @@
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.adapters.delta.lake import Row
-from jobs.assessment.limits import CommitLimits
-from jobs.assessment.plan_steps import after_commit, after_planning
-from jobs.assessment.rollback import close_if_back, find_rollback, refuse_no_way
-from jobs.basics.errors import ExitCode
-from jobs.execution.admin.running import Running
+from jobs.adapters.delta.warehouse import Row
+from jobs.advice.plans import after_commit, after_planning
+from jobs.console_output.plan_review import plan_lines
+from jobs.console_output.plan_text import rejection_lines
+from jobs.core.errors import ExitCode
+from jobs.execution.admin.reassignment_options import Running
 from jobs.execution.commit import apply_plan, bounded
-from jobs.execution.due import assess
+from jobs.execution.preflight import assess
 from jobs.execution.report import Beside, refuse_unless_agreed
-from jobs.records.plans.names import Alias, names_of, plan_named, refuse_other_question
-from jobs.records.plans.stored import Plan, find_plan, read_plan
-from jobs.records.plans.storing import RESULT, Content, RowLists, store
-from jobs.runtime.choices import Mode
+from jobs.preconditions.limits import CommitLimits
+from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_no_way
+from jobs.repositories.plans.names import Alias, names_of, plan_named, refuse_other_question
+from jobs.repositories.plans.repository import Plan, find_plan, read_plan
+from jobs.repositories.plans.store import RESULT, Content, RowLists, store
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import Result, finish, say
-from jobs.runtime.next_commands import stated_command
 from jobs.runtime.settings import Settings
-from jobs.views.plan_review import plan_lines
-from jobs.views.plans import rejection_lines
-from schemas.names import Outcome, PlanKind, PlanStatus
+from jobs.runtime.suggestions import stated_command
+from schemas.enums import Outcome, PlanKind, PlanStatus
 
 
 def roll_back(

@@ -8,24 +8,24 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
-from jobs.assessment.copying import measure
-from jobs.assessment.limits import UNCOMMITTABLE
-from jobs.assessment.outage import in_json, outage_after
-from jobs.assessment.plan_steps import after_verification
-from jobs.assessment.premises import assigned, read_changed
-from jobs.assessment.rollback import close_undone
-from jobs.assessment.verification import evenness_now, verify_plan
-from jobs.basics.errors import ExitCode
-from jobs.records.figures import figures_in
-from jobs.records.plans.ledger import note_verified
-from jobs.records.plans.stored import Plan, read_plan
-from jobs.records.recent import throttled_plans
-from jobs.runtime.choices import Text
+from jobs.advice.outage import in_json, outage_after
+from jobs.advice.plans import after_verification
+from jobs.console_output.copy_progress import copying_lines, copying_result
+from jobs.console_output.kafka_text import status_lines
+from jobs.core.errors import ExitCode
+from jobs.preconditions.changes import assigned, read_changed
+from jobs.preconditions.copy_progress import measure
+from jobs.preconditions.limits import UNCOMMITTABLE
+from jobs.preconditions.rollback import close_undone
+from jobs.preconditions.verification import evenness_now, verify_plan
+from jobs.repositories.figures import figures_in
+from jobs.repositories.plans.commit_log import note_verified
+from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.warehouse_status import throttled_plans
+from jobs.runtime.cli_enums import Text
 from jobs.runtime.console import Result, cut, finish
-from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
-from jobs.views.copying import copying_lines, copying_result
-from jobs.views.kafka_text import status_lines
+from jobs.runtime.suggestions import command_line
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import ways_of

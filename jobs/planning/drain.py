@@ -7,19 +7,19 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import RefusedError
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import RefusedError
 from jobs.planning.plan import Planned, Planner
-from jobs.planning.tables import partitions_with_requests
-from jobs.records.drained import drained_brokers
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of, refuse_empty
+from jobs.planning.planning_tables import partitions_with_requests
+from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of, refuse_empty
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
-from planner.leadership.restart import restart_changes, restart_rejections
+from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
-from schemas.names import Action, DrainMode, Outcome, PlanKind, RejectionCode
+from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
 
 NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has them all."""

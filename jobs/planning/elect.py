@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 
 from pyspark.sql import DataFrame
 
-from jobs.adapters.delta.lake import Row
-from jobs.adapters.delta.spark_tables import counted
+from jobs.adapters.delta.spark_warehouse import counted
+from jobs.adapters.delta.warehouse import Row
 from jobs.planning.plan import Planned
-from jobs.records.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshot_tables import SnapshotTables
+from planner.columns.requested_partitions import asked_for
 from planner.leadership import offline, preferred
-from planner.leadership.careful import broker_ages, with_cap, with_settled_brokers, with_stability
+from planner.leadership.election_guards import broker_ages, with_cap, with_settled_brokers, with_stability
 from planner.leadership.imbalance import imbalance
-from planner.rows.requested import asked_for
-from schemas.names import PlanKind
+from schemas.enums import PlanKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,29 +11,36 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.delta.lake import Lake, Row
-from jobs.adapters.delta.spark_tables import FEW, Tables
+from jobs.adapters.delta.spark_warehouse import FEW, Tables
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.spark.session import BROADCASTING, ONE_TASK, TINY, default_parallelism, start_session, with_settings
 from jobs.adapters.zookeeper.migration import migration_refusal
-from jobs.assessment.deletion import deleted_by
-from jobs.assessment.outage import in_json, outage_left_by
-from jobs.assessment.plan_steps import after_planning
-from jobs.basics.errors import ExitCode, RefusedError
+from jobs.advice.outage import in_json, outage_left_by
+from jobs.advice.plans import after_planning
+from jobs.console_output.plan_review import plan_lines
+from jobs.core.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
-from jobs.planning.tables import PlanningTables
-from jobs.records.figures import figures_in
-from jobs.records.plans.names import Alias, names_of, plan_named, refuse_older, refuse_other_question, refuse_refresh
-from jobs.records.plans.stored import find_plan
-from jobs.records.plans.storing import RESULT, Content, PlanRows, RowLists, store
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of, find_snapshot
+from jobs.planning.planning_tables import PlanningTables
+from jobs.preconditions.deletion_impact import deleted_by
+from jobs.repositories.figures import figures_in
+from jobs.repositories.plans.names import (
+    Alias,
+    names_of,
+    plan_named,
+    refuse_older,
+    refuse_other_question,
+    refuse_refresh,
+)
+from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.plans.store import RESULT, Content, PlanRows, RowLists, store
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.survey.snapshot import snapshot_line, take_snapshot
-from jobs.views.plan_review import plan_lines
-from schemas.names import PlanKind, PlanStatus
+from jobs.snapshots.snapshot import snapshot_line, take_snapshot
+from schemas.enums import PlanKind, PlanStatus
 
 QUICK: Final = {
     "spark.sql.adaptive.enabled": "false",

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
-from jobs.adapters.delta.spark_tables import FEW, Tables, counted
-from jobs.records.plans import digest
-from jobs.records.plans.storing import PlanRows, mine
-from planner.rows.plan import plan_summary, with_lines
+from jobs.adapters.delta.spark_warehouse import FEW, Tables, counted
+from jobs.adapters.delta.warehouse import Row
+from jobs.repositories.plans import digest
+from jobs.repositories.plans.store import PlanRows, mine
+from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.tables import TABLES
 
 OPERATIONS: Final = "operations"

@@ -1,8 +1,8 @@
 """What one cycle finds due, as a plan: after failures, and, where nobody else does it, of what /admin asks for.
 
-`planner.cycle` decides; what it takes for new is looked up in history, which may know better. What is asked for in
-/admin takes several steps. Where a broker is the controller it goes on with them, and they are named with what they
-wait for; where nobody is, or where it is asked for, a plan holds the next step due of each. Each step leaves the
+`planner.reconciliation` decides; what it takes for new is looked up in history, which may know better. What is asked
+for in /admin takes several steps. Where a broker is the controller it goes on with them, and they are named with what
+they wait for; where nobody is, or where it is asked for, a plan holds the next step due of each. Each step leaves the
 cluster in a state that Kafka's controller knows, from which it goes on when it takes over between two commits.
 """
 
@@ -15,25 +15,24 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.session import tallied
 from jobs.planning.plan import Planned
-from jobs.planning.tables import vanished_states
-from jobs.planning.topics.known_topic import operation
-from jobs.records.failed_log_dirs import event_lines
-from jobs.records.plans.stored import CONTROL
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of
+from jobs.planning.planning_tables import vanished_states
+from jobs.planning.topics.existing_topic import operation
+from jobs.repositories.failed_log_dirs import event_lines
+from jobs.repositories.plans.repository import CONTROL
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
 from jobs.runtime.console import say
-from planner.cycle.compose import Cycle, Tables
-from planner.cycle.decisions import FULFILLED
-from planner.cycle.deleting import DeletionStep
-from planner.history.survey import KEY
-from planner.history.vanished import vanished_rejections
-from planner.leadership.reconcile import changes_of, reconcile_verdicts, rejections_of
-from planner.rows.shape import shaped
-from schemas.answers import NONE
-from schemas.names import (
+from planner.columns.shape import shaped
+from planner.history.lost_states import vanished_rejections
+from planner.history.snapshot_diff import KEY
+from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
+from planner.reconciliation.cycle import Cycle, Tables
+from planner.reconciliation.decisions import FULFILLED
+from planner.reconciliation.topic_deletion import DeletionStep
+from schemas.enums import (
     CONFIRMED_UNDER,
     LEADER_DURING_DELETE,
     NO_CONTROLLER,
@@ -45,6 +44,7 @@ from schemas.names import (
     RequestKind,
 )
 from schemas.notices import STOP_REPLICA
+from schemas.response_codes import NONE
 from schemas.tables import CHANGES, REJECTIONS
 
 WAITING_SHOWN: Final = 20

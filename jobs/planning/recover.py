@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import UsageError
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import UsageError
 from jobs.planning.plan import Planned, Planner
-from jobs.planning.tables import vanished_states
-from jobs.records.snapshot_tables import SnapshotTables
+from jobs.planning.planning_tables import vanished_states
+from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.history.evidence import log_sizes, ranked_evidence
-from planner.history.vanished import without_state
-from planner.leadership.recover import (
+from planner.history.lost_states import without_state
+from planner.leadership.unclean_recovery import (
     offline_partitions,
     recover_changes,
     recover_rejections,
@@ -21,7 +21,7 @@ from planner.leadership.recover import (
     unneeded_rejections,
     without_in_sync,
 )
-from schemas.names import PlanKind
+from schemas.enums import PlanKind
 
 
 def recover_planner(named: list[Row], *, allow_unclean: bool) -> Planner:

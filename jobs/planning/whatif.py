@@ -14,26 +14,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
-from jobs.adapters.delta.lake import Row, quoted
-from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Row, quoted
 from jobs.adapters.spark.session import start_session
-from jobs.basics.errors import UsageError
-from jobs.planning.tables import PlanningTables
-from jobs.records.drained import drained_brokers
-from jobs.records.last_seen import brokers_last_seen, rack_of_each
-from jobs.records.recent import default_min_isr_of
-from jobs.records.snapshots import as_of, find_snapshot, table_as_of
+from jobs.core.errors import UsageError
+from jobs.planning.planning_tables import PlanningTables
+from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.snapshots import as_of, find_snapshot, table_as_of
+from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import finish, table
-from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.survey.health import arrays_of
-from jobs.survey.observed import observed_by
-from planner.rows.words import counted
+from jobs.runtime.suggestions import NextStep, next_step
+from jobs.snapshots.cluster_view import observed_by
+from jobs.snapshots.health import arrays_of
+from planner.text import counted
 from planner.topics.rack_aware import crowding, least_crowding
-from planner.whatif.losses import whatif as costs_of_losing
-from planner.whatif.without_spark import lost_partitions
-from schemas.names import Lose
+from planner.whatif.impact import whatif as costs_of_losing
+from planner.whatif.numpy_impact import lost_partitions
+from schemas.enums import Lose
 
 COLUMNS: Final = (
     "scenario",

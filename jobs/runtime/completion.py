@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 if TYPE_CHECKING:
-    from jobs.adapters.delta.lake import Lake
+    from jobs.adapters.delta.warehouse import Lake
     from jobs.runtime.settings import Conf
 
 Completed = list[tuple[str, str]]
@@ -100,9 +100,9 @@ def _where(ctx: typer.Context) -> tuple["Conf", "Lake"]:
     from jobs.runtime.lazy_commands import spare_pandas  # noqa: PLC0415 - only who presses Tab needs all this
 
     spare_pandas()
-    from jobs.adapters.delta.lake import Lake  # noqa: PLC0415 - as above
-    from jobs.runtime.next_commands import typed_in  # noqa: PLC0415 - as above
+    from jobs.adapters.delta.warehouse import Lake  # noqa: PLC0415 - as above
     from jobs.runtime.settings import DEFAULT_WAREHOUSE, Sources, load_conf  # noqa: PLC0415 - as above
+    from jobs.runtime.suggestions import typed_in  # noqa: PLC0415 - as above
 
     given = ctx.params
     conf = load_conf(given.get("conf_path"))

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import typer
 
-from jobs.basics import live_line
-from jobs.basics.live_line import harmless
-from jobs.runtime.as_yaml import in_yaml
+from jobs.core import status_line
+from jobs.core.status_line import harmless
+from jobs.runtime.yaml_output import in_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from jobs.runtime.next_commands import NextStep
     from jobs.runtime.settings import Settings
+    from jobs.runtime.suggestions import NextStep
 
 LINE: Final = 80
 """Columns of text that is no table: a narrow terminal has them."""
@@ -73,7 +73,7 @@ def painted(line: str, stream: TextIO) -> str:
 
 def say(line: str) -> None:
     """Write a line of progress or log to stderr."""
-    with live_line.aside():
+    with status_line.aside():
         seen = painted(harmless(line), sys.stderr)
         print(seen, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
@@ -115,7 +115,7 @@ def agrees(question: str) -> bool:
     """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
     _forget_keys()
     try:
-        with live_line.asking():
+        with status_line.asking():
             return typer.confirm(question, err=True)
     except typer.Abort:
         say("")  # the cursor still stands behind the question
@@ -126,7 +126,7 @@ def typed_answer(question: str) -> str:
     """Ask on the terminal for a word, which is none where it is closed instead (Ctrl-D)."""
     _forget_keys()
     try:
-        with live_line.asking():
+        with status_line.asking():
             return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
     except typer.Abort:
         say("")

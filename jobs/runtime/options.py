@@ -11,19 +11,19 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from jobs.adapters.delta.folders import why_unwritten
+from jobs.adapters.delta.warehouse_paths import why_unwritten
 from jobs.adapters.spark.remote import REMOTE, why_elsewhere
-from jobs.adapters.spark.submitted import behave_as_submitted
-from jobs.basics.errors import ExitCode, SurveyorError, UsageError
-from jobs.basics.interrupts import answer_json, conclude, exit_code, guard, refuse_to_unwind
-from jobs.basics.units import slow_rate
-from jobs.runtime.choices import Output
+from jobs.adapters.spark.submit_environment import behave_as_submitted
+from jobs.core.errors import ExitCode, SurveyorError, UsageError
+from jobs.core.signals import answer_json, conclude, exit_code, guard, refuse_to_unwind
+from jobs.core.units import slow_rate
+from jobs.runtime.atomic_files import refuse_unwritable
+from jobs.runtime.cli_enums import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
 from jobs.runtime.console import give, say, write_whatever_comes
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.next_commands import typed_in
 from jobs.runtime.settings import UNBOUNDED, settings_from
-from jobs.runtime.whole_files import refuse_unwritable
+from jobs.runtime.suggestions import typed_in
 
 Cluster = Annotated[
     str,

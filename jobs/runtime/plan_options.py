@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from jobs.basics.errors import ExitCode, UsageError
-from jobs.runtime.next_commands import stated_command
+from jobs.core.errors import ExitCode, UsageError
 from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import stated_command
 
 Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first, and plan on it.")]
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Final
 
-from jobs.basics import live_line
-from jobs.basics.units import Part
+from jobs.core import status_line
+from jobs.core.units import Part
 from jobs.runtime.console import LINE, say
 
 LONG: Final = 2.0
@@ -35,7 +35,7 @@ def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
     """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
     started = time.monotonic()
     done = Event()
-    ticker = Thread(target=_drawn if live_line.is_live() else _told, args=(step, detail, done), daemon=True)
+    ticker = Thread(target=_drawn if status_line.is_live() else _told, args=(step, detail, done), daemon=True)
     _steps.append(done)
     ticker.start()
     try:
@@ -44,7 +44,7 @@ def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
         done.set()
         ticker.join()
         _steps.remove(done)
-        live_line.clear()
+        status_line.clear()
     seconds = time.monotonic() - started
     if seconds >= LONG:
         say(f"  ... {step}: {seconds:.1f} s")
@@ -69,7 +69,7 @@ def _drawn(step: str, detail: Detail | None, done: Event) -> None:
     while not done.wait(wait):
         wait = REDRAWN
         if _steps[-1] is done:
-            live_line.draw(bar(step, detail() if detail else "", time.monotonic() - started, _columns()))
+            status_line.draw(bar(step, detail() if detail else "", time.monotonic() - started, _columns()))
 
 
 def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:

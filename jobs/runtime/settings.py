@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from jobs.adapters.delta.folders import absolute, refuse_impossible, refuse_odd_name
+from jobs.adapters.delta.warehouse_paths import absolute, refuse_impossible, refuse_odd_name
 from jobs.adapters.spark.remote import address
-from jobs.basics.errors import UsageError
-from jobs.basics.text_files import read_text_file
-from jobs.basics.units import PERIOD, RATE, parse_rate
-from jobs.runtime.choices import Output
+from jobs.core.errors import UsageError
+from jobs.core.text_files import read_text_file
+from jobs.core.units import PERIOD, RATE, parse_rate
+from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import say
-from jobs.runtime.next_commands import Typed
+from jobs.runtime.suggestions import Typed
 
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
-    from jobs.adapters.delta.lake import Lake
+    from jobs.adapters.delta.warehouse import Lake
 
 CONTROLLER_ID: Final = 2147483647
 """The id Surveyor takes the controllership with: the largest there is, which no broker can be given by accident."""
@@ -104,7 +104,7 @@ class Settings:
 
     @property
     def lake(self) -> "Lake":
-        from jobs.adapters.delta.lake import Lake  # noqa: PLC0415 - a second of Arrow, which --help does not need
+        from jobs.adapters.delta.warehouse import Lake  # noqa: PLC0415 - a second of Arrow, which --help does not need
 
         return Lake(self.warehouse, self.cluster)
 

@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.shape import paired, shaped
-from schemas.names import PartitionState, RequestKind
+from planner.columns.shape import paired, shaped
+from schemas.enums import PartitionState, RequestKind
 from schemas.tables import EVENTS
 
 
@@ -96,7 +96,9 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def partition_events(pairs: DataFrame) -> DataFrame:
-    """Leaders that changed, ISRs that shrank or grew, states that are gone; `planner.history.survey.differing` in."""
+    """Leaders that changed, ISRs that shrank or grew, states that are gone; `planner.history.snapshot_diff.differing`
+    in.
+    """
     left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")
     cases = [

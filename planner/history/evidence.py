@@ -9,8 +9,8 @@ log sizes. Out: EVIDENCE without a plan id.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from planner.history.survey import has_vanished
-from planner.rows.shape import shaped
+from planner.columns.shape import shaped
+from planner.history.snapshot_diff import has_vanished
 from schemas.tables import EVIDENCE
 
 KEY = ["topic", "partition"]

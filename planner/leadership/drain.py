@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import among, first, in_words, nobody, not_among
+from planner.columns.changes import as_rejections, changed, surroundings
+from planner.columns.requested_partitions import explained
 from planner.leadership.selectors import controlled_shutdown
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
-from planner.rows.changes import as_rejections, changed, surroundings
-from planner.rows.liveness import among, first, in_words, nobody, not_among
-from planner.rows.requested import explained
-from schemas.names import Action, DrainMode, RejectionCode
+from schemas.enums import Action, DrainMode, RejectionCode
 
 
 def demoted(replicas: Column, last: Column) -> Column:

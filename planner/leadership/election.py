@@ -1,7 +1,7 @@
 """An election in place of a dead leader: whom it chooses, what that rests on, and why.
 
 Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, as a cycle finds it due
-(`planner.leadership.reconcile`) or as it is asked for (`planner.leadership.offline`). In: partitions with their
+(`planner.leadership.failure_handling`) or as it is asked for (`planner.leadership.offline`). In: partitions with their
 surroundings and `unclean_allowed`. Out: the same with `elected`, and the columns that an ELECT change has of it.
 """
 
@@ -10,10 +10,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import FAILED, NOBODY, drained_leads, in_words, words
+from planner.columns.changes import told
 from planner.leadership.selectors import offline
-from planner.rows.changes import told
-from planner.rows.liveness import FAILED, NOBODY, drained_leads, in_words, words
-from schemas.names import NO_LEADER
+from schemas.enums import NO_LEADER
 
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
 """An unclean leader starts RECOVERING, where brokers know of it."""

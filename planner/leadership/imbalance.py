@@ -10,8 +10,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import first
-from planner.rows.shape import shaped
+from planner.columns.broker_sets import first
+from planner.columns.shape import shaped
 from schemas.tables import IMBALANCE
 
 DEFAULT_THRESHOLD: Final = 0.1

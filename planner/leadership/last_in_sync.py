@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rows.without_spark import Ints, among, named, within
-from schemas.names import NO_LEADER
+from planner.columns.numpy_rules import Ints, among, named, within
+from schemas.enums import NO_LEADER
 
 BrokerSet = frozenset[int]
 

@@ -3,20 +3,20 @@
 Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
 seed 000 "OfflinePartitionLeaderSelector". An unclean election happens only where no ISR member is online, and only if
 it was asked for or the topic, or else the brokers, allow it. Leader -1 is never planned here: what finds no leader is a
-rejection. In: the partitions asked for (`planner.rows.requested`), BROKER_CONFIGS. Out: verdicts, and of these CHANGES
-and REJECTIONS.
+rejection. In: the partitions asked for (`planner.columns.requested_partitions`), BROKER_CONFIGS. Out: verdicts, and of
+these CHANGES and REJECTIONS.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import FAILED
+from planner.columns.changes import as_rejections, changed
+from planner.columns.requested_partitions import KEY, NO_ELECTION, explained, unfit_code
 from planner.leadership.election import ELECTED, why_nobody, with_election
 from planner.leadership.state_machine import with_transition
-from planner.leadership.unclean import with_unclean_allowed
-from planner.rows.changes import as_rejections, changed
-from planner.rows.liveness import FAILED
-from planner.rows.requested import KEY, NO_ELECTION, explained, unfit_code
-from schemas.names import Action, RejectionCode
+from planner.leadership.unclean_config import with_unclean_allowed
+from schemas.enums import Action, RejectionCode
 
 
 def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:

@@ -9,11 +9,11 @@ for. Out: CHANGES and REJECTIONS.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import FAILED, first
+from planner.columns.changes import as_rejections, changed
+from planner.columns.requested_partitions import NO_ELECTION, asked_for, explained, unfit_code
 from planner.leadership import selectors
-from planner.rows.changes import as_rejections, changed
-from planner.rows.liveness import FAILED, first
-from planner.rows.requested import NO_ELECTION, asked_for, explained, unfit_code
-from schemas.names import Action, RejectionCode
+from schemas.enums import Action, RejectionCode
 
 
 def candidates_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> DataFrame:

@@ -2,16 +2,16 @@
 
 Corresponds to `Election.scala`, seed 000 "PartitionLeaderSelector": of some candidates, in their order, the first that
 is alive and in the ISR leads. A drained broker leads only where no other candidate can, and is never brought back as
-the preferred leader. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what `planner.rows.liveness`
-adds, `live`, `eligible` and `electable`. Out: the same rows with `leader_after`, `isr_after` and
-`leader_epoch_after`, all null where nobody is found: leader -1 is never a selector's choice. A chosen leader is in
-the new ISR, so an ISR never loses its last member.
+the preferred leader. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what
+`planner.columns.broker_sets` adds, `live`, `eligible` and `electable`. Out: the same rows with `leader_after`,
+`isr_after` and `leader_epoch_after`, all null where nobody is found: leader -1 is never a selector's choice. A chosen
+leader is in the new ISR, so an ISR never loses its last member.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import among, first, first_choice, not_among
+from planner.columns.broker_sets import among, first, first_choice, not_among
 
 RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 

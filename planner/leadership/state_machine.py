@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.derived import partition_state
-from schemas.names import Action, PartitionState
+from planner.columns.derived_columns import partition_state
+from schemas.enums import Action, PartitionState
 
 VALID_PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
     PartitionState.NEW: (PartitionState.NON_EXISTENT,),

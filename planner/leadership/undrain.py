@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import DRAIN_MODE, first, in_words
+from planner.columns.changes import as_rejections, surroundings
+from planner.columns.requested_partitions import explained
 from planner.leadership.drain import broker_array, demoted
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
-from planner.rows.changes import as_rejections, surroundings
-from planner.rows.liveness import DRAIN_MODE, first, in_words
-from planner.rows.requested import explained
-from schemas.names import Action, RejectionCode
+from schemas.enums import Action, RejectionCode
 
 
 def not_drained(brokers: DataFrame, broker_ids: Sequence[int]) -> DataFrame:

@@ -5,9 +5,9 @@ In: a World that is done, its moves and tallies. Out: one text for each changed 
 
 import numpy as np
 
+from planner.placement.model import World
 from planner.placement.problem import NOBODY, Ints, Moves, Question, Tally
 from planner.placement.racks import crowding, spanned
-from planner.placement.world import World
 
 Pair = tuple[int, int]
 

@@ -18,17 +18,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.placement.evenness.byte_weights import spread_bytes
-from planner.placement.evenness.descend import UNLIMITED, descend
-from planner.placement.evenness.exchange import Exchange
-from planner.placement.evenness.leaders import even_leaders, keep_places
-from planner.placement.evenness.topics import even_topics
-from planner.placement.evenness.uneven import why_uneven
-from planner.placement.outcome import SearchResult, lacking, placement_of
+from planner.placement.balancing.byte_weights import spread_bytes
+from planner.placement.balancing.descent import UNLIMITED, descend
+from planner.placement.balancing.exchange_graph import Exchange
+from planner.placement.balancing.imbalance_reason import why_uneven
+from planner.placement.balancing.leaders import even_leaders, keep_places
+from planner.placement.balancing.topics import even_topics
+from planner.placement.forced_moves import force
+from planner.placement.model import World, copies, copies_by_row, indexes, world_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
-from planner.placement.seed import force
-from planner.placement.world import World, copies, copies_by_row, indexes, world_of
-from planner.rows.words import counted
+from planner.placement.result import SearchResult, lacking, placement_of
+from planner.text import counted
 
 
 def place(brokers: Brokers, partitions: Partitions, question: Question) -> Placement:

@@ -11,11 +11,11 @@ from typing import Self
 
 import numpy as np
 
-from planner.placement.leaving import in_sync_of
+from planner.placement.move_steps import Steps, one_replica_each, whole
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions, Placement, PlacementError
 from planner.placement.racks import NO_RACK
-from planner.placement.slots import arrivals
-from planner.placement.steps import Steps, one_replica_each, whole
+from planner.placement.removal_order import in_sync_of
+from planner.placement.replica_arrays import arrivals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from schemas.names import RejectionCode
+from schemas.enums import RejectionCode
 
 
 class Standing(StrEnum):

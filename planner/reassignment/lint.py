@@ -16,11 +16,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import DRAIN_MODE, FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
+from planner.columns.changes import surroundings
+from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
-from planner.rows.changes import surroundings
-from planner.rows.derived import default_min_isr, min_isr_override
-from planner.rows.liveness import DRAIN_MODE, FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
-from schemas.names import LintCode
+from schemas.enums import LintCode
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""

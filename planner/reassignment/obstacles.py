@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.rows.words import few
-from schemas.names import RejectionCode
+from planner.text import few
+from schemas.enums import RejectionCode
 from schemas.rows import Key
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import in_words
+from planner.columns.broker_sets import in_words
 
 ORDERED: Final = "ordered"
 """Column beside those of PARTITIONS: where a request wants the replicas, null without one."""

@@ -8,9 +8,9 @@ order stands. In: partitions with their surroundings, a `target` order and a `wh
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.changes import changed
-from planner.rows.liveness import NOBODY, first
-from schemas.names import Action
+from planner.columns.broker_sets import NOBODY, first
+from planner.columns.changes import changed
+from schemas.enums import Action
 
 ORDER_WAVE = 0
 LEADER_WAVE = 1

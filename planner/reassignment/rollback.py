@@ -14,12 +14,12 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.rows.without_spark import min_isr_of
-from planner.rows.words import counted, other_topic
+from planner.text import counted, other_topic
 from schemas.columns import CHANGES
-from schemas.names import Action, LintCode, RejectionCode
+from schemas.enums import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
 from schemas.topic_configs import MIN_ISR
 

@@ -11,11 +11,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import FAILED, NOBODY, among, first, in_words, is_led, leaderless_in_words, not_among
+from planner.columns.changes import as_rejections, changed, surroundings
+from planner.columns.requested_partitions import explained
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
-from planner.rows.changes import as_rejections, changed, surroundings
-from planner.rows.liveness import FAILED, NOBODY, among, first, in_words, is_led, leaderless_in_words, not_among
-from planner.rows.requested import explained
-from schemas.names import Action, RejectionCode
+from schemas.enums import Action, RejectionCode
 
 OPTIONAL: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
 """What targets may say beside: why; the wave, 0 if they do not say; the lists that waves before it make of the

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import among, drained_leads, first_choice, nobody, with_live_brokers
-from planner.rows.shape import shaped
-from schemas.names import NO_VERSION, RECOVERED, Action
+from planner.columns.broker_sets import among, drained_leads, first_choice, nobody, with_live_brokers
+from planner.columns.shape import shaped
+from schemas.enums import NO_VERSION, RECOVERED, Action
 from schemas.tables import CHANGES
 
 

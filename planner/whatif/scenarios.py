@@ -8,8 +8,8 @@ class of Kafka's corresponds to it. In: BROKERS and the kind of loss. Out: `scen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import nobody
-from schemas.names import Lose
+from planner.columns.broker_sets import nobody
+from schemas.enums import Lose
 
 
 def scenarios(brokers: DataFrame, lose: Lose) -> DataFrame:

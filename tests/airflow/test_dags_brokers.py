@@ -23,9 +23,9 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import connected_admin
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides

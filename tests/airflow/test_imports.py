@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 
 AIRFLOW: Final = Path(__file__).parents[2] / "airflow"
 FILES: Final = sorted(AIRFLOW.rglob("*.py"))

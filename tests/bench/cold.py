@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster

@@ -16,10 +16,10 @@ from typing import Final
 
 from playwright.sync_api import Browser
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.ports import free_port
-from jobs.pages.dashboard.__main__ import OPTIONS
 from jobs.runtime.console import say
+from jobs.web.dashboard.__main__ import OPTIONS
 from tests.bench.figures import Figure, median_of
 from tests.jobs.support.outside.browser import await_listening, seen, started
 from tests.jobs.support.rows.page_rows import lived_in

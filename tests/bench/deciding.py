@@ -18,16 +18,16 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark.session import start_session
-from jobs.cycle.deciding.alike import Known
-from jobs.cycle.deciding.decider import Decider
-from jobs.cycle.deciding.foresight import MOST
-from jobs.cycle.memory import Memory, Partition
+from jobs.controller.context import Memory, Partition
+from jobs.controller.decisions.cache import Known
+from jobs.controller.decisions.engine import Decider
+from jobs.controller.decisions.precompute import MOST
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
-from planner.telling.without_spark import due
+from planner.broker_requests.notices import due
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure
 

@@ -19,15 +19,15 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.cycle.behind import Behind
-from jobs.cycle.control import Controller
-from jobs.cycle.deciding.decider import Decider
-from jobs.cycle.deciding.foresight import MOST
-from jobs.cycle.deciding.warming import warm_up
+from jobs.controller.controller import Controller
+from jobs.controller.decisions.engine import Decider
+from jobs.controller.decisions.precompute import MOST
+from jobs.controller.decisions.warmup import warm_up
+from jobs.controller.write_behind import Behind
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster

@@ -12,12 +12,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from jobs.execution.batch.writes import BATCH
+from jobs.execution.batch.fenced_writer import BATCH
 from jobs.planning.plan import Planned, make_plan
 from jobs.planning.reconcile import whats_due
-from jobs.records.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.survey.snapshot import take_snapshot
+from jobs.snapshots.snapshot import take_snapshot
 from schemas.znodes import decode_state
 from tests.bench.clusters.synthetic import Cluster
 from tests.bench.figures import Cost, Driver, Figure, median_of, seconds_of, timed

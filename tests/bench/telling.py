@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.execution.batch.commit import _commit_held
-from jobs.execution.batch.telling import Hold
-from jobs.records.plans.ledger import Ledger
-from jobs.records.plans.stored import Plan
+from jobs.execution.batch.notify import Hold
+from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
-from schemas.names import Action, PlanKind, PlanStatus
+from schemas.enums import Action, PlanKind, PlanStatus
 from schemas.rows import Change
 from schemas.tables import CHANGES
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas

@@ -63,12 +63,12 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_elsewhere.py",
     },
     "modes.md": {
-        "surveyor control": "tests/jobs/cycle/test_control_command.py",
+        "surveyor control": "tests/jobs/controller/test_control_command.py",
         "surveyor plan drain": "tests/jobs/stories/test_control_brokers.py",
     },
     "pages.md": {
         "pip install": NOT_RUN + "it wants a package index",
-        "surveyor dashboard": "tests/jobs/pages/test_dashboard.py",
+        "surveyor dashboard": "tests/jobs/web/test_dashboard.py",
         "import duckdb": "tests/docs/test_views_shown.py",
         "from jobs.": "tests/docs/test_views_shown.py",
         "-- ": "tests/docs/test_views_shown.py",

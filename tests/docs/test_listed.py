@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
-from schemas.names import LintCode, RejectionCode
+from schemas.enums import LintCode, RejectionCode
 from tests.docs.generated import path_of
 from tests.docs.markdown import ROOT
 

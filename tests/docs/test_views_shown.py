@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake, as_rows
-from jobs.records.snapshots import find_snapshot
-from jobs.summaries.database import Summaries
-from jobs.summaries.views import VIEWS
+from jobs.adapters.delta.warehouse import Lake, as_rows
+from jobs.repositories.snapshots import find_snapshot
+from jobs.sql_views.database import Summaries
+from jobs.sql_views.views import VIEWS
 from tests.docs.generated import path_of
 from tests.docs.markdown import code_blocks
 from tests.jobs.support.rows.page_rows import lived_in

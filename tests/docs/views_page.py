@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from jobs.summaries.views import VIEWS, View
+from jobs.sql_views.views import VIEWS, View
 from tests.docs.markdown import code
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from tests.jobs.support.commands.command_line import Surveyor

@@ -15,10 +15,10 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.shown_commands import ROOT, said_here, shown
 from tests.jobs.support.rows.lake_rows import partition

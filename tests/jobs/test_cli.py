@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLES
 from tests.docs.command_line import is_group, subcommands

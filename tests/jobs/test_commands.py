@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.assessment.checkup import Finding
+from jobs.advice.doctor import Finding
 from jobs.cli import app
 from jobs.runtime.settings import Settings
 from tests.jobs.support.commands.commands import Surveyor
@@ -129,7 +129,7 @@ def test_what_is_typed_wins_over_the_environment(
         seen.append(settings.zookeeper)
         return []
 
-    monkeypatch.setattr("jobs.views.checkup.check_up", look)
+    monkeypatch.setattr("jobs.console_output.doctor.check_up", look)
 
     ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
 

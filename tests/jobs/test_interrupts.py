@@ -23,7 +23,7 @@ ENDED = "surveyor: interrupted; nothing was written to the cluster"
 
 ASLEEP = """\
 import time
-from jobs.basics.interrupts import deferred, guard, interrupted, unwinding
+from jobs.core.signals import deferred, guard, interrupted, unwinding
 guard()
 with {way}():
     try:
@@ -60,11 +60,11 @@ main()
 """
 
 READ_BY_EXECUTORS = """\
-from jobs.survey import reading
-reading.TINY = 0
-read_there = reading.read_there
+from jobs.snapshots import reader
+reader.TINY = 0
+read_there = reader.read_there
 asleep = "java_method('java.lang.Thread', 'sleep', 60000L) = 'null'"
-reading.read_there = lambda *args: read_there(*args).where(asleep)
+reader.read_there = lambda *args: read_there(*args).where(asleep)
 from jobs.entry import main
 main()
 """
@@ -134,7 +134,7 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
 
 COMPLAINING = """\
 import os, subprocess, time
-from jobs.basics.interrupts import guard, hand_on
+from jobs.core.signals import guard, hand_on
 guard()
 reading, writing = os.pipe()
 hand_on(reading)
@@ -154,7 +154,7 @@ STARTING = """\
 import os, signal, threading
 from kazoo.handlers.threading import SequentialThreadingHandler
 from jobs.adapters.zookeeper.connection import connected
-from jobs.basics.interrupts import guard, unwinding
+from jobs.core.signals import guard, unwinding
 class Interrupting(SequentialThreadingHandler):
     def spawn(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -179,7 +179,7 @@ def test_while_python_puts_itself_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["jobs.basics.interrupts", "jobs.basics.errors", "typer", "jobs.show", "pyarrow", "deltalake"]
+    "module", ["jobs.core.signals", "jobs.core.errors", "typer", "jobs.show", "pyarrow", "deltalake"]
 )
 def test_at_any_import(tmp_path: Path, module: str) -> None:
     """From the first on, before any signal is handled, to those of a command's own."""

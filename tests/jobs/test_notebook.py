@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from tests.jobs.support.commands.shown_commands import shown
 from tests.jobs.support.rows.lake_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

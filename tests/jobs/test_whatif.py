@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot

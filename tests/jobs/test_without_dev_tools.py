@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -11,9 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
-from planner.rows.liveness import FAILED, with_drained
-from planner.rows.without_spark import Ints, PartitionArrays, default_min_isr, min_isr_override
-from schemas.names import NO_LEADER, DrainMode
+from planner.columns.broker_sets import FAILED, with_drained
+from planner.columns.numpy_rules import Ints, PartitionArrays, default_min_isr, min_isr_override
+from schemas.enums import NO_LEADER, DrainMode
 from schemas.tables import (
     BROKER_CONFIGS,
     BROKER_IDS,

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from planner.rows.liveness import FAILED
-from schemas.names import NO_LEADER, RECOVERED, RECOVERING, DrainMode
+from planner.columns.broker_sets import FAILED
+from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, DrainMode
 from tests.planner.frames import Row, World
 from tests.planner.worlds import SILENT, UNCLEAN
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from planner.leadership.failure_handling import reconcile_changes, reconcile_rejections
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred import candidates_by_imbalance, preferred_changes, preferred_rejections
-from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
 from schemas.rows import Key
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition

@@ -9,8 +9,8 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from planner.rows.liveness import FAILED
-from schemas.names import NO_LEADER, DrainMode
+from planner.columns.broker_sets import FAILED
+from schemas.enums import NO_LEADER, DrainMode
 from tests.planner.frames import Row, World, config_row, partition_row, topic_row
 
 BROKERS: Final = range(6)

@@ -27,10 +27,10 @@ from kafka.errors import (
 )
 from kafka.net import manager
 
-from jobs.basics.errors import RefusedError, SurveyorError
-from jobs.basics.properties import read_key_values
+from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.properties import read_key_values
 from planner.reassignment.replica_assignment import target
-from planner.rows.words import few
+from planner.text import few
 from schemas.rows import Key
 
 Row = dict[str, Any]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.control_messages import Row
-from jobs.basics.errors import UsageError
-from jobs.basics.properties import load_pem
-from schemas.shapes import SECURITY_PROTOCOLS
+from jobs.adapters.brokers.control_encoding import Row
+from jobs.core.errors import UsageError
+from jobs.core.properties import load_pem
+from schemas.znode_json import SECURITY_PROTOCOLS
 
 PLAINTEXT: Final = "PLAINTEXT"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -17,7 +17,7 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.admin import NONE, error_name, read_properties
-from jobs.adapters.brokers.polling import Ask, ask_brokers
+from jobs.adapters.brokers.fanout import Ask, ask_brokers
 
 Row = dict[str, Any]
 PartitionNumbers = Mapping[str, Sequence[int]]

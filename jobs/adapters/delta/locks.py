@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from jobs.adapters.delta.folders import is_local
-from jobs.basics.errors import SurveyorError
+from jobs.adapters.delta.warehouse_paths import is_local
+from jobs.core.errors import SurveyorError
 
 FOLDER: Final = ".locks"
 

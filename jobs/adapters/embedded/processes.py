@@ -1,7 +1,8 @@
 """A server as a child process: started, awaited, killed, and gone whenever its owner is.
 
 Children get a session of their own, so that Ctrl-C reaches the owner first and servers outlive what still uses them.
-`with`, `atexit` and, for an owner that is killed, the kernel (`jobs.adapters.embedded.tether`) leave none behind.
+`with`, `atexit` and, for an owner that is killed, the kernel (`jobs.adapters.embedded.parent_watchdog`) leave none
+behind.
 """
 
 import atexit
@@ -19,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jobs.adapters.embedded import tether
+from jobs.adapters.embedded import parent_watchdog
 from jobs.adapters.embedded.ports import LOOPBACK, free_port, is_free
-from jobs.basics.errors import SurveyorError
+from jobs.core.errors import SurveyorError
 
 READY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -184,7 +185,7 @@ def exit_on_sigterm() -> Iterator[None]:
 
 def _spawn(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
     # Isolated and without site-packages, for a quick start.
-    tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command]
+    tethered = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid()), *command]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - the checked Java with arguments of our own
             tethered, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

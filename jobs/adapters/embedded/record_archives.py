@@ -12,7 +12,7 @@ from pathlib import Path
 from jobs.adapters.embedded.servers import BROKER, ZOOKEEPER, EmbeddedKafka, EmbeddedZooKeeper, zookeeper_class_path
 from jobs.adapters.java.class_archives import archive_of, retire_others
 from jobs.adapters.java.jars import kafka_jars
-from jobs.basics.errors import SurveyorError
+from jobs.core.errors import SurveyorError
 
 _STOP_SECONDS = 120.0
 

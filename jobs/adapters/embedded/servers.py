@@ -23,7 +23,7 @@ from jobs.adapters.java.class_archives import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
-from jobs.basics.errors import SurveyorError
+from jobs.core.errors import SurveyorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

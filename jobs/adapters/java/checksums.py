@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from jobs.basics.errors import MissingError
+from jobs.core.errors import MissingError
 
 LIST: Final = Path(__file__).with_name("jars.sha256")
 

@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from jobs.basics.errors import MissingError
+from jobs.core.errors import MissingError
 
 OLDEST, NEWEST = 17, 21
 _VERSION = re.compile(r'version "([^"]+)"')

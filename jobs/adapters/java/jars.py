@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jobs.adapters.java.checksums import refuse_others, write_list
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
-from jobs.basics.errors import MissingError
+from jobs.core.errors import MissingError
 
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"

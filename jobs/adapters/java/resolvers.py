@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.adapters.java.home import find_java
-from jobs.basics.errors import MissingError
+from jobs.core.errors import MissingError
 
 _TIMEOUT_SECONDS = 900
 _TAIL_LINES = 15

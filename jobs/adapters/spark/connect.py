@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from jobs.adapters.spark.remote import REMOTE, address
-from jobs.basics.errors import MissingError
+from jobs.core.errors import MissingError
 
 TRIES_AGAIN: Final = 5
 """Tries after a first one that found no server, at growing distances: 17 seconds together."""

@@ -8,7 +8,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from jobs.basics.errors import UsageError
+from jobs.core.errors import UsageError
 
 REMOTE: Final = "SPARK_REMOTE"
 """Environment variable of Spark's own that names a server."""

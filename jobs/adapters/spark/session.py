@@ -23,10 +23,10 @@ from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start
-from jobs.adapters.spark.submitted import is_submitted
-from jobs.basics.errors import MissingError
-from jobs.basics.interrupts import hand_on, is_guarded
-from jobs.basics.units import Part
+from jobs.adapters.spark.submit_environment import is_submitted
+from jobs.core.errors import MissingError
+from jobs.core.signals import hand_on, is_guarded
+from jobs.core.units import Part
 
 UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""

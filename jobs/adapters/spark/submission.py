@@ -15,7 +15,7 @@ import pyspark
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark.session import conf_dir
-from jobs.basics.errors import MissingError
+from jobs.core.errors import MissingError
 
 
 class Submission(TypedDict):

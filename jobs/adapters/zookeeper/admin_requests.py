@@ -25,8 +25,8 @@ from jobs.adapters.zookeeper.connection import (
     read_latest,
 )
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
-from jobs.adapters.zookeeper.refusal import refusal
-from jobs.basics.errors import RefusedError, SurveyorError
+from jobs.adapters.zookeeper.multi_failure import refusal
+from jobs.core.errors import RefusedError, SurveyorError
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 

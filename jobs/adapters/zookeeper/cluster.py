@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.connection import Znode, children, read, sync
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
-from jobs.basics.errors import UnreadableError
+from jobs.core.errors import UnreadableError
+from schemas.enums import NO_CONTROLLER, RequestKind
 from schemas.kafka_decoders import blocked
-from schemas.names import NO_CONTROLLER, RequestKind
 from schemas.znodes import (
     Broker,
     Controller,

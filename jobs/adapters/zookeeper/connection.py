@@ -32,8 +32,8 @@ from tenacity import (
 )
 
 from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
-from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
-from jobs.basics.interrupts import whole
+from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.signals import whole
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""

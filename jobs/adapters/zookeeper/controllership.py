@@ -28,11 +28,11 @@ from jobs.adapters.zookeeper.connection import (
 )
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
-from jobs.adapters.zookeeper.refusal import refusal
-from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
-from jobs.basics.interrupts import interrupted
-from schemas.names import NO_CONTROLLER
-from schemas.shapes import LAST_EPOCH
+from jobs.adapters.zookeeper.multi_failure import refusal
+from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.core.signals import interrupted
+from schemas.enums import NO_CONTROLLER
+from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
 OTHERS_PATIENCE: Final = 15.0

@@ -9,8 +9,8 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.basics.errors import MissingError, UsageError
-from jobs.basics.properties import load_pem, read_key_values
+from jobs.core.errors import MissingError, UsageError
+from jobs.core.properties import load_pem, read_key_values
 
 OPTION: Final = "--zookeeper-config"
 

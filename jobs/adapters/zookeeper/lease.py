@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.connection import (
     read_latest,
 )
 from jobs.adapters.zookeeper.controllership import session_of
-from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from schemas.lease import Holder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
 

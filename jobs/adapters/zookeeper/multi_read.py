@@ -33,7 +33,7 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import LOST, PATIENCE, Znode, answer, connected, forbidden
-from jobs.basics.errors import UnreadableError
+from jobs.core.errors import UnreadableError
 
 BATCH: Final = 500
 """Znodes a request, at most."""

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoAuthError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, TOPICS
 from jobs.adapters.zookeeper.connection import answer, children, commit, read
-from jobs.adapters.zookeeper.refusal import refusal
+from jobs.adapters.zookeeper.multi_failure import refusal
 
 _PROBE: Final = "surveyor-doctor"
 _NEVER: Final = f"/{_PROBE}/never"

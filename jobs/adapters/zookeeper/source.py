@@ -27,7 +27,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, connected, persi
 from jobs.adapters.zookeeper.credentials import speak_by
 from jobs.adapters.zookeeper.multi_read import children_of, read_many, without_collection
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
-from jobs.basics.errors import UnreadableError, UsageError
+from jobs.core.errors import UnreadableError, UsageError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_A_TASK: Final = 250

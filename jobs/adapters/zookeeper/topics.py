@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
-from schemas.names import NO_LEADER
+from schemas.enums import NO_LEADER
 from schemas.znodes import (
     Assignment,
     MalformedZnodeError,

@@ -14,16 +14,13 @@ from jobs.adapters.brokers.admin import UNANSWERED
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.limits import refuse_other_cluster
-from jobs.assessment.moving import moving_of, reassignments_among, reassignments_of, warnings_of_others
-from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
-from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
-from jobs.basics.interrupts import unwinding
-from jobs.execution.admin.altering import ConfigAdmin
-from jobs.execution.admin.controllers import admin_of
+from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
+from jobs.core.signals import unwinding
+from jobs.execution.admin.audited_configs import ConfigAdmin
+from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.controller_client import KafkaController, ask
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
-from jobs.execution.admin.requests import KafkaController, ask
-from jobs.execution.admin.running import AS_EVER, Running
+from jobs.execution.admin.reassignment_options import AS_EVER, Running
 from jobs.execution.admin.throttles import (
     clear_left_over,
     clear_throttle,
@@ -31,12 +28,15 @@ from jobs.execution.admin.throttles import (
     set_throttle,
     throttle_rows,
 )
-from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.records.plans.stored import Plan, refuse_edited
+from jobs.preconditions.limits import refuse_other_cluster
+from jobs.preconditions.reassignments import moving_of, reassignments_among, reassignments_of, warnings_of_others
+from jobs.preconditions.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
+from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
-from planner.rows.words import counted
-from schemas.names import Action, Outcome
+from planner.text import counted
+from schemas.enums import Action, Outcome
 from schemas.rows import Change, PlanRow, changes_among
 
 

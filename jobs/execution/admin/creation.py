@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from jobs.adapters.brokers.admin import Admin, Creation
-from jobs.records.plans.ledger import Ledger
-from schemas.names import OperationKind
+from jobs.repositories.plans.commit_log import Ledger
+from schemas.enums import OperationKind
 from schemas.rows import Change
 
 CREATED_AT_ONCE: Final = 1000

@@ -11,8 +11,8 @@ from typing import Final
 
 from jobs.adapters.zookeeper import lease as adapter
 from jobs.adapters.zookeeper.lease import Lease, NoLease, leased
-from jobs.basics.interrupts import unwinding
-from jobs.execution.admin.altering import ConfigAdmin
+from jobs.core.signals import unwinding
+from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder

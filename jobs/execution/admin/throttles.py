@@ -12,23 +12,23 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
-from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Lake, Row, quoted
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.basics.errors import SurveyorError
-from jobs.execution.admin.altering import Altering, ConfigAdmin
-from jobs.execution.admin.running import (
+from jobs.core.errors import SurveyorError
+from jobs.execution.admin.audited_configs import Altering, ConfigAdmin
+from jobs.execution.admin.reassignment_options import (
     UNTHROTTLED,
     Configs,
     Resource,
     ResourceKind,
     throttle_configs,
 )
-from jobs.records.plans.stored import Plan
+from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
-from schemas.names import Action, Step
+from schemas.enums import Action, Step
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import MalformedZnodeError, decode_config

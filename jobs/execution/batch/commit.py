@@ -14,26 +14,26 @@ from typing import Final
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.answers import Answers
-from jobs.adapters.brokers.channel import Channels
+from jobs.adapters.brokers.connection import Channels
 from jobs.adapters.brokers.listeners import CannotTellError, Listener
+from jobs.adapters.brokers.responses import Answers
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import look_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
-from jobs.assessment.premises import reassigns
-from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
-from jobs.execution.batch.deletion import deleted, going_first, leaving, started_again, then_deleted
+from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.execution.batch.fenced_writer import FencedWriter
+from jobs.execution.batch.notify import Hold, Told, Written, later_epoch_line, prove, tell
 from jobs.execution.batch.operations import write_tasks
-from jobs.execution.batch.telling import Hold, Told, Written, later_epoch_line, prove, tell
-from jobs.execution.batch.writes import FencedWriter
-from jobs.execution.modes import refuse_resident_drain
-from jobs.records import last_answers
-from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.execution.batch.replica_deletion import deleted, going_first, leaving, started_again, then_deleted
+from jobs.execution.mode_selection import refuse_resident_drain
+from jobs.preconditions.changes import reassigns
+from jobs.repositories import broker_responses
+from jobs.repositories.plans.commit_log import Ledger, Verdict
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.rows.words import counted
-from schemas.names import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
+from planner.text import counted
+from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
 RESIGN_PATIENCE: Final = 20.0
@@ -249,7 +249,7 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
         return
     for line in told.lines(answers):
         say(line)
-    last_answers.record(ledger.lake, answers.table(ledger.lake.cluster))
+    broker_responses.record(ledger.lake, answers.table(ledger.lake.cluster))
     why = told.unheard(answers)
     if unled := answers.unled:
         ledger.unheard = ledger.unfinished = True

@@ -21,18 +21,18 @@ from jobs.adapters.zookeeper.controllership import (
     settled,
 )
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
-from jobs.adapters.zookeeper.refusal import Refusal, refusal
-from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
-from jobs.basics.errors import FencedError, UnreadableError
-from jobs.execution.batch.deletion import counts_no_more
-from jobs.execution.batch.requests import (
+from jobs.adapters.zookeeper.multi_failure import Refusal, refusal
+from jobs.core.errors import FencedError, UnreadableError
+from jobs.execution.batch.admin_znodes import (
     remove_topic,
     withdraw_deletion,
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.records.plans.ledger import Verdict
-from schemas.names import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
+from jobs.execution.batch.replica_deletion import counts_no_more
+from jobs.preconditions.operations import TopicNow, judge_tasks, read_topics
+from jobs.repositories.plans.commit_log import Verdict
+from schemas.enums import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 

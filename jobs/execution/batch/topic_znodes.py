@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi import Op, SetData
+from jobs.adapters.zookeeper.multi_failure import Refusal, TooLargeError
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.refusal import Refusal, TooLargeError
-from jobs.assessment.premises import adds_partition, topic_path
-from jobs.basics.errors import RefusedError
-from jobs.records.plans.stored import Plan
-from schemas.names import OperationKind
+from jobs.core.errors import RefusedError
+from jobs.preconditions.changes import adds_partition, topic_path
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import OperationKind
 from schemas.rows import Change, Operation
 from schemas.znodes import (
     WITH_IDS,

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jobs.planning.plan import Planned
-from jobs.planning.tables import partitions_with_requests
-from jobs.records.snapshot_tables import SnapshotTables
+from jobs.planning.planning_tables import partitions_with_requests
+from jobs.repositories.snapshot_tables import SnapshotTables
+from planner.columns.changes import as_rejections
 from planner.reassignment.lint import RackRules, placement_faults
 from planner.reassignment.lint_waves import way_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
-from planner.rows.changes import as_rejections
-from schemas.names import Action, LintCode, PlanKind
+from schemas.enums import Action, LintCode, PlanKind
 
 FAULTS_SHOWN: Final = 10
 KEY: Final = ("topic", "partition")

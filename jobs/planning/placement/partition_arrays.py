@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.basics.errors import RefusedError
-from jobs.planning.tables import requests_of
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of, table_as_of
+from jobs.core.errors import RefusedError
+from jobs.planning.planning_tables import requests_of
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of, table_as_of
 from jobs.runtime.console import say
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
-from planner.placement.slots import padded, within
-from schemas.names import NO_LEADER
+from planner.placement.replica_arrays import padded, within
+from schemas.enums import NO_LEADER
 
 COLUMNS: Final = (
     "topic",
@@ -165,7 +165,7 @@ def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
 
 
 def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
-    """Rows that a registered member of their ISR leads, as `planner.rows.liveness.is_led`."""
+    """Rows that a registered member of their ISR leads, as `planner.columns.broker_sets.is_led`."""
     registered = [row["broker_id"] for row in as_of(at.tables.lake, at.snapshot, "brokers")]
     leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
     in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)

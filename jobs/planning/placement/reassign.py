@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.basics.errors import UsageError
-from jobs.planning.placement.given_targets import BACK, BY_FILE, from_file, from_snapshot
+from jobs.core.errors import UsageError
+from jobs.planning.placement.explicit_targets import BACK, BY_FILE, from_file, from_snapshot
 from jobs.planning.placement.lint import Lint, StatedTargets
-from jobs.planning.placement.questions import PlacementLimits, StatedQuestion, read_question
+from jobs.planning.placement.optimise import placed
+from jobs.planning.placement.placement_options import PlacementLimits, StatedQuestion, read_question
 from jobs.planning.placement.size_file import read_size_file
-from jobs.planning.placement.solution import placed
 from jobs.planning.placement.weights import Weights
 from jobs.planning.plan import Planned, Planner
-from jobs.records.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshot_tables import SnapshotTables
 
 _GIVEN: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {BY_FILE: from_file, BACK: from_snapshot}
 """Questions whose answer is taken as it is."""

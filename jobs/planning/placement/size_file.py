@@ -13,10 +13,10 @@ from typing import Annotated, Final
 import pyarrow as pa
 from msgspec import Meta, Struct
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import UsageError
-from jobs.basics.text_files import read_text_file
-from jobs.runtime.inputs import Number, Version, read_json, refuse_repeated
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import UsageError
+from jobs.core.text_files import read_text_file
+from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 
 HEADER: Final = ["topic", "partition", "bytes"]
 LARGEST: Final = 2**60

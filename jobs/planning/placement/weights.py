@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.lake import Lake
-from jobs.basics.errors import RefusedError
+from jobs.adapters.delta.warehouse import Lake
+from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
-from jobs.records.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.console import say
 from planner.placement.problem import NOBODY, Ints, Partitions
 

@@ -11,11 +11,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import Fault, RefusedError, UsageError, raise_any
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
+from jobs.planning.broker_features import config_notes, have_topic_ids
 from jobs.planning.plan import Planned
-from jobs.planning.protocol import config_notes, have_topic_ids
-from jobs.planning.topics.known_topic import operation
+from jobs.planning.topics.existing_topic import operation
 from jobs.planning.topics.new_partitions import (
     BALANCED,
     RACK_AWARE,
@@ -29,10 +29,10 @@ from jobs.planning.topics.new_partitions import (
     racks_told,
 )
 from jobs.planning.topics.new_topics import NewTopic, not_alive, topic_name_faults
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
 from planner.topics.creation import creation_changes
-from schemas.names import OperationKind, PlanKind
+from schemas.enums import OperationKind, PlanKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import RefusedError, UsageError
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import RefusedError, UsageError
+from jobs.planning.broker_features import config_notes
 from jobs.planning.plan import Planned
-from jobs.planning.protocol import config_notes
-from jobs.planning.topics.known_topic import KnownTopic, find_topic, operation
-from jobs.records.snapshot_tables import SnapshotTables
-from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from jobs.planning.topics.existing_topic import KnownTopic, find_topic, operation
+from jobs.repositories.snapshot_tables import SnapshotTables
+from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.topic_configs import MIN_ISR, conflicts
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")

@@ -4,13 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import RefusedError
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import RefusedError
 from jobs.planning.plan import Planned
-from jobs.planning.topics.known_topic import is_assignment_understood, operation, unknown_topics
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of
-from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from jobs.planning.topics.existing_topic import is_assignment_understood, operation, unknown_topics
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
+from schemas.enums import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.topic_configs import boolean
 
 SWITCH: Final = "delete.topic.enable"

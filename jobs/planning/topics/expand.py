@@ -6,19 +6,19 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import RefusedError, UsageError, raise_any
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import Planned
-from jobs.planning.tables import requests_of
-from jobs.planning.topics.known_topic import KnownTopic, find_topic, is_assignment_understood, operation
+from jobs.planning.planning_tables import requests_of
+from jobs.planning.topics.existing_topic import KnownTopic, find_topic, is_assignment_understood, operation
 from jobs.planning.topics.new_partitions import SPREAD_LATER, assign_topics, crowded, may_crowd, racks_of, racks_told
 from jobs.planning.topics.new_topics import not_alive
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import as_of
-from planner.rows.words import counted
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
+from planner.text import counted
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
-from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind
+from schemas.enums import INTERNAL_TOPICS, OperationKind, PlanKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

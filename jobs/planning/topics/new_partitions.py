@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import RefusedError
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import RefusedError
 from planner.topics.assignment import NEW_TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
 from planner.topics.rack_aware import LISTS, assign_rack_aware, crowding, least_crowding, lists_for
 

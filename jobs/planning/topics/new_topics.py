@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from jobs.basics.errors import Fault, RefusedError, UsageError
-from jobs.planning.topics.known_topic import name_fault
-from jobs.records.plans.checked_configs import config_faults
-from jobs.records.snapshot_tables import SnapshotTables
-from jobs.records.snapshots import table_as_of
-from jobs.runtime.inputs import assignment_faults, read_new_topics
+from jobs.core.errors import Fault, RefusedError, UsageError
+from jobs.planning.topics.existing_topic import name_fault
+from jobs.repositories.plans.checked_configs import config_faults
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import table_as_of
+from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
-from schemas.names import METADATA_TOPIC
+from schemas.enums import METADATA_TOPIC
 from schemas.topic_configs import conflicts
 from schemas.znodes import Assignment, encode_assignment
 

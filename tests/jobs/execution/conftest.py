@@ -2,8 +2,8 @@
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
-from jobs.records.plans.stored import Plan
+from jobs.adapters.delta.warehouse import Lake
+from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -17,8 +17,8 @@ from kafka.errors import (
 
 from jobs.adapters.brokers import admin
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
-from jobs.adapters.delta.lake import Lake
-from jobs.records.plans.stored import Plan
+from jobs.adapters.delta.warehouse import Lake
+from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, KafkaTree, registration
@@ -68,7 +68,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
             raise error
         yield Admin(Brokers(error))
 
-    monkeypatch.setattr("jobs.execution.modes.admin_of", admin_of)
+    monkeypatch.setattr("jobs.execution.mode_selection.admin_of", admin_of)
 
 
 def refused(surveyor: Surveyor, tree: KafkaTree, plan: Plan) -> str:

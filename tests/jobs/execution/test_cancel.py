@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake, Row
-from jobs.records.author import Author
-from jobs.records.plans.ledger import Ledger, Verdict, close_plan
-from jobs.records.plans.stored import Plan
-from schemas.names import Action, Outcome, PlanStatus, Step
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.repositories.actor import Author
+from jobs.repositories.plans.commit_log import Ledger, Verdict, close_plan
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Action, Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
 from tests.jobs.support.rows.plan_rows import election, store_plan

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, Schema
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.execution.batch import writes as fenced_writes
-from jobs.records.author import AIRFLOW, this_author
-from jobs.records.plans.stored import Plan
+from jobs.execution.batch import fenced_writer as fenced_writes
+from jobs.repositories.actor import AIRFLOW, this_author
+from jobs.repositories.plans.repository import Plan
 from schemas.columns import COMMITS
-from schemas.names import Action, PlanStatus
+from schemas.enums import Action, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

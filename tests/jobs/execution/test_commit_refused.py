@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deltalake import DeltaTable
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.basics.errors import UsageError
-from jobs.records.plans.names import Alias
-from jobs.records.plans.stored import Plan
-from schemas.names import Action, PlanStatus
+from jobs.core.errors import UsageError
+from jobs.repositories.plans.names import Alias
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Action, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.execution.due import assess
-from jobs.records.plans.ledger import Ledger
-from jobs.records.plans.stored import read_plan
+from jobs.execution.preflight import assess
+from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.repository import read_plan
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -116,8 +116,10 @@ def test_an_epoch_that_was_set_back_is_mended_though_nothing_else_is_due(surveyo
 
 @pytest.mark.usefixtures("incident")
 def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.cycle.reconcile.apply_plan", lambda settings, plan, *_: Ledger.open(settings.lake, plan))
-    monkeypatch.setattr("jobs.cycle.reconcile.IN_VAIN", 2)
+    monkeypatch.setattr(
+        "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: Ledger.open(settings.lake, plan)
+    )
+    monkeypatch.setattr("jobs.controller.reconcile.IN_VAIN", 2)
 
     ran = reconcile(surveyor, "--apply", "--until-quiet")
 
@@ -246,7 +248,7 @@ def test_killed_before_the_commit_it_is_run_again(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("jobs.cycle.reconcile.apply_plan", _killed)
+        patched.setattr("jobs.controller.reconcile.apply_plan", _killed)
         with pytest.raises(_Kill):
             reconcile(surveyor, "--apply")
     assert not repaired(tree)
@@ -292,7 +294,7 @@ def test_what_moved_between_plan_and_commit_is_stale(
             tree.touch(state_path("orders", partition))
         return assess(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.cycle.reconcile.assess", late)
+    monkeypatch.setattr("jobs.controller.reconcile.assess", late)
 
     ran = reconcile(surveyor, "--apply", "--json")
 
@@ -307,7 +309,7 @@ def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, m
         DeltaTable(surveyor.lake.path("changes")).delete("partition = 0")
         return read_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.cycle.reconcile.read_plan", robbed)
+    monkeypatch.setattr("jobs.controller.reconcile.read_plan", robbed)
 
     assert reconcile(surveyor, "--apply").code == REFUSED
     assert tree.dump() == before

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.basics.errors import FencedError
+from jobs.core.errors import FencedError
 from jobs.execution.batch.operations import write_tasks
-from jobs.execution.due import Assessment, assess
-from jobs.records.plans.stored import Plan
+from jobs.execution.preflight import Assessment, assess
+from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
-from schemas.names import OperationKind, Outcome, PlanKind
+from schemas.enums import OperationKind, Outcome, PlanKind
 from schemas.rows import Change, Operation
 from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
 from tests.docs.shown import fault
@@ -41,7 +41,7 @@ Compared = tuple[list[Row], list[Row]]
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """Nobody is the controller, before a commit and after it."""
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
-    monkeypatch.setattr("jobs.cycle.reconcile.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE", 0.0)
     tree.client.delete("/controller")
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 
@@ -142,7 +142,7 @@ def test_everything_is_brought_to_its_end(
 ) -> None:
     """And each plan on the way is what `steps_due` makes without Spark."""
     noting, pairs = compared(tree, surveyor)
-    monkeypatch.setattr("jobs.cycle.reconcile.assess", noting)
+    monkeypatch.setattr("jobs.controller.reconcile.assess", noting)
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
     fake_brokers[2].slow["leader_and_isr"] = 0.2

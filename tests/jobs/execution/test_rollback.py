@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake, Row
-from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.records.plans.stored import Plan
-from schemas.names import Action, Outcome, PlanStatus
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Action, Outcome, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
 from tests.jobs.support.rows.lake_rows import Cluster, partition, topic

@@ -7,12 +7,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.lake import Lake, schema_of
-from jobs.records.failed_log_dirs import event_lines, failed_replicas
-from jobs.records.last_answers import record
-from jobs.records.plans.stored import read_plan
-from jobs.records.snapshots import find_snapshot
-from schemas.names import NO_LEADER
+from jobs.adapters.delta.warehouse import Lake, schema_of
+from jobs.repositories.broker_responses import record
+from jobs.repositories.failed_log_dirs import event_lines, failed_replicas
+from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.snapshots import find_snapshot
+from schemas.enums import NO_LEADER
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.records.plans.stored import read_plan, refuse_edited
+from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.records.drained import mark
+from jobs.repositories.drained_brokers import mark
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot

@@ -12,7 +12,7 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
 from jobs.planning import plan
 from jobs.runtime.settings import Settings
-from jobs.survey.sizes import store_sizes
+from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import jobs.planning.plan_rows
-from jobs.adapters.delta.lake import Lake, Row
-from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.planning.plan_rows import OtherRows, plan_rows
 from tests.jobs.support.rows.plan_rows import creation
 from tests.plan_digest import plan_id

@@ -11,13 +11,13 @@ import pytest
 
 WORK = """\
 import os, signal, sys, threading, time
-from jobs.basics import interrupts
-from jobs.basics.units import Part
+from jobs.core import signals
+from jobs.core.units import Part
 from jobs.runtime import progress as shown
 from jobs.runtime.console import agrees, say
 from jobs.runtime.progress import progress
 shown.LONG, shown.REDRAWN, shown.AGAIN = 0.1, 0.05, 0.1
-interrupts.guard()
+signals.guard()
 
 def work():
     time.sleep(0.4)

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from jobs.runtime.next_commands import FORM, WHERE, stated_command, typed_in
 from jobs.runtime.settings import ClusterConf, Settings
+from jobs.runtime.suggestions import FORM, WHERE, stated_command, typed_in
 from tests.docs.command_line import Command, commands, root
 
 LEFT_OUT: Final = {*WHERE, *FORM, "remote"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.basics.errors import UsageError
+from jobs.core.errors import UsageError
 from jobs.runtime.options import check_throttle
 
 pytestmark = pytest.mark.unit

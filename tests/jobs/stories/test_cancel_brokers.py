@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.lease import LEASE
-from jobs.records.author import this_author
-from jobs.records.plans.stored import Plan
-from schemas.names import Action, PlanStatus
+from jobs.repositories.actor import this_author
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment, encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides

@@ -16,20 +16,20 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, connected_admin
-from jobs.adapters.brokers.control_requests import announce
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.brokers.delivery import announce
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership, failed
 from jobs.adapters.zookeeper.multi import add
-from jobs.execution.admin.controllers import admin_of
-from jobs.execution.batch.multis import Znodes, depends_on, of_topic
+from jobs.execution.admin.connections import admin_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
-from jobs.records.plans.stored import Plan
+from jobs.execution.batch.transactions import Znodes, depends_on, of_topic
+from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
-from schemas.names import Action, PlanStatus
+from schemas.enums import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
@@ -375,7 +375,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
         os.kill(pid, signal.SIGSTOP)
         return announce(*arguments)
 
-    monkeypatch.setattr("jobs.execution.batch.telling.announce", with_one_stopped)
+    monkeypatch.setattr("jobs.execution.batch.notify.announce", with_one_stopped)
     plan = store_plan(patient.lake, kafka, moves(kafka, topic))
     try:
         done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")

@@ -26,12 +26,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
-from jobs.cycle import tenure
+from jobs.controller import lifecycle
 from schemas.znodes import TopicPartition, decode_assignment, encode_partitions
 from tests.jobs.stories.control_acts import (
     a_broker_bounces_in_one_look,
@@ -288,7 +288,7 @@ def doing(act: Callable[[], None]) -> Iterator[None]:
 def control(kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: object) -> Callable[[], Ran]:
     """The command in this process, whose Spark has compiled what it needs."""
     assert spark
-    monkeypatch.setattr(tenure, "warm_up", lambda _: None)
+    monkeypatch.setattr(lifecycle, "warm_up", lambda _: None)
     surveyor = Surveyor(kafka.hosts, tmp_path / "w")
     return lambda: surveyor("control", "--apply", "--yes")
 
@@ -350,7 +350,7 @@ def test_requests_are_carried_out_without_a_controller(
     cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
-    monkeypatch.setattr("jobs.cycle.reconcile.FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE", 0.2)
     assert eventually(lambda: controller(kafka) in cluster.brokers)
     life = Life(cluster, kafka, tmp_path, spark)
     life.by_hand("asked", {0: [0, 1]})

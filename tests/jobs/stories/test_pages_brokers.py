@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.http.page import Page
+from jobs.adapters.http.server import Page
 from jobs.cli import app
-from jobs.views import status
+from jobs.console_output import status
 from schemas.znodes import Assignment, encode_assignment, encode_config
 from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, TopicPartition
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.basics.errors import ExitCode
-from schemas.names import NO_LEADER
+from jobs.core.errors import ExitCode
+from schemas.enums import NO_LEADER
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree

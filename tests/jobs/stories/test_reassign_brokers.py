@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs.adapters.brokers.admin import Admin, bootstrap, connected_admin
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanKind, PlanStatus
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanKind, PlanStatus
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor

@@ -21,21 +21,21 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.security import ACL
 
-from jobs.adapters.brokers.answers import Answer, Answers
-from jobs.adapters.brokers.channel import Channels, why_untold
-from jobs.adapters.brokers.control_messages import Announcement
-from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers.channel_manager import Queues
+from jobs.adapters.brokers.connection import Channels, why_untold
+from jobs.adapters.brokers.control_encoding import Announcement
+from jobs.adapters.brokers.delivery import announce
 from jobs.adapters.brokers.listeners import PLAIN, Listener
-from jobs.adapters.brokers.queues import Queues
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.brokers.responses import Answer, Answers
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.credentials import speak_by
-from jobs.cycle.deciding import warming
-from jobs.records.plans.stored import Plan
+from jobs.controller.decisions import warmup
+from jobs.repositories.plans.repository import Plan
 from schemas.tables import TABLES
 from schemas.znodes import decode_controller
 from tests.jobs.support.commands import commands
@@ -221,7 +221,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
-    monkeypatch.setattr(warming, "TIMES", 1)  # nobody counts how quick it is
+    monkeypatch.setattr(warmup, "TIMES", 1)  # nobody counts how quick it is
     create(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])

@@ -13,17 +13,17 @@ from confluent_kafka.cimpl import NewPartitions
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.polling import ask_brokers
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.brokers.fanout import ask_brokers
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.records.plans.stored import Plan, read_plan
-from jobs.runtime.inputs import read_reassignment
-from jobs.views.kafka_text import kafka_json
-from schemas.names import NO_LEADER, Action, PlanStatus
+from jobs.console_output.kafka_text import kafka_json
+from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.runtime.input_files import read_reassignment
+from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from jobs.adapters.delta.lake import Lake
-from jobs.adapters.embedded import tether
+from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.embedded import parent_watchdog
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
@@ -101,7 +101,7 @@ class Arena(Servers):
         conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
         where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
         log = self.folder / f"command-{len(self.runs)}.log"
-        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
+        tethered = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid())]
         command = [*tethered, sys.executable, "-m", "jobs.entry", *arguments, *where]
         with log.open("wb") as output:
             output.write(f"{' '.join(arguments)}\n".encode())

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from jobs.adapters.delta.lake import Lake, Row
-from schemas.names import OperationKind, Outcome
+from jobs.adapters.delta.warehouse import Lake, Row
+from schemas.enums import OperationKind, Outcome
 from schemas.znodes import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
 from tests.jobs.torture.arena import BROKERS, Arena
 from tests.jobs.torture.history import DELETIONS, ELECTIONS, ORDERS, History, Written

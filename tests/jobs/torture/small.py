@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from tests.jobs.torture.arena import NEWEST, Arena
 from tests.jobs.torture.links import Link

@@ -12,9 +12,9 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode
-from schemas.names import PlanStatus
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import ExitCode
+from schemas.enums import PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan

@@ -15,29 +15,29 @@ ROOT = Path(__file__).parents[3]
 WALL_CLOCK = re.compile(r"\b(?:time\.time(?:_ns)?|time_ns|datetime\.(?:now|utcnow|today)|date\.today)\(")
 
 SHOWN = {
-    "jobs/adapters/brokers/answers.py": "answers.at",
+    "jobs/adapters/brokers/responses.py": "answers.at",
     "jobs/adapters/brokers/log_dirs.py": "sizes.taken_at",
     "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which nobody reads",
-    "jobs/cycle/behind.py": "plans.created_at, commits.committed_at",
-    "jobs/execution/admin/altering.py": "commits.committed_at",
+    "jobs/controller/write_behind.py": "plans.created_at, commits.committed_at",
+    "jobs/execution/admin/audited_configs.py": "commits.committed_at",
     "jobs/execution/admin/lease.py": "since when, in words for whoever waits",
     "jobs/execution/admin/throttles.py": "throttles.set_at",
-    "jobs/pages/dashboard/app.py": "ages",
-    "jobs/pages/dashboard/sections.py": "ages",
-    "jobs/pages/report.py": "ages",
-    "jobs/records/drained.py": "drained.since",
-    "jobs/records/plans/ledger.py": "commits.committed_at",
-    "jobs/records/plans/storing.py": "plans.created_at",
-    "jobs/survey/snapshot.py": "snapshots.taken_at",
-    "jobs/views/metrics.py": "ages",
-    "jobs/views/cluster_tables.py": "when `show ... --now` read ZooKeeper",
-    "jobs/views/status.py": "ages",
-    "jobs/views/tables.py": "ages",
+    "jobs/web/dashboard/app.py": "ages",
+    "jobs/web/dashboard/sections.py": "ages",
+    "jobs/web/report.py": "ages",
+    "jobs/repositories/drained_brokers.py": "drained.since",
+    "jobs/repositories/plans/commit_log.py": "commits.committed_at",
+    "jobs/repositories/plans/store.py": "plans.created_at",
+    "jobs/snapshots/snapshot.py": "snapshots.taken_at",
+    "jobs/console_output/metrics.py": "ages",
+    "jobs/console_output/cluster_tables.py": "when `show ... --now` read ZooKeeper",
+    "jobs/console_output/status.py": "ages",
+    "jobs/console_output/tables.py": "ages",
 }
 JUDGED = {
-    "jobs/assessment/checkup.py": "doctor compares it with ZooKeeper's",
-    "jobs/execution/due.py": "--max-plan-age; a plan from the future is refused, too",
-    "jobs/survey/retention.py": "vacuum; touches no cluster, and keeps the newest snapshot",
+    "jobs/advice/doctor.py": "doctor compares it with ZooKeeper's",
+    "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
+    "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",
 }
 
 

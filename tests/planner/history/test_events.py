@@ -16,7 +16,7 @@ from planner.history.events import (
     topic_events,
     topic_id_events,
 )
-from planner.history.survey import differing
+from planner.history.snapshot_diff import differing
 from schemas.tables import BROKERS, EVENTS, PARTITIONS, REQUESTS, SNAPSHOTS, TOPICS
 from tests.planner.frames import CLUSTER, assert_rows, broker_row, frame, partition_row, topic_row
 

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import with_drained
+from planner.columns.requested_partitions import asked_for
 from planner.leadership.drain import drain_changes, drain_rejections
+from planner.leadership.failure_handling import reconcile_changes
 from planner.leadership.offline import changes_of, offline_verdicts
 from planner.leadership.preferred import preferred_changes, preferred_rejections
-from planner.leadership.reconcile import reconcile_changes
-from planner.leadership.restart import restart_changes, restart_rejections
+from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
-from planner.rows.liveness import with_drained
-from planner.rows.requested import asked_for
-from planner.rows.words import DRAINED_LEADS
-from schemas.names import NO_LEADER, DrainMode
+from planner.text import DRAINED_LEADS
+from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import Key
 from schemas.tables import CHANGES, DRAINED
 from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from planner.columns.broker_sets import FAILED, with_failed
+from planner.columns.requested_partitions import asked_for
+from planner.leadership.failure_handling import reconcile_changes, reconcile_rejections
 from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts
-from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
-from planner.leadership.recover import offline_partitions, without_in_sync
-from planner.rows.liveness import FAILED, with_failed
-from planner.rows.requested import asked_for
-from schemas.names import NO_LEADER, Action
+from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
+from schemas.enums import NO_LEADER, Action
 from schemas.tables import ANSWERS
 from tests.planner.frames import World, as_rows, assert_changes, assert_rejections, frame, partition_row, topic_row
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import DEFAULT_THRESHOLD, imbalance
-from schemas.names import NO_LEADER
+from schemas.enums import NO_LEADER
 from schemas.tables import IMBALANCE
 from tests.planner.frames import CLUSTER, Row, World, as_rows, assert_rows, partition_row, topic_row
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.columns.numpy_rules import Ints
 from planner.leadership.last_in_sync import StartOrder, start_order
-from planner.rows.without_spark import Ints
-from schemas.names import NO_LEADER
+from schemas.enums import NO_LEADER
 
 Lists = list[tuple[list[int], list[int]]]
 """Replicas and the last ISR of each partition."""

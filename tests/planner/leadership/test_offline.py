@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from planner.columns.requested_partitions import asked_for
 from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts, rejections_of
-from planner.rows.requested import asked_for
-from schemas.names import NO_LEADER, Action, RejectionCode
+from schemas.enums import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner import oracle
 from tests.planner.frames import (

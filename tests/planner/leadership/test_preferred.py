@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred import candidates_by_imbalance, preferred_changes, preferred_rejections
-from schemas.names import NO_LEADER, RECOVERING, Action, RejectionCode
+from schemas.enums import NO_LEADER, RECOVERING, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
     TOPIC_ID,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import with_live_brokers
 from planner.leadership import selectors
-from planner.rows.liveness import with_live_brokers
-from schemas.names import NO_LEADER
+from schemas.enums import NO_LEADER
 from tests.planner.frames import Row, World, as_rows, by_partition, partition_row
 from tests.planner.worlds import BATCHES, BROKERS, all_small_partitions, worlds
 

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from planner.columns.broker_sets import with_live_brokers
 from planner.leadership.state_machine import TRANSITIONS, VALID_PREVIOUS, legal, with_transition
-from planner.rows.liveness import with_live_brokers
-from schemas.names import NO_LEADER, Action, PartitionState
+from schemas.enums import NO_LEADER, Action, PartitionState
 from tests.planner.frames import World, by_partition, partition_row
 
 NON_EXISTENT, NEW, ONLINE, OFFLINE = PartitionState

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.evenness.byte_weights import TOLERANCE
+from planner.placement.balancing.byte_weights import TOLERANCE
 from planner.placement.problem import Placement, PlacementError, Question
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.records.figures import figures_of
+from jobs.repositories.figures import figures_of
 from planner.placement.problem import NOBODY, Brokers, Partitions, Placement, PlacementError, Question
 from planner.placement.racks import NO_RACK, crowding, independent, lowest_crowding
 from planner.placement.solve import place

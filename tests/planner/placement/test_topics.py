@@ -5,12 +5,12 @@ from typing import Final
 import numpy as np
 from hypothesis import given, settings
 
-from planner.placement.evenness.topics import even_topics
+from planner.placement.balancing.topics import even_topics
+from planner.placement.forced_moves import force
+from planner.placement.model import World, copies_by_row, topic_load, world_of
 from planner.placement.problem import NOBODY, Partitions, Question
 from planner.placement.racks import spanned
-from planner.placement.seed import force
 from planner.placement.solve import place
-from planner.placement.world import World, copies_by_row, topic_load, world_of
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded
 
 EMPTYING: Final = (Question(), Question(replication_factor=3))

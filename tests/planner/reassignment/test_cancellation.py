@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.reassignment.cancellation import Leg, Standing, cancelled_replicas, danger, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from schemas.names import RejectionCode
+from schemas.enums import RejectionCode
 
 WAY: Final = [Leg([1, 2, 3], [4, 2, 3]), Leg([4, 2, 3], [4, 5, 3])]
 UP: Final = [Leg([1, 2], [1, 2, 3])]

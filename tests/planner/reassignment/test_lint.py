@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from planner.reassignment.lint import ZNODE_LIMIT, RackRules, placement_faults
-from schemas.names import LintCode
+from schemas.enums import LintCode
 from schemas.tables import BROKER_CONFIGS, BROKERS, BROKERS_LAST_SEEN, PARTITIONS, TOPICS
 from schemas.znodes import Assignment, encode_assignment
 from tests.planner.frames import Row, as_rows, broker_row, config_row, frame, partition_row, topic_row

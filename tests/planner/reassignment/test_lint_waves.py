@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from planner.reassignment.lint_waves import way_faults
-from schemas.names import LintCode
+from schemas.enums import LintCode
 from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import as_rows, broker_row, config_row, frame, partition_row, topic_row
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.reassignment.obstacles import obstacle, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from schemas.names import RejectionCode as Code
+from schemas.enums import RejectionCode as Code
 
 Brokers = list[int]
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from planner.columns.broker_sets import with_drained
 from planner.reassignment.pending import with_requests
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
-from planner.rows.liveness import with_drained
-from schemas.names import NO_LEADER, Action, DrainMode, RejectionCode
+from schemas.enums import NO_LEADER, Action, DrainMode, RejectionCode
 from schemas.tables import DRAINED, PARTITIONS, REQUESTS
 from tests.planner.frames import (
     TOPIC_ID,

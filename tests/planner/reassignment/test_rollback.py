@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from planner.reassignment.rollback import Around, Destination, Rejection, roll_back_partition, with_waves_numbered
 from planner.reassignment.targets import reassignment_changes
-from schemas.names import Action, LintCode, RejectionCode
+from schemas.enums import Action, LintCode, RejectionCode
 from schemas.rows import Change
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row

@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from planner.topics.creation import creation_changes
-from schemas.names import Action
+from schemas.enums import Action
 from schemas.tables import BROKERS
 from tests.planner.frames import TOPIC_ID, assert_changes, broker_row, frame
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.rows.liveness import with_drained
-from planner.whatif.losses import whatif
-from planner.whatif.without_spark import lost_partitions
-from schemas.names import NO_LEADER, Lose
+from planner.columns.broker_sets import with_drained
+from planner.whatif.impact import whatif
+from planner.whatif.numpy_impact import lost_partitions
+from schemas.enums import NO_LEADER, Lose
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (
     CLUSTER,

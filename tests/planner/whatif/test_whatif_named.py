@@ -5,8 +5,8 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 
-from planner.whatif.without_spark import lost_partitions
-from schemas.names import Lose
+from planner.whatif.numpy_impact import lost_partitions
+from schemas.enums import Lose
 from tests.planner.frames import World, arrays_of
 from tests.planner.whatif import whatif_oracle
 from tests.planner.worlds import all_small_partitions, worlds

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from schemas.names import Lose
+from schemas.enums import Lose
 from tests.planner.frames import Row, World
 from tests.planner.oracle import DELETED, offline_election
 

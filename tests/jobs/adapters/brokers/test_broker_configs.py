@@ -13,14 +13,14 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.brokers.configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
-from jobs.adapters.brokers.polling import AT_ONCE
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.brokers.fanout import AT_ONCE
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
-from jobs.basics.errors import UsageError
+from jobs.core.errors import UsageError
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

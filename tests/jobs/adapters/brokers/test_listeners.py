@@ -13,17 +13,17 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-from jobs.adapters.brokers import channel as broker_channel
+from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.answers import Answers
-from jobs.adapters.brokers.channel import DISCONNECTED, Channel, Channels, refuse_silent, why_untold
-from jobs.adapters.brokers.control_messages import Announcement, Row
-from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers.connection import DISCONNECTED, Channel, Channels, refuse_silent, why_untold
+from jobs.adapters.brokers.control_encoding import Announcement, Row
+from jobs.adapters.brokers.delivery import announce
 from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
+from jobs.adapters.brokers.responses import Answers
 from jobs.adapters.brokers.sasl import authenticate
-from jobs.basics.errors import RefusedError, UsageError
+from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
-from planner.telling.without_spark import due
+from planner.broker_requests.notices import due
 from tests.jobs.support.kafka.fake_brokers import FakeBroker
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates

@@ -4,9 +4,9 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeLogDirsResponse
 
+from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.brokers.log_dirs import COLUMNS, log_dirs_of, read_log_dirs
-from jobs.adapters.brokers.polling import NOT_UNDERSTOOD, Ask, ask_brokers
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from tests.jobs.support.rows.lake_rows import NOW
 

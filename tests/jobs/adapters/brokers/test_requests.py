@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.adapters.brokers import control_messages
-from jobs.adapters.brokers.answers import Answers
-from jobs.adapters.brokers.control_messages import Announcement
-from jobs.adapters.brokers.control_requests import announce
-from jobs.adapters.delta.lake import Lake, Row, as_rows
+from jobs.adapters.brokers import control_encoding
+from jobs.adapters.brokers.control_encoding import Announcement
+from jobs.adapters.brokers.delivery import announce
+from jobs.adapters.brokers.responses import Answers
+from jobs.adapters.delta.warehouse import Lake, Row, as_rows
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.execution.batch.commit import _written
-from jobs.execution.batch.writes import FencedWriter
-from jobs.records.plans.ledger import Verdict
-from planner.telling.without_spark import due
-from schemas.answers import NOT_TOLD
+from jobs.execution.batch.fenced_writer import FencedWriter
+from jobs.repositories.plans.commit_log import Verdict
+from planner.broker_requests.notices import due
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from schemas.response_codes import NOT_TOLD
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, seen_by
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -81,7 +81,7 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
         UPDATE_METADATA: range(6, update_metadata + 1),
         STOP_REPLICA: range(2, 3),
     }
-    monkeypatch.setattr(control_messages, "VERSIONS", versions)
+    monkeypatch.setattr(control_encoding, "VERSIONS", versions)
     topic = f"v{leader_and_isr}"
     created = create(kafka, control, lake, topic, [0, 1, 2])
     first = tell(announcement(kafka, control, created))

@@ -10,17 +10,17 @@ from threading import Thread, Timer
 import pytest
 from msgspec import structs
 
-from jobs.adapters.brokers import channel as broker_channel
-from jobs.adapters.brokers import control_requests as requests
-from jobs.adapters.brokers.answers import Answer, Answers
-from jobs.adapters.brokers.channel import Channels, refuse_silent, why_untold
-from jobs.adapters.brokers.control_messages import Announcement, Row
-from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers import connection as broker_channel
+from jobs.adapters.brokers import delivery as requests
+from jobs.adapters.brokers.connection import Channels, refuse_silent, why_untold
+from jobs.adapters.brokers.control_encoding import Announcement, Row
+from jobs.adapters.brokers.delivery import announce
+from jobs.adapters.brokers.responses import Answer, Answers
 from jobs.adapters.brokers.transport import Transport
-from jobs.basics.errors import RefusedError
-from planner.telling.without_spark import due
-from schemas.answers import NOT_TOLD
+from jobs.core.errors import RefusedError
+from planner.broker_requests.notices import due
 from schemas.notices import STOP_REPLICA
+from schemas.response_codes import NOT_TOLD
 from schemas.rows import Change
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import eventually

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES, TOPICS
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta import locks
-from jobs.adapters.delta.lake import Lake
 from jobs.adapters.delta.locks import holder, locked
-from jobs.adapters.delta.spark_tables import Tables
-from jobs.basics.errors import SurveyorError
-from jobs.records.author import this_author
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake
+from jobs.core.errors import SurveyorError
+from jobs.repositories.actor import this_author
 
 KILLED = """
 import os, sys

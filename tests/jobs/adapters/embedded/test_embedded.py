@@ -19,7 +19,7 @@ from jobs.adapters.embedded import processes
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import accepts, four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
-from jobs.basics.errors import SurveyorError
+from jobs.core.errors import SurveyorError
 
 OWNER = """\
 import signal, time

@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.java import checksums
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, main, zookeeper_jars
-from jobs.basics.errors import ExitCode, MissingError
+from jobs.core.errors import ExitCode, MissingError
 
 DELTA = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
 

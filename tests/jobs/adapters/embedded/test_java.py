@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.java.home import find_java
-from jobs.basics.errors import ExitCode, MissingError
+from jobs.core.errors import ExitCode, MissingError
 
 
 def fake_java(folder: Path, answer: str) -> Path:

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.spark.session import TINY
-from jobs.basics.errors import ExitCode
+from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.shown_commands import deployed, said_here, shown

@@ -13,11 +13,11 @@ from pyspark import __version__ as our_spark
 from pyspark.errors import AnalysisException
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.remote import why_elsewhere
-from jobs.basics.errors import ExitCode, MissingError
 from jobs.cli import app
+from jobs.core.errors import ExitCode, MissingError
 from schemas.columns import TABLES
 
 NOBODY: Final = "sc://127.0.0.1:1"

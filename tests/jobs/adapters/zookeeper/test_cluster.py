@@ -2,10 +2,10 @@
 
 import pytest
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
-from schemas.names import RequestKind
+from schemas.enums import RequestKind
 from schemas.znodes import Controller
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
 

@@ -21,7 +21,7 @@ from jobs.adapters.zookeeper.controllership import (
     take_over,
     who_controls,
 )
-from jobs.basics.errors import FencedError, RefusedError, SurveyorError
+from jobs.core.errors import FencedError, RefusedError, SurveyorError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 

@@ -15,9 +15,9 @@ from jobs.adapters.zookeeper.controllership import failed, take_over
 from jobs.adapters.zookeeper.credentials import kazoo_options, speak_by
 from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.adapters.zookeeper.multi import Check, Create, add
-from jobs.adapters.zookeeper.resident import announce_resident
+from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
-from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from schemas.lease import Holder
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper

@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.multi_read import (
     speaks_multi_read,
 )
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
-from jobs.basics.errors import UnreadableError
+from jobs.core.errors import UnreadableError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI_READ, Loss, ZooKeeperProxy
 

@@ -8,7 +8,7 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, read
 from jobs.adapters.zookeeper.multi_read import read_many, speaks_multi_read
-from jobs.basics.errors import UnreadableError
+from jobs.core.errors import UnreadableError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import SYNC, Loss, ZooKeeperProxy
 

@@ -19,7 +19,7 @@ from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import _call, _hosts, speaks_multi_read
 from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_A_TASK, Names, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.basics.errors import UnreadableError, UsageError
+from jobs.core.errors import UnreadableError, UsageError
 from tests.jobs.support.zookeeper.ensemble import Ensemble
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

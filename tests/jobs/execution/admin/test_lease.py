@@ -9,7 +9,7 @@ import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
 from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, holder_now
-from jobs.basics.errors import RefusedError
+from jobs.core.errors import RefusedError
 from jobs.execution.admin.lease import UnderLease, lease_for
 from jobs.runtime.settings import Settings
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, settings_of

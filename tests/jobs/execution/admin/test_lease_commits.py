@@ -9,14 +9,14 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.lease import LEASE, holder_now
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
-from jobs.records.plans.ledger import Verdict, close_plan
-from jobs.records.plans.stored import Plan, read_plan
-from schemas.names import Outcome, PlanKind, PlanStatus
+from jobs.repositories.plans.commit_log import Verdict, close_plan
+from jobs.repositories.plans.repository import Plan, read_plan
+from schemas.enums import Outcome, PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import RATES, overrides, settings_of
 from tests.jobs.support.controllers.waiting_controller import MovingController
@@ -143,7 +143,7 @@ def test_zookeeper_lost_while_it_waits_is_no_failure_to_read(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.assessment.waves.standings", lose)]
+    controller.events = [lambda: monkeypatch.setattr("jobs.preconditions.waves.standings", lose)]
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 0.3)
 
     stopped = run(surveyor, kafka, plan)

@@ -7,10 +7,10 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
-from jobs.adapters.delta.lake import Lake
-from jobs.basics.errors import UnreadableError
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanStatus
+from jobs.adapters.delta.warehouse import Lake
+from jobs.core.errors import UnreadableError
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import override
 from tests.jobs.support.controllers.waiting_controller import MovingController, install
@@ -68,7 +68,7 @@ def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> ForgetfulCon
     tree.add_topic(T, {0: [1, 0]})
     made = ForgetfulController(tree)
     install(made, monkeypatch)
-    monkeypatch.setattr("jobs.execution.admin.requests.READ_BACK", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK", 0.0)
     return made
 
 
@@ -157,7 +157,7 @@ def test_nor_where_zookeeper_does_not_answer_either(
     def unreadable(_: str) -> None:
         raise UnreadableError("no ZooKeeper answered")
 
-    monkeypatch.setattr("jobs.execution.admin.requests.connected", unreadable)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.connected", unreadable)
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 

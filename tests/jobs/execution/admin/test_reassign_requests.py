@@ -6,12 +6,12 @@ import pytest
 from kafka.errors import IncompatibleBrokerVersion
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestStandsError, ZnodeRequests, chunks
-from jobs.basics.errors import RefusedError
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanKind, PlanStatus
+from jobs.core.errors import RefusedError
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanKind, PlanStatus
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.waiting_controller import PREFERRED, REASSIGN, MovingController
@@ -167,7 +167,7 @@ def test_taken_away_without_being_done(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the controller does with what it cannot carry out."""
-    monkeypatch.setattr("jobs.execution.admin.via_zookeeper.SEEN", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.zk_controller_client.SEEN", 0.0)
     controller.events = [lambda: kafka.client.delete(REASSIGN)]
 
     done = run(surveyor, kafka.hosts, plan)
@@ -219,7 +219,7 @@ def test_throttle_needs_the_admin_api(
     def nobody(*_: object) -> Any:  # noqa: ANN401 - it never returns
         raise AdminUnavailableError("nobody answered")
 
-    monkeypatch.setattr("jobs.execution.admin.controllers.admin_of", nobody)
+    monkeypatch.setattr("jobs.execution.admin.connections.admin_of", nobody)
 
     done = run(surveyor, kafka.hosts, plan, "--throttle", "1MB")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.execution.admin.commit import _Run
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
-from jobs.records.author import Author
-from jobs.records.plans.ledger import Ledger, close_plan
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanKind, PlanStatus
+from jobs.repositories.actor import Author
+from jobs.repositories.plans.commit_log import Ledger, close_plan
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides, settings_of
 from tests.jobs.support.controllers.waiting_controller import MovingController

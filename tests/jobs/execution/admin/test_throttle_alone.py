@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanKind
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanKind
 from schemas.topic_configs import FOLLOWER_RATE
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides, settings_of

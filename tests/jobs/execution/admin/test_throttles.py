@@ -5,16 +5,16 @@ from typing import Any, NoReturn
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.lease import LeaseLostError
-from jobs.basics.errors import UsageError
-from jobs.execution.admin.running import (
+from jobs.core.errors import UsageError
+from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     bytes_per_second,
     throttle_configs,
 )
 from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
-from jobs.records.author import this_author
+from jobs.repositories.actor import this_author
 from jobs.runtime.settings import Settings
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from kazoo.client import TransactionRequest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.connection import answer
-from schemas.names import PlanStatus
+from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -36,8 +36,8 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
             then()
         return answer(pending)
 
-    monkeypatch.setattr("jobs.execution.batch.writes.commit", commit_and)
-    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_and)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
 
 
 def test_the_leader_dies_while_a_multi_is_under_way(

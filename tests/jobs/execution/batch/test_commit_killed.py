@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanStatus
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

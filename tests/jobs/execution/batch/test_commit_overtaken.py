@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution import commit
 from jobs.execution.batch.commit import commit_batch
-from jobs.records.plans.ledger import requested_changes
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanStatus
+from jobs.repositories.plans.commit_log import requested_changes
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers import channel as broker_channel
-from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.reads import Filter
-from jobs.basics.errors import SurveyorError
+from jobs.adapters.brokers import connection as broker_channel
+from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.warehouse import Lake
+from jobs.core.errors import SurveyorError
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch.telling import Hold, Told, Written, prove
-from jobs.records.plans.ledger import Ledger
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanStatus
+from jobs.execution.batch.notify import Hold, Told, Written, prove
+from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
 from schemas.rows import PlanRow
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor

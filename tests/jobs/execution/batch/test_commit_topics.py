@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.execution.batch import writes as fenced_writes
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanStatus
+from jobs.execution.batch import fenced_writer as fenced_writes
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
 from schemas.topic_configs import TIERED
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor

@@ -7,13 +7,13 @@ from kazoo.client import TransactionRequest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_acl
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.resident import announce_resident
+from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.execution.admin.lease import this_process
 from jobs.execution.batch.operations import write_tasks
-from schemas.names import Outcome, PlanStatus, Step
+from schemas.enums import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -46,7 +46,7 @@ def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], ob
             then()
         return results
 
-    monkeypatch.setattr("jobs.execution.batch.writes.commit", commit_then)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_then)
 
 
 @pytest.mark.parametrize("nth", [2, 4])
@@ -60,7 +60,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
 ) -> None:
     """In the middle of the writing, or after its end: not the code for a cluster that could not be read."""
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 3.0)
-    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
     plan = move_all(topic, lake)
 
     def lose_for_good() -> None:
@@ -139,7 +139,7 @@ def test_lost_once_a_plan_was_handed_in_is_an_error(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    monkeypatch.setattr("jobs.execution.hand_in._awaited", lose)
+    monkeypatch.setattr("jobs.execution.submit._awaited", lose)
 
     done = surveyor.apply(topic.hosts, plan)
 

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
-from jobs.basics.errors import FencedError, RefusedError
+from jobs.core.errors import FencedError, RefusedError
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch.writes import FencedWriter
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanStatus
-from schemas.shapes import LAST_EPOCH
+from jobs.execution.batch.fenced_writer import FencedWriter
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
+from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch.writes import FencedWriter
-from schemas.names import Outcome
+from jobs.execution.batch.fenced_writer import FencedWriter
+from schemas.enums import Outcome
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy

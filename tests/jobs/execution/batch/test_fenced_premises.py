@@ -8,11 +8,11 @@ import pytest
 from kazoo.client import TransactionRequest
 from kazoo.security import make_acl
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
-from jobs.records.plans.stored import Plan
-from schemas.names import Action, Outcome
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Action, Outcome
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.fenced import before_multis, write
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -41,7 +41,7 @@ def test_no_unclean_election_once_the_isr_member_is_back(
     without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It registers after the first of three multis."""
-    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 400)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 400)
     plan = elections(without_2, lake, 1200, unclean)
 
     written = write(control, plan, then=partial(without_2.register, 2))
@@ -120,7 +120,7 @@ def test_new_leader_that_bounced_between_two_batches(
     tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its znode is there, as the multi checks; that it is another registration is read."""
-    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
     plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=partial(tree.bounce, 1))
@@ -132,7 +132,7 @@ def test_new_leader_that_bounced_between_two_batches(
 def test_topic_queued_for_deletion_between_two_batches(
     tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
     plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"))
@@ -173,7 +173,7 @@ def test_broker_that_comes_and_goes_takes_only_its_own_rows(
         without_2.unregister(2)
         return results
 
-    monkeypatch.setattr("jobs.execution.batch.writes.commit", commit_meanwhile)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_meanwhile)
 
     written = write(control, plan)
 

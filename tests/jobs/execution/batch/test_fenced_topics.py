@@ -5,13 +5,13 @@ from functools import partial
 import pytest
 from kazoo.client import TransactionRequest
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.refusal import multi_bytes
-from jobs.execution.batch import multis as fenced_multis
-from jobs.records.plans.stored import Plan
-from schemas.names import Outcome, PlanStatus
+from jobs.adapters.zookeeper.multi_failure import multi_bytes
+from jobs.execution.batch import transactions as fenced_multis
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Outcome, PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
@@ -43,7 +43,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(multi_bytes(multi))
         return commit(multi)
 
-    monkeypatch.setattr("jobs.execution.batch.writes.commit", weigh)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", weigh)
     return sizes
 
 

@@ -3,14 +3,14 @@
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
-from jobs.basics.errors import FencedError
-from jobs.execution.batch import writes as fenced_writes
-from jobs.execution.batch.writes import FencedWriter
-from jobs.records.plans.stored import Plan
-from schemas.names import NO_LEADER, Action, Outcome
+from jobs.core.errors import FencedError
+from jobs.execution.batch import fenced_writer as fenced_writes
+from jobs.execution.batch.fenced_writer import FencedWriter
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import NO_LEADER, Action, Outcome
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.fenced import write

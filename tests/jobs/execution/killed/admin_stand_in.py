@@ -14,10 +14,10 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import Creation
 from jobs.adapters.zookeeper import admin_requests
-from jobs.assessment import waves
-from jobs.execution import cancellation, commit, modes
+from jobs.execution import cancellation, commit, mode_selection
 from jobs.execution.admin import commit as commit_admin
-from jobs.execution.admin import controllers, requests
+from jobs.execution.admin import connections, controller_client
+from jobs.preconditions import waves
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import MovingController
@@ -29,7 +29,7 @@ Reach = Callable[[str], None]
 ITS_ID: Final = "KafkaGivesItThisTopicA"
 """The topic id of whatever it creates."""
 
-_ASKING: Final = (cancellation, commit, controllers, modes, commit_admin)
+_ASKING: Final = (cancellation, commit, connections, mode_selection, commit_admin)
 
 
 class AdminStandIn(MovingController):
@@ -146,7 +146,7 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     changed[admin_requests] = {"time": clock}
     changed[commit_admin] |= {"PATIENCE": 0.0}
     changed[cancellation] |= {"PATIENCE": 0.0}
-    changed[requests] = {"READ_BACK": 0.0}
+    changed[controller_client] = {"READ_BACK": 0.0}
     for module, names in changed.items():
         for name, value in names.items():
             setattr(module, name, value)

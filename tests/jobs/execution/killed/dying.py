@@ -29,10 +29,10 @@ from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Trans
 import jobs.cancel
 import jobs.commit  # noqa: F401 - what the command line would import in each process
 from jobs import cli
-from jobs.adapters.brokers.channel import Channel
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.brokers.connection import Channel
+from jobs.adapters.delta.warehouse import Lake
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch import writes as fenced_writes
+from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.jobs.execution.killed import admin_stand_in
 
 WRITES = (Create, Create2, Delete, SetData, Transaction)

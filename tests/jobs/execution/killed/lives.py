@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.records.plans.stored import Plan
-from schemas.names import Action
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Action
 from schemas.znodes import decode_state
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion

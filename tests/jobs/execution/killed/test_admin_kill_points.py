@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
 from jobs.execution.admin.throttles import set_throttle
-from jobs.records.plans.stored import Plan
-from schemas.names import PlanKind, PlanStatus
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanKind, PlanStatus
 from schemas.znodes import State, decode_assignment, encode_state
 from tests.jobs.execution.killed import lives
 from tests.jobs.execution.killed.admin_stand_in import AdminStandIn

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from schemas.names import PlanStatus
+from schemas.enums import PlanStatus
 from tests.jobs.execution.killed.lives import KILLED, KINDS, Dying, dumped, planned, tried, with_id
 from tests.jobs.execution.killed.truth import Watch
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers

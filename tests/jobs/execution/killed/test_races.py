@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from schemas.names import Outcome, PlanStatus
+from schemas.enums import Outcome, PlanStatus
 from schemas.znodes import encode_controller
 from tests.jobs.execution.killed.dying import TAKE_OVER, Meets, meet
 from tests.jobs.execution.killed.lives import Dying, Planned, create, dumped, dying, elect, planned, with_id

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
-from jobs.records.plans.stored import Plan
-from schemas.names import Outcome
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Outcome
 from schemas.rows import Key
 from schemas.znodes import State, decode_assignment, encode_state
 from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, dumped, planned, tried, with_id

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor

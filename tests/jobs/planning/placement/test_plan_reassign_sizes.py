@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.survey.sizes import store_sizes
+from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.lake_rows import NOW

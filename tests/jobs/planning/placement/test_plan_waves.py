@@ -11,11 +11,11 @@ import pytest
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.assessment.premises import judge_for_admin
-from jobs.assessment.waves import by_wave, judge_waves
-from planner.rows.words import counted
+from jobs.preconditions.changes import judge_for_admin
+from jobs.preconditions.waves import by_wave, judge_waves
+from planner.text import counted
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Row
-from jobs.records.last_seen import TABLE
+from jobs.adapters.delta.warehouse import Row
+from jobs.repositories.brokers_last_seen import TABLE
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 

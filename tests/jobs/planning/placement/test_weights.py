@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.basics.errors import RefusedError, SurveyorError
+from jobs.core.errors import RefusedError, SurveyorError
 from jobs.planning.placement.partition_arrays import rows_of
 from jobs.planning.placement.size_file import read_size_file
 from jobs.planning.placement.weights import UNKNOWN_SIZE, completed, digest

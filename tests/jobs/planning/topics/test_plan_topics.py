@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
-from jobs.records.plans.stored import read_plan, refuse_edited
+from jobs.adapters.delta.warehouse import Lake
+from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 

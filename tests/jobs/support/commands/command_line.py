@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.cli import app
 
 

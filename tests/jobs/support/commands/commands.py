@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.warehouse import Lake
 from jobs.cli import app
 
 

@@ -26,16 +26,16 @@ OURS, NOBODY = 2147483647, 2147483646
 
 ON_A_WARM_SPARK = """\
 from tests.shared_spark import join
-from jobs.cycle.deciding import warming
+from jobs.controller.decisions import warmup
 from jobs.entry import main
 join()
-warming.TIMES = 0
+warmup.TIMES = 0
 """
 """It uses the Spark of the tests, and asks nothing before it is in office: nobody counts its first seconds."""
 
 NEVER_AHEAD = """\
-from jobs.cycle import control
-control.Foresight = lambda *_: None
+from jobs.controller import controller
+controller.Foresight = lambda *_: None
 """
 """It does not find out, after each change, what to do if any one broker fails: half of a story's processor time."""
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.assessment.limits import CommitLimits
 from jobs.execution.commit import apply_plan
-from jobs.execution.due import assess
-from jobs.records.plans.stored import read_plan
-from jobs.runtime.choices import Mode
+from jobs.execution.preflight import assess
+from jobs.preconditions.limits import CommitLimits
+from jobs.repositories.plans.repository import read_plan
+from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import settings_from
 from tests.jobs.support.commands.commands import Surveyor
 

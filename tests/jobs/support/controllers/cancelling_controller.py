@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from schemas.names import NO_LEADER
+from schemas.enums import NO_LEADER
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -120,17 +120,17 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingControl
     controller = MovingController(tree)
 
     @contextmanager
-    def admin_of(*_: Any) -> Iterator[MovingController]:  # noqa: ANN401 - as jobs.execution.modes has it
+    def admin_of(*_: Any) -> Iterator[MovingController]:  # noqa: ANN401 - as jobs.execution.mode_selection has it
         yield controller
 
     for module in (
         "jobs.execution.cancellation",
         "jobs.execution.partition_cancellation",
         "jobs.execution.commit",
-        "jobs.execution.admin.controllers",
-        "jobs.execution.modes",
+        "jobs.execution.admin.connections",
+        "jobs.execution.mode_selection",
     ):
         monkeypatch.setattr(f"{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.execution.cancellation.PATIENCE", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.requests.READ_BACK", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK", 0.0)
     return controller

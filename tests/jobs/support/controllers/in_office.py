@@ -8,7 +8,7 @@ from typing import Any
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import Callback
 
-from jobs.cycle.control import Controller
+from jobs.controller.controller import Controller
 from schemas.znodes import (
     Assignment,
     State,

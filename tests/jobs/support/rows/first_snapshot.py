@@ -1,7 +1,7 @@
 """A cluster's first snapshot, written without Spark: the rows of `surveyor snapshot`, in a fraction of its time.
 
-For tests of what comes after it; tests/jobs/survey/test_first_snapshot.py holds the two equal. Only for a cluster whose
-znodes are all understood. Written once more, it is the first snapshot of what the cluster is by then.
+For tests of what comes after it; tests/jobs/snapshots/test_first_snapshot.py holds the two equal. Only for a cluster
+whose znodes are all understood. Written once more, it is the first snapshot of what the cluster is by then.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.lake import Row, as_rows
+from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.source import read_here
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.survey.health import arrays_of
-from jobs.survey.observed import Observed
-from jobs.survey.reading import Small, read_small
-from planner.leadership.without_spark import imbalance
-from planner.rows.without_spark import PartitionArrays, default_min_isr, derived
+from jobs.snapshots.cluster_view import Observed
+from jobs.snapshots.health import arrays_of
+from jobs.snapshots.reader import Small, read_small
+from planner.columns.numpy_rules import PartitionArrays, default_min_isr, derived
+from planner.leadership.numpy_leadership import imbalance
 from schemas.columns import TABLES
-from schemas.names import PartitionState, RequestKind
+from schemas.enums import PartitionState, RequestKind
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
 

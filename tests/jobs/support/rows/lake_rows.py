@@ -6,7 +6,7 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from schemas.tables import TABLES
 from tests.jobs.support.rows.empty_tables import lay_tables
 

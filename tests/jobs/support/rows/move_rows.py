@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from jobs.adapters.delta.lake import Lake, Row
-from schemas.names import Action
+from jobs.adapters.delta.warehouse import Lake, Row
+from schemas.enums import Action
 from tests.jobs.support.rows.plan_rows import election
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -2,9 +2,9 @@
 
 import json
 
-from jobs.adapters.delta.lake import Lake, Row
-from jobs.records.plans.stored import Plan
-from schemas.names import OperationKind, PlanKind
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import OperationKind, PlanKind
 from schemas.znodes import decode_assignment
 from tests.jobs.support.rows.plan_rows import creation, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.lake import Lake, Row, schema_of
-from jobs.records.plans import digest
-from jobs.records.plans.names import Alias
-from jobs.records.plans.storing import Content, RowLists, store
+from jobs.adapters.delta.warehouse import Lake, Row, schema_of
+from jobs.repositories.plans import digest
+from jobs.repositories.plans.names import Alias
+from jobs.repositories.plans.store import Content, RowLists, store
 from schemas.columns import TABLES
-from schemas.names import Action, OperationKind, PlanKind
+from schemas.enums import Action, OperationKind, PlanKind
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 

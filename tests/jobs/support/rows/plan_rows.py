@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Lake, Row, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.records.plans.stored import Plan, read_plan
+from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.digest import plan_header
-from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
+from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind
 from schemas.rows import Change, Operation
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state

@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.warehouse import Lake, Row
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
-from jobs.records.plans.stored import Plan
-from schemas.answers import NONE
-from schemas.names import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
+from schemas.response_codes import NONE
 from schemas.rows import Key
 from schemas.znodes import Assignment, TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.rows.plan_rows import election, store_plan

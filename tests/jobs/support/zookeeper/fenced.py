@@ -9,12 +9,12 @@ from kazoo.client import TransactionRequest
 
 from jobs.adapters.zookeeper import connection as zookeeper
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.basics.errors import FencedError
-from jobs.execution.batch import writes as fenced_writes
-from jobs.execution.batch.writes import FencedWriter
-from jobs.records.plans.ledger import Verdict
-from jobs.records.plans.stored import Plan
-from schemas.names import Outcome
+from jobs.core.errors import FencedError
+from jobs.execution.batch import fenced_writer as fenced_writes
+from jobs.execution.batch.fenced_writer import FencedWriter
+from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import Outcome
 from schemas.rows import Change
 
 OURS = 2147483647

@@ -1,0 +1,414 @@
+"""The warehouse without a JVM: Delta tables created, read and appended to by deltalake.
+
+For what is small (snapshots, brokers, plans, commits) and for the committer, which must start in a second. Tables
+are created here, from `schemas.tables`, so that all of them exist from first use.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+from pyarrow.dataset import field as dataset_field
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from jobs.adapters.delta.filtered_reads import Filter, native_files, read_where
+from jobs.adapters.delta.locks import locked
+from jobs.adapters.delta.warehouse_paths import absolute, make_all, refuse_unwritable, refuse_without_log
+from jobs.core.errors import UnreadableError
+from schemas.column_types import Columns
+from schemas.columns import CHECKS, KEYS, TABLES
+
+T = TypeVar("T")
+
+RETRIES: Final = 5
+"""Attempts at a write, where others keep committing first."""
+
+FILE_BYTES: Final = 1 << 19
+"""Size of the files of a table written anew: small enough that a later MERGE need not touch all of it."""
+
+_PROPERTIES: Final = {
+    "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
+    # files are skipped by the columns of the key, which come first; statistics of the others double a write's time
+    "delta.dataSkippingNumIndexedCols": "4",
+    # to open a table is to read its commits since the last checkpoint, each time: deltalake writes one in a hundred
+    "delta.checkpointInterval": "10",
+    # a snapshot stays readable until `surveyor vacuum` drops it: neither Delta's own cleaning nor a plain VACUUM does
+    "delta.logRetentionDuration": "interval 3650 days",
+    "delta.deletedFileRetentionDuration": "interval 365 days",
+}
+
+_AUDITED: Final = {"commits": {"delta.appendOnly": "true"}}
+"""Who reads what was done must find all of it: Delta itself refuses to change or delete a row."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """All tables at `warehouse`, as one cluster sees them."""
+
+    warehouse: str
+    cluster: str
+
+    def path(self, table: str) -> str:
+        return f"{self.warehouse.rstrip('/')}/{table}"
+
+    def ensure_tables(self) -> None:
+        """Create the tables that do not exist yet, empty, and what an older version did not know of the others."""
+        refuse_unwritable(self.warehouse)
+        with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
+            there = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
+            list(pool.map(self.ensure_columns, [name for name in TABLES if there[name]]))
+            missing = [name for name in TABLES if not there[name]]
+            if missing:
+                make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
+
+    def ensure_columns(self, name: str) -> None:
+        """Give a table the columns that an older version did not know, and the constraints of this one."""
+        checks = CHECKS.get(name, {})
+        if {*TABLES[name].names} - self.columns(name) or _checks_of(self._open(name)) != checks.keys():
+            self._retried(name, lambda: _add_columns(self._open(name), TABLES[name]))
+            self._retried(name, lambda: _renew_checks(self._open(name), checks))
+
+    def exists(self) -> bool:
+        """Tell whether the warehouse has been used: `snapshots` is there."""
+        return self.has("snapshots")
+
+    def has(self, table: str) -> bool:
+        """Tell whether there is such a table: a warehouse of an older version lacks new ones until a snapshot.
+
+        Raise UnreadableError for one that has lost its log: without it nobody knows what of its files counts.
+        """
+        if DeltaTable.is_deltatable(self.path(table)):
+            return True
+        refuse_without_log(table, self.path(table))
+        return False
+
+    def version(self, table: str) -> int:
+        return self._open(table).version()
+
+    def clusters(self) -> list[str]:
+        """Name the clusters that have snapshots in the warehouse, ours or not, in order."""
+        added = pa.table(self._open("snapshots").get_add_actions())
+        return sorted({file["partition"]["cluster"] for file in as_rows(added)})
+
+    def columns(self, table: str, version: int | None = None) -> set[str]:
+        """Name a table's columns, at a version or now: a table of an older version of Surveyor lacks new ones."""
+        return {field.name for field in self._open(table, version).schema().fields}
+
+    def read(
+        self,
+        table: str,
+        *filters: Filter,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Read the cluster's rows of a table that pass all `filters`, at a version or now.
+
+        Raise UnreadableError where there is no such table or version, or where files of it are gone.
+        """
+        delta = self._open(table, version)
+        try:
+            return self._mine(table, delta, *filters, columns=columns)
+        except FileNotFoundError as error:
+            raise UnreadableError(
+                f"table {table} at {self.path(table)} has lost a file of version {delta.version()} "
+                f"({_first_line(error)}); something other than `surveyor vacuum` removed it",
+            ) from None
+
+    def rows(self, table: str, *filters: Filter, version: int | None = None) -> list[Row]:
+        """Read rows as dictionaries."""
+        return as_rows(self.read(table, *filters, version=version))
+
+    def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append rows; their `cluster` is filled in."""
+        self.append_all(table, self._arrow(table, rows))
+
+    def append_all(self, table: str, rows: pa.Table) -> None:
+        """Append rows that have the table's columns, `cluster` too, already."""
+        if rows.num_rows:
+            self._retried(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
+
+    def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
+        """Replace the cluster's rows that satisfy `where` by these."""
+        self.replace_by(table, self._arrow(table, rows), where)
+
+    def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
+        """The same with rows that have the table's columns, `cluster` too, already."""
+        data = rows.cast(schema_of(table))
+        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        if data.num_rows:
+            self._retried(table, lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
+        else:
+            self._retried(table, lambda: self._open(table).delete(predicate))
+
+    def delete(self, table: str, where: str) -> None:
+        """Delete the cluster's rows that satisfy `where`."""
+        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        self._retried(table, lambda: self._open(table).delete(predicate))
+
+    def rewrite(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
+        """Replace the rows that pass `limit` by what `make` makes of them.
+
+        Whoever changes those rows in between is noticed, and they are read again.
+        """
+        predicate = f"cluster = {quoted(self.cluster)} AND {_condition(limit)}"
+
+        def write() -> None:
+            delta = self._open(table)
+            rows = make(self._mine(table, delta, limit))
+            if rows.num_rows:
+                write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
+            else:
+                delta.delete(predicate)
+
+        self._retried(table, write)
+
+    def insert(self, table: str, row: Mapping[str, Any], *filters: Filter) -> Row | None:
+        """Append a row, unless the cluster has one that passes all `filters`: then return that one.
+
+        A row that another process adds in between is noticed: of two that insert, one finds the other's.
+        """
+        rows = self._arrow(table, [row])
+        predicate = f"cluster = {quoted(self.cluster)} AND {' AND '.join(map(_condition, filters))}"
+
+        def write() -> Row | None:
+            delta = self._open(table)
+            there = as_rows(self._mine(table, delta, *filters))
+            if not there:
+                write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
+            return there[0] if there else None
+
+        return self._retried(table, write)
+
+    def supersede(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
+        """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
+
+        Every file is written anew, which takes less time than to look for those with a change, and more space.
+        """
+        taken = _joined(changed, key)
+
+        def write() -> None:
+            delta = self._open(table)
+            dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
+            stored = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
+            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in stored)
+            batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
+            rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))
+            predicate = f"cluster = {quoted(self.cluster)}"
+            write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=FILE_BYTES)
+
+        self._retried(table, write)
+
+    def versions_named(self, oldest: int) -> dict[str, set[int]]:
+        """Collect the versions of each table that snapshots name: other clusters' all, ours from `oldest` on."""
+        ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
+        snapshots = self._open("snapshots").to_pyarrow_table(
+            columns=["versions"],
+            filesystem=native_files(self.path("snapshots")),
+            filters=[[("cluster", "!=", self.cluster)], ours],
+        )
+        named: dict[str, set[int]] = {name: set() for name in TABLES}
+        for versions in snapshots["versions"].to_pylist(maps_as_pydicts="strict"):
+            for name, version in (versions or {}).items():
+                named.setdefault(name, set()).add(version)
+        return named
+
+    def same_files(self, table: str, version: int) -> bool:
+        """Tell whether the cluster's rows are in the same files now as at a version: then they are the same rows."""
+        now, then = self._open(table), self._open(table, version)
+        files, files_then = (
+            set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)])) for opened in (now, then)
+        )
+        return files == files_then
+
+    def paths(self, table: str, version: int | None = None) -> list[str]:
+        """Name the files that hold the cluster's rows, at a version or now, as they are called on disk."""
+        return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._added(table, version)]
+
+    def count(self, table: str) -> int | None:
+        """Count the cluster's rows by what the table says of its files, None where it does not say."""
+        counts = [row["num_records"] for row in self._added(table)]
+        return None if None in counts else sum(counts)
+
+    def files(self, table: str) -> list[AddAction]:
+        """Name the files that hold the cluster's rows, as a transaction adds them."""
+        return [_add_action(file) for file in self._added(table)]
+
+    def _added(self, table: str, version: int | None = None) -> list[Row]:
+        added = as_rows(pa.table(self._open(table, version).get_add_actions()))
+        return [file for file in added if file["partition"]["cluster"] == self.cluster]
+
+    def adopt(self, table: str, files: Sequence[AddAction]) -> None:
+        """Make files, written below the table already, all of the cluster's rows: a commit, and no row is read.
+
+        What it saves is measured at `Tables.copy`, whose files it takes.
+        """
+        mine = [("cluster", "=", self.cluster)]
+
+        def write() -> None:
+            delta = self._open(table)
+            delta.create_write_transaction(list(files), "overwrite", delta.schema(), ["cluster"], mine)
+
+        self._retried(table, write)
+
+    def compact(self, table: str) -> None:
+        """Join the cluster's small files; no row changes."""
+        self._retried(
+            table, lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)])
+        )
+
+    def update(self, table: str, where: str, **updates: str) -> None:
+        """Set columns to SQL expressions where `where` holds."""
+        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        self._retried(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
+
+    def _retried(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
+        """Commit alone, or `shared` with others that append; again where a commit came in between nevertheless."""
+        conflict = retry_if_exception_type(CommitFailedError)
+        again = Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.1), reraise=True)
+        with locked(self.warehouse, table, shared=shared):
+            return again(write)
+
+    def _open(self, table: str, version: int | None = None) -> DeltaTable:
+        try:
+            return DeltaTable(self.path(table), version=version)
+        except TableNotFoundError:
+            refuse_without_log(table, self.path(table))
+            raise UnreadableError(
+                f"no table {table} at {absolute(self.path(table))}; check --warehouse (SURVEYOR_WAREHOUSE), or "
+                "take a `surveyor snapshot`, which makes tables that are missing",
+            ) from None
+        except DeltaError as error:
+            raise UnreadableError(
+                f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
+                "--warehouse, and whether its files are whole",
+            ) from None
+
+    def _mine(self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:
+        chosen = None if columns is None else list(columns)
+        return read_where(delta, native_files(self.path(table)), [("cluster", "=", self.cluster), *filters], chosen)
+
+    def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        filled = [{**row, "cluster": self.cluster} for row in rows]
+        return pa.Table.from_pylist(filled, schema=schema_of(table))
+
+
+def _condition(condition: Filter) -> str:
+    """Write a comparison in SQL.
+
+    >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4))
+    ("plan_id = '5f'", 'snapshot_id >= 4')
+    """
+    column, comparison, value = condition
+    return f"{column} {comparison} {quoted(value) if isinstance(value, str) else value}"
+
+
+def _joined(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
+    return pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in key), "\0")
+
+
+def _add_action(file: Row) -> AddAction:
+    stats = {
+        "numRecords": file["num_records"],
+        "minValues": _given(file["min"]),
+        "maxValues": _given(file["max"]),
+        "nullCount": _given(file["null_count"]),
+    }
+    return AddAction(
+        path=unquote(file["path"]),  # as it is called on disk: a transaction encodes it again
+        size=file["size_bytes"],
+        partition_values=file["partition"],
+        modification_time=file["modification_time"],
+        data_change=True,
+        stats=json.dumps(stats),
+    )
+
+
+def _given(statistics: Row) -> Row:
+    return {name: value for name, value in statistics.items() if value is not None}
+
+
+def as_rows(rows: pa.Table) -> list[Row]:
+    """Turn a table into dictionaries."""
+    dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
+    return dictionaries
+
+
+@cache
+def schema_of(table: str) -> pa.Schema:
+    """Translate a table's schema for pyarrow, once: each takes 0.1 ms, and a snapshot asks for nineteen.
+
+    Comments are left out: rows that bring others than a table of an older version has would be refused.
+    """
+    return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLES[table].json))).to_arrow())
+
+
+def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(part, dict):
+        return {key: {} if key == "metadata" else _uncommented(value) for key, value in part.items()}
+    return [_uncommented(each) for each in part] if isinstance(part, list) else part
+
+
+def quoted(text: str) -> str:
+    """Write text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
+    """Make tables side by side; all have come to their end when one of them has failed."""
+    made = [pool.submit(_create, path) for path in paths]
+    wait(made)
+    for each in made:
+        each.result()
+
+
+def _create(path: str) -> None:
+    name = path.rpartition("/")[2]
+    required = {"cluster", *KEYS[name]}
+    columns = TABLES[name].json
+    for field in columns["fields"]:
+        field["nullable"] = field["name"] not in required
+    table = DeltaTable.create(
+        path,
+        schema=Schema.from_json(json.dumps(columns)),
+        mode="ignore",
+        partition_by=["cluster"],
+        configuration=_PROPERTIES | _AUDITED.get(name, {}),
+    )
+    for constraint, expression in CHECKS.get(name, {}).items():
+        table.alter.add_constraint({constraint: expression})
+
+
+def _add_columns(table: DeltaTable, schema: Columns) -> None:
+    missing = {*schema.names}.difference(field.name for field in table.schema().fields)
+    if missing:
+        fields = Schema.from_json(json.dumps(schema.json)).fields
+        table.alter.add_columns([field for field in fields if field.name in missing])
+
+
+def _checks_of(table: DeltaTable) -> set[str]:
+    prefix = "delta.constraints."
+    return {name.removeprefix(prefix) for name in table.metadata().configuration if name.startswith(prefix)}
+
+
+def _renew_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
+    there = _checks_of(table)
+    for name in there - checks.keys():
+        table.alter.drop_constraint(name, raise_if_not_exists=False)
+    for name in checks.keys() - there:
+        table.alter.add_constraint({name: checks[name]})
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,0 +1,152 @@
+"""Which folders can hold a warehouse, and why a write to one failed: said in a line, before anything is begun.
+
+deltalake makes URLs of local paths: what a URL cannot say it panics on, or looks for it elsewhere. Spark takes paths
+for patterns. Everything else, blanks and umlauts too, deltalake, Arrow and Spark find at the same place.
+"""
+
+import errno
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+
+_IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+LONGEST: Final = 200
+"""Characters that a folder's name has room for, once `cluster=` is before it and what a path cannot say is encoded."""
+
+_REASONS: Final = {
+    "No space left on device": "no space is left on the disk",
+    "Disk quota exceeded": "the disk quota is used up",
+    "Read-only file system": "the file system is read-only",
+    "Permission denied": "permission was denied",
+}
+"""What the operating system says, whichever library and language it came through."""
+
+
+def is_local(path: str) -> bool:
+    return "://" not in path
+
+
+def absolute(warehouse: str) -> str:
+    """Name a warehouse as another process finds it, which may run in another folder."""
+    return str(Path(warehouse).absolute()) if is_local(warehouse) else warehouse
+
+
+def no_warehouse(folder: str, otherwise: str = "") -> UnreadableError:
+    """What to say of a folder that is no warehouse; `otherwise` is what else would help."""
+    more = f", or {otherwise}" if otherwise else ""
+    return UnreadableError(f"no warehouse at {absolute(folder)}; check --warehouse (SURVEYOR_WAREHOUSE){more}")
+
+
+def refuse_impossible(warehouse: str) -> None:
+    """Raise UsageError for a folder that cannot be a warehouse, UnreadableError where a file is in its place."""
+    if not is_local(warehouse):
+        return
+    folder = Path(warehouse).absolute()
+    if odd := _IMPOSSIBLE.search(str(folder)):
+        raise UsageError(
+            f"--warehouse {warehouse!r}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta table's "
+            r"address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
+            "choose another folder, or a symbolic link without them",
+        )
+    for part in (folder, *folder.parents):
+        if part.exists():
+            if not part.is_dir():
+                raise UnreadableError(
+                    f"no warehouse at {warehouse}: {part} is a file; name a folder with --warehouse "
+                    "(SURVEYOR_WAREHOUSE)"
+                )
+            return
+
+
+def refuse_odd_name(cluster: str) -> None:
+    """Raise UsageError for a name of a cluster that cannot be a partition of the tables: it becomes a folder's name."""
+    if not cluster.strip() or _CONTROL.search(cluster) or len(quote(cluster, safe="")) > LONGEST:
+        raise UsageError(
+            f"{cluster!r} cannot be the name of a cluster: give --cluster one of printable characters, "
+            f"{LONGEST} of them at most, those beyond ASCII and punctuation counting as several",
+        )
+
+
+def refuse_unwritable(warehouse: str) -> None:
+    """Raise SurveyorError where nothing could be written; what of the folder exists decides."""
+    if not is_local(warehouse):
+        return
+    folder = Path(warehouse).absolute()
+    there = next(part for part in (folder, *folder.parents) if part.is_dir())
+    try:
+        Path(tempfile.mkdtemp(prefix=".surveyor-", dir=there)).rmdir()  # root may write to /proc, by its permissions
+    except OSError as error:
+        raise SurveyorError(
+            f"--warehouse {warehouse} cannot be written: no folder can be made in {there}: "
+            f"{_REASONS.get(error.strerror or '', error.strerror)}; "
+            "choose another folder, or mend its permissions",
+        ) from None
+
+
+def refuse_without_log(table: str, path: str) -> None:
+    """Raise UnreadableError for a table's folder that has files and no log."""
+    folder = Path(path)
+    if is_local(path) and folder.is_dir() and any(folder.iterdir()) and not any(folder.glob("_delta_log/*")):
+        raise UnreadableError(
+            f"table {table} has no _delta_log at {folder.absolute()}, so its files cannot be read; restore that log, "
+            "or move the whole warehouse away and begin anew with a `surveyor snapshot`",
+        )
+
+
+def make_all(warehouse: str, names: Sequence[str], make: Callable[[list[str]], object]) -> None:
+    """Make new tables: all are there in the end, or, on a local disk, none that was not there before.
+
+    They are made beside the others and moved to their places; one that somebody else made meanwhile stays.
+    """
+    if not is_local(warehouse):
+        make([f"{warehouse.rstrip('/')}/{name}" for name in names])
+        return
+    folder = Path(warehouse)
+    made = [part for part in (folder, *folder.parents) if not part.exists()]
+    building = folder / f".new-{uuid4()}"
+    try:
+        building.mkdir(parents=True)
+        make([str(building / name) for name in names])
+        for name in names:
+            _move(building / name, folder / name)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+        for part in made:
+            _remove_empty(part)
+
+
+def _move(table: Path, place: Path) -> None:
+    try:
+        table.rename(place)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:  # something is in it, or it is gone
+        return
+
+
+def why_unwritten(error: BaseException) -> str | None:
+    """Say in a line that a disk is to blame, None for any other error; JVM and deltalake give nothing but text."""
+    text = str(error)
+    for phrase, reason in _REASONS.items():
+        if phrase in text:
+            return (
+                f"{reason}, of the warehouse, the temporary folder (TMPDIR) or the output: what was begun does not "
+                "count; mend that and run the same command again"
+            )
+    return None

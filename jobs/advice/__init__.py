@@ -1,0 +1,1 @@
+"""What a user should do next: doctor's checks, and the commands that status, plans and outages lead to."""

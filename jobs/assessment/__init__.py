@@ -1,1 +1,0 @@
-"""What is, against what was planned: premises, waves, standings, limits."""

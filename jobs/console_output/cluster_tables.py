@@ -1,0 +1,316 @@
+"""Brokers, topics and partitions as people and programs are shown them: each with what the others say of it. No JVM.
+
+What is counted is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.console_output.tables import (
+    ROWS_SHOWN,
+    age_line,
+    give_as_of,
+    laid_out,
+    of_snapshot,
+    refuse_unknown_topic,
+    snapshot_shown,
+)
+from jobs.core.errors import UsageError
+from jobs.core.masking import masked
+from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_after
+from jobs.repositories.snapshots import as_of, last_snapshot, table_as_of
+from jobs.repositories.stored_rows import Bools, Ints, StoredRows
+from jobs.repositories.warehouse_status import default_min_isr_of
+from jobs.runtime.console import finish, show, stream
+from jobs.runtime.settings import Settings
+from jobs.snapshots.cluster_view import Observed
+from jobs.snapshots.live_state import observe_whole, present_partitions
+from planner.text import counted
+from schemas.columns import BROKERS
+from schemas.enums import NO_LEADER, PartitionState
+
+PARTITION_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "leader",
+    "isr",
+    "partition_state",
+    "offline_replicas",
+)
+_NAMING: Final = ("replicas", "isr", "leader")
+"""Columns of partitions that name brokers."""
+
+BROKER_COLUMNS: Final = (
+    "broker_id",
+    "live",
+    "controller",
+    "leaders",
+    "replicas",
+    "host",
+    "port",
+    "rack",
+)
+TOPIC_COLUMNS: Final = (
+    "topic",
+    "partitions",
+    "replication_factor",
+    "config",
+    "deletion_requested",
+    "understood",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Those:
+    """Which partitions are to be shown: all conditions must hold."""
+
+    topic: str | None = None
+    broker: int | None = None
+    offline: bool = False
+    under_replicated: bool = False
+    under_min_isr: bool = False
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Keep those; rows of PARTITIONS with `deletion_requested` in and out.
+
+        What is in trouble is what `status` counts: not what is being deleted, nor what is not understood.
+        """
+        stored = StoredRows(rows)
+        held: list[Bools] = [
+            stored.equal(column, value) for flag, (column, value) in _CONDITIONS.items() if getattr(self, flag)
+        ]
+        if held:
+            held += [~stored.equal("deletion_requested", True), ~stored.equal("understood", False)]  # noqa: FBT003 - values
+        if self.broker is not None:
+            held.append((stored.brokers("replicas") == self.broker).any(axis=1))
+        return rows.filter(pa.array(np.logical_and.reduce(held))) if held else rows
+
+
+_CONDITIONS: Final[dict[str, tuple[str, object]]] = {
+    "offline": ("partition_state", PartitionState.OFFLINE.value),
+    "under_replicated": ("under_replicated", True),
+    "under_min_isr": ("under_min_isr", True),
+}
+"""The column that says so, and how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cluster:
+    """A cluster as one snapshot left it, or as ZooKeeper has it."""
+
+    partitions: pa.Table
+    registered: list[Row]
+    controller_id: int | None
+    last_seen: Mapping[int, Row]
+    """Brokers that are not registered, as they were last seen."""
+    about: Row
+    """What programs get besides rows: of when they are."""
+    where: str
+    """What was read, for people."""
+
+    def age_line(self, rows: int) -> str:
+        if self.about["snapshot_id"] is not None:
+            return age_line(self.about, rows)
+        return f"{counted(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def show_partitions(settings: Settings, those: Those, snapshot_id: int | None, *, now: bool = False) -> None:
+    """Show the partitions that are asked for, as a snapshot left them or as ZooKeeper has them."""
+    _refuse_both(snapshot_id, now=now)
+    cluster = _partitions_now(settings, those) if now else _partitions_then(settings, those, snapshot_id)
+    kept = those.of(cluster.partitions)
+    rows = StoredRows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks())
+    stream(settings, cluster.about, {"rows": rows})
+    if settings.for_people:
+        first = [{**row, "partition_state": _state(row)} for row in rows.first(ROWS_SHOWN)]
+        title = f"partitions of {settings.cluster}, {cluster.where}"
+        table = laid_out(settings, title, PARTITION_COLUMNS, first, of=len(rows))
+        for part in (*table, *_not_understood(kept, cluster.partitions), cluster.age_line(len(rows))):
+            show(part)
+
+
+def _not_understood(shown: pa.Table, partitions: pa.Table) -> Iterator[str]:
+    """Say how many partitions a condition leaves out because their znodes are not understood."""
+    left_out = _opaque(partitions) - _opaque(shown)
+    if left_out:
+        yield f"not understood, and neither in trouble nor well: {counted(left_out, 'partition')}"
+
+
+def _opaque(partitions: pa.Table) -> int:
+    return int(StoredRows(partitions).equal("understood", False).sum())  # noqa: FBT003 - a value
+
+
+def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
+    if now and snapshot_id is not None:
+        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, --now ZooKeeper: give one of the two")
+
+
+def _partitions_then(settings: Settings, those: Those, snapshot_id: int | None) -> _Cluster:
+    snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
+    refuse_unknown_topic(settings, those.topic, snapshot["snapshot_id"])
+    filters = [] if those.topic is None else [("topic", "=", those.topic)]
+    partitions = _with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters))
+    if those.broker is not None and not those.of(partitions).num_rows:
+        _refuse_unknown_broker(settings, snapshot, those.broker)
+    return _of_snapshot(snapshot, partitions, [], {})
+
+
+def _of_snapshot(snapshot: Row, partitions: pa.Table, registered: list[Row], last_seen: Mapping[int, Row]) -> _Cluster:
+    return _Cluster(
+        partitions=partitions,
+        registered=registered,
+        controller_id=snapshot["controller_id"],
+        last_seen=last_seen,
+        about=of_snapshot(snapshot),
+        where=f"snapshot {snapshot['snapshot_id']}",
+    )
+
+
+def _partitions_now(settings: Settings, those: Those) -> _Cluster:
+    cluster, seen = _present(settings, those.topic)
+    topic, broker = those.topic, those.broker
+    if topic is not None and topic not in seen.configs:
+        raise UsageError(f"no topic {topic!r} at {settings.zookeeper}; `surveyor show partitions --now` lists them")
+    if broker is not None and not (_names(cluster.partitions, broker) or broker in _ids(cluster.registered)):
+        raise UsageError(f"no broker {broker} at {settings.zookeeper}; `surveyor show brokers --now` lists them")
+    return cluster
+
+
+def _present(settings: Settings, topic: str | None = None) -> tuple[_Cluster, Observed]:
+    """Read ZooKeeper, and from the warehouse, if there is one, what it does not hold: min.insync.replicas, who was."""
+    seen = observe_whole(settings.zookeeper, topic)
+    last = last_snapshot(settings.lake) if settings.lake.exists() else None
+    cluster = _Cluster(
+        partitions=present_partitions(seen, default_min_isr_of(settings.lake, last)),
+        registered=seen.brokers,
+        controller_id=seen.controller_id,
+        last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, seen.brokers)},
+        about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
+        where=settings.zookeeper,
+    )
+    return cluster, seen
+
+
+def _names(partitions: pa.Table, broker: int) -> bool:
+    rows = StoredRows(partitions)
+    return any((rows.brokers(name) == broker).any() for name in _NAMING)
+
+
+def _ids(brokers: Iterable[Row]) -> set[int]:
+    return {row["broker_id"] for row in brokers}
+
+
+def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:
+    """Add `deletion_requested`: whether the topic of each partition is queued for deletion."""
+    queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))
+    names = pa.array([row["topic"] for row in queued], pa.string())
+    return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
+
+
+def _state(partition: Row) -> str:
+    state = partition["partition_state"] or "not understood"
+    return f"{state}{', being deleted' * partition['deletion_requested']}"
+
+
+def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> None:
+    """Raise UsageError for a broker that is not registered in a snapshot, and that no partition of it names."""
+    if _names(table_as_of(settings.lake, snapshot, "partitions", columns=_NAMING), broker):
+        return
+    if not as_of(settings.lake, snapshot, "brokers", ("broker_id", "=", broker)):
+        raise UsageError(
+            f"no broker {broker} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+            "`surveyor show brokers` lists them",
+        )
+
+
+def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = False) -> None:
+    """Show brokers with what they lead and hold, those too that are only named: by an assignment, an ISR, a leader.
+
+    Of those that are gone, hosts and racks are shown as they were last seen.
+    """
+    _refuse_both(snapshot_id, now=now)
+    cluster = _present(settings)[0] if now else _brokers_then(settings, snapshot_id)
+    partitions = StoredRows(cluster.partitions)
+    leaders, replicas, in_sync = (_counted(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
+    gone = {*leaders, *replicas, *in_sync} - _ids(cluster.registered)
+    nothing: Row = {**dict.fromkeys(BROKERS.names), "last_seen_at": None}
+    known = [nothing | row | {"live": True} for row in cluster.registered]
+    named = [nothing | cluster.last_seen.get(broker, {}) | {"broker_id": broker, "live": False} for broker in gone]
+    rows = [
+        {
+            **row,
+            "controller": row["broker_id"] == cluster.controller_id,
+            "leaders": leaders.get(row["broker_id"], 0),
+            "replicas": replicas.get(row["broker_id"], 0),
+        }
+        for row in sorted([*known, *named], key=itemgetter("broker_id"))
+    ]
+    columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(row["last_seen_at"] for row in rows)]
+    table = laid_out(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
+    finish(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
+
+
+def _brokers_then(settings: Settings, snapshot_id: int | None) -> _Cluster:
+    snapshot = snapshot_shown(settings, snapshot_id, now="show brokers --now")
+    partitions = table_as_of(settings.lake, snapshot, "partitions", columns=_NAMING)
+    registered = as_of(settings.lake, snapshot, "brokers")
+    return _of_snapshot(snapshot, partitions, registered, brokers_last_seen(settings.lake, snapshot))
+
+
+def _counted(brokers: Ints) -> dict[int, int]:
+    """How many partitions name each broker."""
+    ids, counts = np.unique(brokers[brokers != NO_LEADER], return_counts=True)
+    return dict(zip(ids.tolist(), counts.tolist(), strict=True))
+
+
+def show_topics(settings: Settings, snapshot_id: int | None) -> None:
+    """Show topics with their partitions, and the replication factors that these have, or are on their way to."""
+    snapshot = snapshot_shown(settings, snapshot_id)
+    shapes = _shapes(table_as_of(settings.lake, snapshot, "partitions", columns=_SHAPE))
+    rows = [
+        {**row, "config": masked(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}
+        for row in sorted(as_of(settings.lake, snapshot, "topics"), key=itemgetter("topic"))
+    ]
+    for_people = [{**row, "replication_factor": _factors(row)} for row in rows]
+    give_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people=for_people)
+
+
+def _factors(topic: Row) -> str | int | None:
+    """The replication factor of a topic, or the least and the most where its partitions differ.
+
+    >>> _factors({"replication_factor": 2, "most_replicas": 3})
+    '2..3'
+    """
+    fewest, most = topic["replication_factor"], topic["most_replicas"]
+    return fewest if fewest == most else f"{fewest}..{most}"
+
+
+_SHAPE: Final = ("topic", "partition", "replicas", "removing_replicas")
+_NO_PARTITIONS: Final[Row] = {"partitions": 0, "replication_factor": None, "most_replicas": None}
+
+
+def _shapes(partitions: pa.Table) -> dict[str, Row]:
+    """Partitions of each topic, the fewest replicas that one of them has, and the most.
+
+    >>> lists = {"replicas": [[1, 2, 3], [1, 2]], "removing_replicas": [[1], None]}
+    >>> _shapes(pa.table({"topic": ["t", "t"], "partition": [0, 1], **lists}))
+    {'t': {'partitions': 2, 'replication_factor': 2, 'most_replicas': 2}}
+    """
+    replicas, removing = (
+        pc.fill_null(pc.list_value_length(partitions[name]), 0) for name in ("replicas", "removing_replicas")
+    )
+    sized = partitions.select(["topic"]).append_column("factor", pc.subtract(replicas, removing))
+    grouped = sized.group_by("topic").aggregate([("factor", "count"), ("factor", "min"), ("factor", "max")])
+    named = grouped.select(["topic", "factor_count", "factor_min", "factor_max"]).rename_columns(
+        ["topic", *_NO_PARTITIONS]
+    )
+    return {row.pop("topic"): row for row in as_rows(named)}

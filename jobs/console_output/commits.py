@@ -1,0 +1,54 @@
+"""Commits as people and programs are shown them: each row once an attempt, with the last word on it. No JVM.
+
+The views that sum them up are DuckDB's, whose import takes longer than most of `surveyor show`.
+"""
+
+from typing import Final
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.console_output.tables import ROWS_SHOWN, chosen, in_short, show_rows, without_secret
+from jobs.repositories.snapshots import find_snapshot
+from jobs.repositories.stored_rows import StoredRows
+from jobs.runtime.console import finish, table
+from jobs.runtime.settings import Settings
+from jobs.sql_views.database import Summaries
+
+ROW_COLUMNS: Final = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
+LOG_COLUMNS: Final = ("plan_id", "names", "attempt", "kind", "outcome", "applied", "ended_at")
+
+NO_SNAPSHOT: Final[Row] = {"snapshot_id": 0, "versions": {}}
+"""For views of commits alone, which are of no snapshot."""
+
+
+def show_commits(settings: Settings, plan: str | None, *, everything: bool) -> None:
+    """Show what became of each row of a plan, once an attempt; without a plan, all commits and cancellations."""
+    if plan is None:
+        _show_all(settings, everything=everything)
+        return
+
+    def rows_of(plan_id: str) -> StoredRows:
+        at = Summaries(settings.lake, NO_SNAPSHOT, {"commits": ("plan_id", "=", plan_id)})
+        return StoredRows(at.table("commit_rows"))
+
+    show_rows(settings, plan, "commits", ROW_COLUMNS, rows_of, everything=everything)
+
+
+def _show_all(settings: Settings, *, everything: bool) -> None:
+    at = Summaries(settings.lake, find_snapshot(settings.lake))
+    rows = [without_secret(row) for row in reversed(at.rows("commit_log"))]
+    latest = rows if everything else rows[-ROWS_SHOWN:]
+    listed = [in_short(row) | _in_words(row) for row in latest]
+    more = [f"the latest {len(latest)} of {len(rows)}; --all shows all"] if len(latest) < len(rows) else []
+    title = f"commits of {settings.cluster}"
+    finish(settings, {"rows": rows}, table(title, chosen(settings, LOG_COLUMNS, listed), listed), *more)
+
+
+def _in_words(row: Row) -> Row:
+    """What people read of a commit in place of its columns.
+
+    >>> _in_words({"names": ["grow"], "kind": "cancel", "plan_kind": "reassign", "applied": 5, "changes": 8})
+    {'names': 'grow', 'kind': 'cancel of reassign', 'applied': '5 of 8'}
+    """
+    kind = f"{row['kind']} of {row['plan_kind']}" if row["plan_kind"] else row["kind"]
+    of = "" if row["changes"] is None else f" of {row['changes']}"
+    return {"names": ", ".join(row["names"]), "kind": kind, "applied": f"{row['applied']}{of}"}

@@ -1,0 +1,94 @@
+"""What is being copied as programs and people get it: all of it, by receiving broker, by partition, worst first."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from jobs.core.units import shown_bytes, shown_duration
+from jobs.preconditions.copy_progress import Copying
+from planner.reassignment.copy_rate import Copy, CopyReading, Pace, ReplicaKey, by_broker, pace_of, slowest
+from planner.text import counted
+
+PARTITIONS_SHOWN: Final = 10
+BROKERS_SHOWN: Final = 20
+
+
+def copying_result(copying: Copying) -> dict[str, Any]:
+    """What programs get: sums, then brokers, then partitions, the one with most left first."""
+    before, now, seconds = copying.before, copying.now, copying.seconds
+    brokers = by_broker(before, now, seconds)
+    whole = {**asdict(pace_of(before, now, seconds)), "seconds_left": slowest(brokers.values())}
+    return {
+        **whole,
+        "measured_seconds": round(seconds, 3),
+        "silent": [{"broker_id": broker, "reason": why} for broker, why in sorted(copying.silent.items())],
+        "brokers": [{"broker_id": broker, **asdict(pace)} for broker, pace in brokers.items()],
+        "partitions": [
+            {"topic": topic, "partition": partition, **asdict(pace)}
+            for (topic, partition), pace in _by_partition(before, now, seconds)
+        ],
+    }
+
+
+def _by_partition(before: CopyReading | None, now: CopyReading, seconds: float) -> list[tuple[tuple[str, int], Pace]]:
+    """What is unknown comes first, then what has most left."""
+    groups: dict[tuple[str, int], dict[ReplicaKey, Copy]] = defaultdict(dict)
+    for key, copy in now.items():
+        groups[key[:2]][key] = copy
+    paces = {named: pace_of(before, group, seconds) for named, group in groups.items()}
+    return sorted(
+        paces.items(),
+        key=lambda item: (-item[1].unknown, item[1].bytes_done - item[1].bytes_total, *item[0]),
+    )
+
+
+def copying_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The same for people: a line for all, one a broker, and the worst partitions."""
+    yield f"  copying {_replicas(result)}: {_pace_in_words(result, estimate=True)}"
+    for row in result["brokers"][:BROKERS_SHOWN]:
+        yield f"    broker {row['broker_id']} receives {_replicas(row)}: {_pace_in_words(row, estimate=True)}"
+    if len(result["brokers"]) > BROKERS_SHOWN:
+        yield f"    ... and {len(result['brokers']) - BROKERS_SHOWN} more brokers; --json gives all"
+    going = [row for row in result["partitions"] if row["unknown"] or row["bytes_done"] < row["bytes_total"]]
+    for row in going[:PARTITIONS_SHOWN]:
+        yield f"    {row['topic']}-{row['partition']}: {_pace_in_words(row, estimate=False)}"
+    if len(going) > PARTITIONS_SHOWN:
+        yield f"    ... and {len(going) - PARTITIONS_SHOWN} more partitions; --json gives all"
+    for silent in result["silent"][:BROKERS_SHOWN]:
+        yield f"    bytes are unknown: broker {silent['broker_id']} did not answer: {silent['reason']}"
+
+
+def _replicas(pace: Mapping[str, Any]) -> str:
+    return counted(pace["replicas"], "replica")
+
+
+def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:
+    """Say how far, how far behind, how fast and how long.
+
+    >>> pace = {"replicas": 2, "unknown": 0, "bytes_done": 512, "bytes_total": 2048, "lag": 7,
+    ...     "bytes_per_second": 128.0, "seconds_left": 12.0}
+    >>> _pace_in_words(pace, estimate=True)
+    '512 B of 2.0 KiB (25 %), at most 7 offsets behind, 128 B/s, about 12 s left'
+    >>> _pace_in_words({**pace, "bytes_per_second": 0.0, "seconds_left": None}, estimate=True)
+    '512 B of 2.0 KiB (25 %), at most 7 offsets behind, 0 B/s, time left unknown'
+    >>> _pace_in_words({**pace, "unknown": 2, "lag": None}, estimate=False)
+    'bytes unknown, lag unknown'
+    """
+    done, total, unknown, lag = (pace[name] for name in ("bytes_done", "bytes_total", "unknown", "lag"))
+    parts = [f"{shown_bytes(done)} of {shown_bytes(total)} ({_percent(done, total)} %)"]
+    if unknown:
+        parts = ["bytes unknown"] if unknown == pace["replicas"] else [*parts, f"bytes of {unknown} of them unknown"]
+    parts.append("lag unknown" if lag is None else f"at most {lag} offsets behind")
+    if estimate:
+        rate, left = pace["bytes_per_second"], pace["seconds_left"]
+        parts += [] if rate is None else [f"{shown_bytes(rate)}/s"]
+        parts.append(
+            "time left unknown" if left is None else f"about {shown_duration(left)} left" if left else "all there"
+        )
+    return ", ".join(parts)
+
+
+def _percent(done: int, total: int) -> int:
+    """Whole percents, 100 only for all."""
+    return 100 if done >= total else 100 * done // total

@@ -1,0 +1,90 @@
+"""A plan's target assignment in the format of another tool.
+
+`kafka` is what kafka-reassign-partitions reads and writes, to the byte: topics by name, partitions by number, a log dir
+for each replica. `kafka-generate` is what its `--generate` prints: the assignment planned from, and the one proposed.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.console_output.kafka_text import generated, kafka_json
+from jobs.core.errors import ExitCode, RefusedError, UsageError
+from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
+from jobs.runtime.cli_enums import Format
+from jobs.runtime.console import Result, finish, next_in_json, next_lines, say
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import next_step
+from planner.text import counted
+from schemas.enums import Action, PlanStatus
+
+
+def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> list[Row]:
+    """Where the plan, or one wave of it, moves partitions; with `inverse`, from where.
+
+    Of several waves the last one says where a partition ends, and the first where it began.
+    """
+    moves = [change for change in plan.changes if change.action == Action.REASSIGN and wave in {None, change.wave}]
+    if inverse:
+        last = {change.key: change.replicas_before for change in reversed(moves)}
+    else:
+        last = {change.key: change.replicas_after for change in moves}
+    return [{"topic": topic, "partition": number, "replicas": replicas} for (topic, number), replicas in last.items()]
+
+
+def _refuse_no_wave(plan: Plan, wave: int | None) -> None:
+    known = sorted({change.wave for change in plan.changes})
+    if wave is not None and wave not in known:
+        listed = ", ".join(map(str, known)) or "none"
+        raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {listed}")
+
+
+def export_plan(
+    settings: Settings,
+    plan: str,
+    form: Format,
+    wave: int | None,
+    out: Path | None,
+    *,
+    inverse: bool,
+) -> ExitCode:
+    """Write a plan's targets, or those of one wave, to a file or to stdout."""
+    whole = read_plan(settings.lake, plan)
+    refuse_edited(whole)
+    if whole.row["status"] == PlanStatus.REFUSED:
+        raise RefusedError(
+            f"plan {whole.title} is refused: what fails the lint is none of its changes, so it is not whole"
+        )
+    _refuse_no_wave(whole, wave)
+    targets = targets_of(whole, wave, inverse=inverse)
+    if not targets:
+        which = f"plan {whole.title} ({whole.row['kind']})"
+        what = which if wave is None else f"wave {wave} of {which}"
+        raise RefusedError(f"{what} moves no replicas: kafka-reassign-partitions takes no empty list")
+    text = kafka_json(targets)
+    if form is Format.KAFKA_GENERATE:
+        text = generated(targets_of(whole, wave, inverse=not inverse), targets)
+    result: Result = {"plan_id": whole.plan_id, "format": form.value, "partitions": len(targets), "file": None}
+    part = "" if wave is None else f"wave {wave} of "
+    summary = f"{counted(len(targets), 'partition')} of {'the way back from ' * inverse}{part}plan {whole.title}"
+    steps = [] if inverse else [next_step(settings, "once the other tool is at it", "verify", whole.called)]
+    if out is not None:
+        _write(out, text)
+        finish(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)
+        return ExitCode.DONE
+    reassignment = {"reassignment": msgspec.json.decode(kafka_json(targets))}
+    finish(settings, result | reassignment | next_in_json(steps))
+    if settings.for_people:
+        sys.stdout.write(f"{text}\n")
+        for line in (f"  {summary}", *next_lines(steps)):
+            say(line)
+    return ExitCode.DONE
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be written: {error.strerror}") from None

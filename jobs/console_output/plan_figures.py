@@ -1,0 +1,250 @@
+"""The figures of a plan of the optimiser, as people read them."""
+
+import json
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.units import shown_bytes
+from jobs.repositories.figures import Figures, figures_in
+from planner.text import counted
+
+WAVES_SHOWN: Final = 20
+
+
+class Span(NamedTuple):
+    """Something that a plan changes: the least and the most of it, or a count, before and after."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def line(self) -> str:
+        """Write it in one line."""
+        return f"{self.name} {self.before} → {self.after}"
+
+
+def figure_lines(plan: Row) -> Iterator[str]:
+    """Write a plan's figures as people read them.
+
+    >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
+    ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
+    ...     "led_per_broker": [[0, 3], [0, 1]],
+    ...     "uneven": "--max-moves 3 allows no more copies that would help",
+    ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
+    ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4,
+    ...     "most_in_one_rack": {"most": [2, 3], "worse": 2, "uneven": 0, "fixable": [5, 4]}}
+    >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
+    ...     print(line)
+    moves 3 (lower bound 3: 3 replicas have to be copied)
+    replicas per broker 0..4 → 1..3
+    preferred leaders per broker 0..1 → 0..1
+    leaders per broker 0..3 → 0..1
+    with --reorder-leaders 1..1: 7 more partitions would change their order
+    replicas per rack a 3 → 9, b 6 → 0
+    most replicas of a partition in one rack 2 → 3
+    4 partitions have more in one rack than needed (now 5): `plan reassign --fix-racks` spreads them
+    racks given up b: 4 partitions are in fewer racks than now
+    replicas stay uneven: --max-moves 3 allows no more copies that would help
+    """
+    figures = figures_in(plan)
+    if not figures:
+        return
+    yield _bound(plan, figures)
+    yield from (span.line for span in broker_spans(figures))
+    yield from _reorder_notes(figures)
+    if figures["replicas_per_rack"]:
+        racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
+        yield f"replicas per rack {', '.join(racks)}"
+    yield from (span.line for span in _crowd_spans(figures))
+    yield from _rack_notes(figures)
+    yield from _uneven_notes(figures)
+    yield from byte_lines(figures)
+    if "waves" in figures:
+        yield from _wave_lines(figures["waves"])
+    yield from _undone_notes(figures)
+
+
+def notes(plan: Row) -> Iterator[str]:
+    """Write what is no number before and after: how few moves there could be, and what stays undone and why."""
+    if figures := figures_in(plan):
+        yield _bound(plan, figures)
+        yield from _reorder_notes(figures)
+        yield from _rack_notes(figures)
+        yield from _uneven_notes(figures)
+        if "moves_bytes" in figures:
+            yield f"moves {shown_bytes(figures['moves_bytes'])}"
+            yield _sizes_line(figures["sizes"])
+        yield from _undone_notes(figures)
+
+
+def broker_spans(figures: Figures) -> Iterator[Span]:
+    """Return the least and the most replicas, preferred leaders and leaders of a broker."""
+    named = {
+        "replicas_per_broker": "replicas per broker",
+        "leaders_per_broker": "preferred leaders per broker",
+        "led_per_broker": "leaders per broker",  # plans of older versions do not have it
+    }
+    for key, name in named.items():
+        if figures.get(key):
+            yield Span(name, *(f"{low}..{high}" for low, high in figures[key]))
+
+
+def rack_spans(figures: Figures) -> Iterator[Span]:
+    """Return the replicas of each rack, and the most of one partition that a rack holds."""
+    for rack, counts in figures.get("replicas_per_rack", {}).items():
+        yield Span(f"replicas in rack {rack}", *map(str, counts))
+    yield from _crowd_spans(figures)
+
+
+def _crowd_spans(figures: Figures) -> Iterator[Span]:
+    most = figures.get("most_in_one_rack")  # plans of older versions do not have it
+    if most and figures["replicas_per_rack"]:
+        yield Span("most replicas of a partition in one rack", *map(str, most["most"]))
+
+
+def byte_spans(figures: Figures) -> Iterator[Span]:
+    """Return the least and the most bytes of a broker, where sizes are known."""
+    if "bytes_per_broker" in figures:
+        spans = (f"{shown_bytes(low)}..{shown_bytes(high)}" for low, high in figures["bytes_per_broker"])
+        yield Span("bytes per broker", *spans)
+
+
+def _bound(plan: Row, figures: Figures) -> str:
+    return f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
+
+
+def _reorder_notes(figures: Figures) -> Iterator[str]:
+    if given_up := figures.get("leaders_given_up"):
+        low, high = given_up["leaders_per_broker"]
+        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
+
+
+def _uneven_notes(figures: Figures) -> Iterator[str]:
+    if figures.get("uneven"):
+        yield f"replicas stay uneven: {figures['uneven']}"
+
+
+def _undone_notes(figures: Figures) -> Iterator[str]:
+    if figures["left"]:
+        yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
+    if figures["held"]:
+        yield (
+            f"{counted(figures['held'], 'partition')} left alone: a dead broker holds a replica; name it in "
+            "--remove-brokers"
+        )
+
+
+def _rack_notes(figures: Figures) -> Iterator[str]:
+    """Write which partitions a rack holds more of than needed, and which racks are given up."""
+    most = figures.get("most_in_one_rack")
+    if most and most["fixable"][1]:
+        before, after = most["fixable"]
+        yield (
+            f"{counted(after, 'partition', 'has', 'have')} more in one rack than needed (now {before}): "
+            "`plan reassign --fix-racks` spreads them"
+        )
+    if given_up := figures.get("racks_given_up"):
+        yield (
+            f"racks given up {', '.join(given_up)}: "
+            f"{counted(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
+        )
+
+
+def rack_warnings(plan: Row) -> Iterator[str]:
+    """Warn of partitions that a plan crowds into one rack, and of racks that it does not know.
+
+    >>> figures = {"most_in_one_rack": {"worse": 2, "uneven": 1}, "racks_unknown": [9]}
+    >>> for warning in rack_warnings({"parameters": json.dumps({"figures": figures})}):
+    ...     print(warning)
+    2 partitions get more replicas in one rack than now: the brokers left in other racks are too few
+    1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
+    broker 9: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack
+    """
+    parameters = json.loads(plan["parameters"] or "{}")
+    figures = parameters.get("figures", {})
+    most = figures.get("most_in_one_rack", {})
+    if worse := most.get("worse"):
+        gets = counted(worse, "partition", "gets", "get")
+        yield f"{gets} more replicas in one rack than now: the brokers left in other racks are too few"
+    if uneven := most.get("uneven"):
+        has = counted(uneven, "partition", "has", "have")
+        yield (
+            f"{has} more replicas in one rack than an even share: the brokers in other racks are too few; "
+            "add some there"
+        )
+    if unknown := figures.get("racks_unknown"):
+        ids = ", ".join(map(str, unknown))
+        yield f"broker {ids}: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"
+    if crowded := parameters.get("crowded"):
+        yield (
+            f"{counted(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in one "
+            f"rack, where {crowded['least']} can be: {crowded['instead']}"
+        )
+
+
+def still_held_lines(plan: Row) -> Iterator[str]:
+    """Say what brokers that were to be emptied still hold after a plan.
+
+    >>> held = [{"broker_id": 3, "replicas": 4, "topics": {"orders": 3, "audit": 1}}]
+    >>> list(still_held_lines({"parameters": json.dumps({"figures": {"still_held": held}})}))
+    ['broker 3 still holds 4 replicas after this plan, so it is not empty: orders 3, audit 1']
+    """
+    for held in figures_in(plan).get("still_held", []):
+        topics = ", ".join(f"{topic} {count}" for topic, count in held["topics"].items())
+        more = f" and {counted(held['others'], 'other topic')}" if held.get("others") else ""
+        replicas = counted(held["replicas"], "replica")
+        yield f"broker {held['broker_id']} still holds {replicas} after this plan, so it is not empty: {topics}{more}"
+
+
+def _wave_lines(waves: Figures) -> Iterator[str]:
+    """Write what each wave moves.
+
+    >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
+    >>> list(_wave_lines(figures))
+    ['waves 2 (at least 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
+    """
+    yield f"waves {waves['count']} (at least {waves['fewest']})"
+    named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
+    for name, title in named.items():
+        more = ", ..." if waves["count"] > WAVES_SHOWN else ""
+        yield f"{title} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
+
+
+BROKERS_SHOWN: Final = 20
+
+
+def byte_lines(figures: Figures) -> Iterator[str]:
+    """Write these figures as people read them.
+
+    >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
+    ...     "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},
+    ...     "sizes": {"source": "table", "digest": "9f", "known": 3, "assumed": 1}}
+    >>> for line in byte_lines(figures):
+    ...     print(line)
+    moves 2.0 KiB
+    bytes per broker 0 B..4.0 KiB → 2.0 KiB..2.0 KiB
+    bytes by broker 0: 4.0 KiB → 2.0 KiB, 1: 0 B → 2.0 KiB
+    sizes from the table, digest 9f; 1 of 4 partitions have none and count as the mean of their topic, or of all
+    """
+    if "moves_bytes" not in figures:
+        return
+    yield f"moves {shown_bytes(figures['moves_bytes'])}"
+    yield from (span.line for span in byte_spans(figures))
+    changed = {name: span for name, span in figures["bytes_by_broker"].items() if span[0] != span[1]}
+    if changed:
+        listed = [
+            f"{name}: {' → '.join(map(shown_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]
+        ]
+        more = [f"and {len(changed) - BROKERS_SHOWN} more"] if len(changed) > BROKERS_SHOWN else []
+        yield f"bytes by broker {', '.join([*listed, *more])}"
+    yield _sizes_line(figures["sizes"])
+
+
+def _sizes_line(sizes: Figures) -> str:
+    line = f"sizes from the {sizes['source']}, digest {sizes['digest']}"
+    if not sizes["assumed"]:
+        return line
+    whole = sizes["known"] + sizes["assumed"]
+    return f"{line}; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"

@@ -1,0 +1,264 @@
+"""A plan as people and programs review it: what it comes to, then its rows, all of them or those that are asked for.
+
+People get some lines of each kind unless they ask for all; programs get every row, written as it is read.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+from rich.table import Table
+
+from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.advice.outage import outage_left_by
+from jobs.advice.plans import after_review
+from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_held_lines
+from jobs.console_output.plan_text import (
+    all_of_it,
+    change_line,
+    deletion_lines,
+    evidence_line,
+    operation_sign,
+    row_name,
+    shown_data,
+    warnings,
+)
+from jobs.preconditions.copy_volume import space_warnings, volume
+from jobs.preconditions.deletion_impact import Deleted, deleted_by
+from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
+from jobs.repositories.plans.names import names_of
+from jobs.repositories.plans.repository import find_plan, titled
+from jobs.repositories.stored_rows import SIDES, Bools, StoredRows, concerning, summary
+from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
+from planner.text import DRAINED_LEADS, counted, how_much
+from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
+from schemas.rows import Operation, Outline
+
+GROUPS_SHOWN: Final = 20
+"""Topics, brokers and reasons of the summary that people get."""
+
+READ: Final = list(Outline.__struct_fields__)
+"""Columns of `changes` that lines, summary and warnings are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Which rows are to be shown; `everything`: not only the first of them."""
+
+    topic: str | None = None
+    broker: int | None = None
+    action: str | None = None
+    everything: bool = False
+
+    @property
+    def flags(self) -> list[str]:
+        given = {"--topic": self.topic, "--broker": self.broker, "--action": self.action}
+        return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+
+    def filters(self, plan_id: str, action: str = "action") -> list[Filter]:
+        given = {"topic": self.topic, action: self.action}
+        return [("plan_id", "=", plan_id), *((name, "=", value) for name, value in given.items() if value is not None)]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A stored plan, or the part of it that is asked for."""
+
+    lake: Lake
+    row: Row
+    only: Only
+    called: str = ""
+    """What the user calls the plan."""
+
+    def changes(self, *, whole: bool) -> StoredRows:
+        """Read the changes, with every column where `whole`."""
+        columns = None if whole else READ
+        mine = self.only.filters(self.plan_id)
+        changes = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *mine, columns=columns)
+        return changes if self.only.broker is None else concerning(changes, self.only.broker)
+
+    @property
+    def plan_id(self) -> str:
+        return str(self.row["plan_id"])
+
+    def operations(self) -> StoredRows:
+        return StoredRows.read(self.lake, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
+
+    def rejections(self) -> StoredRows:
+        """Rejections name no broker: they are left out where one is asked for."""
+        mine = self.only.filters(self.plan_id)
+        rejections = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *mine)
+        return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
+
+    def evidence(self) -> StoredRows:
+        topic = Only(topic=self.only.topic).filters(self.plan_id)
+        of_plan = topic if self.row["kind"] == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
+        return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
+
+    def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
+        """What programs get besides rows."""
+        return {
+            **self.row,
+            "names": names_of(self.row),
+            "operations": len(self.operations()),
+            "summary": {"changes": len(changes), **summary(changes)},
+            "warnings": list(self.warnings(changes)),
+            "copies": volume(self.lake, changes).json(rate),
+            "deleted": [asdict(each) for each in self.deleted],
+        }
+
+    def rows(self, changes: StoredRows) -> Mapping[str, Iterable[Row]]:
+        return {
+            "rows": changes,
+            "operation_rows": self.operations(),
+            "rejection_rows": self.rejections(),
+            "evidence_rows": self.evidence(),
+        }
+
+    def warnings(self, changes: StoredRows) -> Iterator[str]:
+        """Look at the few rows that may be warned of."""
+        operations = msgspec.convert(list(self.operations()), list[Operation])
+        few = warned(changes, self.row["kind"])
+        if operations and few.size:  # whose settings are held against their topics' replication factors
+            few |= changes.each_length("replicas_after", "topic")
+        rejections = self.rejections()
+        doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
+        yield from warnings(
+            self.row["kind"],
+            msgspec.convert(list(changes.where(few)), list[Outline]),
+            operations,
+            list(doomed),
+            stored_below_min_isr(self.lake, self.row["snapshot_id"], changes),
+            stored_short_lists(self.lake, self.row["snapshot_id"], changes),
+            everything=self.only.everything,
+        )
+        yield from rack_warnings(self.row)
+        yield from space_warnings(self.lake, volume(self.lake, changes))
+
+    def lines(self, settings: Settings) -> Iterator[Table | str]:
+        """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""
+        changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
+        yield (
+            f"plan {titled(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, {self.row['status']}; "
+            f"{all_of_it(self.row, len(operations))}"
+        )
+        yield from (f"  {line}" for line in figure_lines(self.row))
+        yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
+        if self.row["kind"] == PlanKind.UNDRAIN:
+            brokers = shown(json.loads(self.row["parameters"])["brokers"])
+            yield f"  brokers {brokers} count as drained until this is committed"
+            yield "  who is out of an ISR returns by itself"
+        if self.only.flags:
+            only = " ".join(self.only.flags)
+            yield f"  {only}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
+        yield from _summary_lines(changes)
+        yield from self._cut(settings, operations, "operations", _operation_line)
+        yield from self._change_lines(settings, changes)
+        if len(rejections) > LINES_SHOWN:
+            yield _grouped("rejected", rejections.counts("code"), "code")
+        yield from self._cut(settings, rejections, "rejections", _rejection_line)
+        evidence = self.evidence()
+        yield from self._cut(settings, evidence, "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
+        if (outage := outage_left_by(self.lake, self.row)) and not self.only.flags:
+            yield f"  {outage.sentence}"
+        yield from (f"  warning: {warning}" for warning in self.warnings(changes))
+        yield from deletion_lines(self.deleted, everything=self.only.everything)
+        yield from (f"  {line}" for line in still_held_lines(self.row))
+
+    @property
+    def deleted(self) -> list[Deleted]:
+        """What goes with the topics that it deletes; nobody asks brokers before a commit."""
+        return deleted_by(self.lake, self.row)
+
+    def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
+        """A line a change; where there are several waves, each under its number and what it takes."""
+        sizes = {row["wave"]: row["rows"] for row in changes.counts("wave")}
+        wave = None
+        for change in self._shown(changes):
+            if len(sizes) > 1 and change["wave"] != wave:
+                wave = change["wave"]
+                yield f"  wave {wave}: {counted(sizes[wave], 'change')}"
+            yield f"  {change_line(msgspec.convert(change, Outline))}"
+        yield from self._more(settings, changes, "changes")
+
+    def _cut(self, settings: Settings, rows: StoredRows, what: str, line: Callable[[Row], str]) -> Iterator[str]:
+        yield from (f"  {line(row)}" for row in self._shown(rows))
+        yield from self._more(settings, rows, what)
+
+    def _shown(self, rows: StoredRows) -> Iterable[Row]:
+        return rows if self.only.everything else rows.first(LINES_SHOWN)
+
+    def _more(self, settings: Settings, rows: StoredRows, what: str) -> Iterator[str]:
+        if len(rows) > LINES_SHOWN and not self.only.everything:
+            named = self.called or self.plan_id
+            command = command_line(settings, "show", "plan", named, *self.only.flags, "--all")
+            yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
+
+
+def plan_lines(settings: Settings, row: Row, called: str = "") -> Iterator[Table | str]:
+    """Show a whole plan, by the name that the user gave it."""
+    return Review(settings.lake, row, Only(), called).lines(settings)
+
+
+def warned(changes: StoredRows, kind: str) -> Bools:
+    """Tell which changes `warnings` may speak of, each with those of its partition in other waves."""
+    few = changes.equal("leader_after", NO_LEADER)
+    few |= changes.equal("action", Action.ELECT.value) & changes.gains("isr_after", "isr_before")
+    few |= changes.contains("reason", DRAINED_LEADS)
+    if kind == PlanKind.REASSIGN:
+        few |= changes.gains("replicas_after", "requires_live")
+    return changes.alike(few, "topic", "partition") if few.any() else few
+
+
+def _operation_line(row: Row) -> str:
+    return f"{operation_sign(row['kind'])} {row['kind']} {row['topic']} {shown_data(row['kind'], row['data'])}"
+
+
+def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
+    if len(changes) <= 1:
+        return
+    sums = summary(changes)
+    yield _grouped("by action", sums["actions"], "action")
+    topics = [f"{row['topic']} {row['rows']}" for row in sums["topics"][:GROUPS_SHOWN]]
+    yield f"  by topic: {', '.join(topics)}{_others(sums['topics_in_all'], ' ', 'topics')}"
+    if sums["brokers"]:
+        title = f"  by broker{_others(len(sums['brokers']), ', ', 'more with less')}"
+        yield table(title, ("broker_id", *SIDES), sums["brokers"][:GROUPS_SHOWN])
+    yield from (f"  {counted(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
+    if sums["reasons_in_all"] > GROUPS_SHOWN:
+        yield f"  and {sums['reasons_in_all'] - GROUPS_SHOWN} other reasons"
+
+
+def _others(count: int, before: str, what: str) -> str:
+    return f"{before}and {count - GROUPS_SHOWN} {what}" if count > GROUPS_SHOWN else ""
+
+
+def _grouped(title: str, counts: Iterable[Row], column: str) -> str:
+    named = (f"{row['rows']} {row[column]}" for row in counts)
+    return f"  {title}: {', '.join(named)}"
+
+
+def _rejection_line(row: Row) -> str:
+    return f"rejected {row_name(row)}  {row['code']}: {row['reason']}"
+
+
+def show_review(settings: Settings, plan: str, only: Only) -> None:
+    """Show a plan, or the rows of it that are asked for."""
+    review = Review(settings.lake, find_plan(settings.lake, plan), only, plan)
+    steps = after_review(settings, review.row, plan, operations=len(review.operations()))
+    if settings.result_file or not settings.for_people:
+        changes = review.changes(whole=True)
+        stream(settings, review.result(changes, settings.throttle) | next_in_json(steps), review.rows(changes))
+    if settings.for_people:
+        lines = review.lines(settings)
+        show(next(lines))
+        if review.row.get("command"):
+            show(f"  asked for by: {review.row['command']}")
+        for part in chain(lines, next_lines(steps)):
+            show(part)

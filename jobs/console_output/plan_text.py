@@ -1,0 +1,245 @@
+"""Plans as people read them: how much one does, its changes line by line, and what a reviewer must see last."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime  # noqa: F401 - the doctests'
+from enum import StrEnum
+from typing import Any, Final
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.units import shown_bytes
+from jobs.preconditions.deletion_impact import Deleted
+from jobs.repositories.plans.checked_configs import set_by
+from jobs.repositories.plans.repository import Plan
+from jobs.runtime.console import LINES_SHOWN, cut, shown
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
+from planner.text import DRAINED_LEADS, counted, how_much, listed
+from schemas.enums import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
+from schemas.rows import Operation, Outline, PlanRow, operations_among
+from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
+
+
+def all_of_it(plan: Row, operations: int) -> str:
+    """Sum a plan up; where there is nothing to do, that is said, and no zeros.
+
+    >>> all_of_it({"changes": 3, "moves": 0, "rejected": 1}, 0), all_of_it({"changes": 0, "moves": 0, "rejected": 1}, 0)
+    ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
+    """
+    if plan["changes"] or operations:
+        return (
+            f"{how_much(plan['changes'], operations)}, {counted(plan['moves'], 'replica move')}, "
+            f"{plan['rejected']} rejected"
+        )
+    return "nothing is due" + (f", {plan['rejected']} rejected" if plan["rejected"] else "")
+
+
+def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
+    """Say how many of a plan's changes and operations are due."""
+    tasks = len(operations_among(due))
+    parts = [f"{len(due) - tasks} of {counted(len(plan.changes), 'change')}"] if plan.changes or not plan.tasks else []
+    parts += [f"{tasks} of {counted(len(plan.tasks), 'operation')}"] if plan.tasks else []
+    alone = len(parts) == 1 and len(plan.changes) + len(plan.tasks) == 1
+    return f"{' and '.join(parts)} {'is' if alone else 'are'} due"
+
+
+class Sign(StrEnum):
+    """What stands before a change: `console` gives it its colour on a terminal."""
+
+    ADDED = "+"
+    TAKEN_AWAY = "-"
+    CHANGED = "~"
+
+
+_OF_OPERATIONS: Final[Mapping[str, Sign]] = {
+    OperationKind.CREATE_TOPIC: Sign.ADDED,
+    OperationKind.EXPAND_TOPIC: Sign.ADDED,
+    OperationKind.DELETE_TOPIC: Sign.TAKEN_AWAY,
+    OperationKind.DELETE_REPLICAS: Sign.TAKEN_AWAY,
+    OperationKind.REMOVE_TOPIC: Sign.TAKEN_AWAY,
+}
+
+
+def change_line(change: Outline | Operation) -> str:
+    """Write a change as people read it: its sign, what was -> what will be, and why; or an operation."""
+    if isinstance(change, Operation):
+        return f"{operation_sign(change.kind)} {change.topic}  {change.action} {change.data}"
+    sign = Sign.ADDED if change.replicas_before is None else Sign.CHANGED
+    moved = (
+        _moved("replicas", change.replicas_before, change.replicas_after),
+        _moved("leader", change.leader_before, change.leader_after),
+        _moved("isr", change.isr_before, change.isr_after),
+    )
+    return "  ".join([f"{sign} {change.name}", *filter(None, moved), change.reason])
+
+
+def shown_data(kind: str, data: str | None) -> str | None:
+    """Write what an operation has to do; the id that a plan has for a new topic is used in batch mode alone.
+
+    >>> shown_data("create_topic", '{"config": {}, "topic_id": "x"}'), shown_data("delete_topic", '{"topic_id": "x"}')
+    ('{"config": {}}', '{"topic_id": "x"}')
+    """
+    if kind != OperationKind.CREATE_TOPIC or data is None:
+        return data
+    return json.dumps(without_topic_ids(json.loads(data)), sort_keys=True)
+
+
+def without_topic_ids(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Leave the ids of topics out of a JSON value, at any depth."""
+    if isinstance(value, dict):
+        return {key: without_topic_ids(item) for key, item in value.items() if key != "topic_id"}
+    return [without_topic_ids(item) for item in value] if isinstance(value, list) else value
+
+
+def operation_sign(kind: str) -> Sign:
+    """Tell whether an operation makes something, takes something away or changes it."""
+    return _OF_OPERATIONS.get(kind, Sign.CHANGED)
+
+
+def deletion_line(deleted: Deleted) -> str:
+    """Say what goes with a topic, as far as it is known.
+
+    >>> deletion_line(Deleted(topic="a", partitions=6, replicas=18, bytes=2048, sizes_at=datetime(2026, 11, 21, 12),
+    ...     records=1_200))
+    'topic a goes with 6 partitions, 1,200 records and 2.0 KiB (18 replicas, as of 2026-11-21 12:00:00)'
+    >>> deletion_line(Deleted(topic="a", partitions=None, replicas=0, bytes=None, sizes_at=None))
+    'topic a goes; how many partitions, records and bytes is unknown'
+    >>> deletion_line(Deleted(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
+    'topic a goes with 1 partition; how many records and bytes is unknown'
+    """
+    known = []
+    if deleted.partitions is not None:
+        known.append(counted(deleted.partitions, "partition"))
+    if deleted.records is not None:
+        known.append(f"{deleted.records:,} records")
+    if deleted.bytes is not None:
+        known.append(
+            f"{shown_bytes(deleted.bytes)} ({counted(deleted.replicas, 'replica')}, as of {shown(deleted.sizes_at)})"
+        )
+    unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
+    what = f" with {listed(known)}" if known else ""
+    rest = f"; how many {listed(unknown)} is unknown" if unknown else ""
+    return f"topic {deleted.topic} goes{what}{rest}"
+
+
+_COUNTED: Final = ("partitions", "records", "bytes")
+
+
+def deletion_lines(deleted: Sequence[Deleted], *, everything: bool = False) -> Iterator[str]:
+    """The same of several topics, and that it is for good."""
+    if deleted:
+        named = deleted if everything else deleted[:LINES_SHOWN]
+        yield from (f"  {deletion_line(each)}" for each in named)
+        if len(deleted) > len(named):
+            yield f"  ... and {len(deleted) - len(named)} more topics"
+        yield "  warning: a deletion cannot be undone"
+
+
+def evidence_line(evidence: Row) -> str:
+    """Write what history says of one candidate.
+
+    >>> evidence_line({"topic": "orders", "partition": 7, "rank": 1, "broker_id": 5, "last_in_isr_snapshot": 4,
+    ...     "last_in_isr_at": datetime(2026, 11, 21, 12), "epochs_since": 2, "log_size": None, "kafkas_choice": False})
+    'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
+    """
+    seen, size = evidence["last_in_isr_snapshot"], evidence["log_size"]
+    in_sync = "never seen in sync"
+    if seen is not None:
+        at = shown(evidence["last_in_isr_at"])
+        in_sync = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
+    parts = [row_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", in_sync]
+    parts.append("log size unknown" if size is None else f"log of {size} bytes")
+    return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
+
+
+def warnings(  # noqa: PLR0917 - all that may be warned of
+    kind: str,
+    changes: Sequence[Outline],
+    operations: Sequence[Operation],
+    rejections: Sequence[Row],
+    below_min_isr: Sequence[str],
+    short_lists: Sequence[str] = (),
+    *,
+    everything: bool = False,
+) -> Iterator[str]:
+    """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of.
+
+    `below_min_isr`, `short_lists`: the partitions that `jobs.preconditions.min_isr` names.
+    """
+    offline = [c.name for c in changes if c.leader_after == NO_LEADER]
+    doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
+    unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
+    by_drained = [c.name for c in changes if DRAINED_LEADS in (c.reason or "")]
+    last = {c.name: c for c in changes if kind == PlanKind.REASSIGN and c.action == Action.REASSIGN}
+    dead = [name for name, change in last.items() if _keeps_dead(change)]
+    warned = (
+        ("keeps", "keep", "a replica on a broker that is not alive", dead),
+        ("goes", "go", "offline", offline),
+        ("goes", "go", "offline when the drained brokers stop", sorted(doomed)),
+        ("may", "may", "lose data by an unclean election", unclean),
+        ("is", "are", "led by a drained broker, as no other replica can lead", by_drained),
+        ("is", "are", f"left with fewer in sync than {MIN_ISR}, so acks=all writes fail there", below_min_isr),
+        (
+            "is",
+            "are",
+            f"left with fewer replicas than {MIN_ISR}; older brokers fail acks=all writes there",
+            short_lists,
+        ),
+    )
+    for one, several, what, names in warned:
+        if names:
+            shown_names = names if everything else names[:LINES_SHOWN]
+            more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
+            yield f"{counted(len(names), 'partition', one, several)} {what}: {', '.join(shown_names)}{more}"
+    yield from config_warnings(changes, operations)
+
+
+def _keeps_dead(change: Outline) -> bool:
+    return not set(change.replicas_after) <= set(change.requires_live)
+
+
+def row_name(row: Row) -> str:
+    """Name what a row is about: a partition, or a topic as a whole.
+
+    >>> row_name({"topic": "orders", "partition": 7}), row_name({"topic": "orders", "partition": None})
+    ('orders-7', 'orders')
+    """
+    if row["partition"] in {None, WHOLE_TOPIC}:
+        return str(row["topic"])
+    return f"{row['topic']}-{row['partition']}"
+
+
+def rejection_lines(settings: Settings, plan: Plan) -> list[str]:
+    """Say what a plan leaves as it is, and why: the first of many."""
+    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
+    return cut(lines, command_line(settings, "show", "rejections", plan.called, "--all"))
+
+
+def _moved(name: str, before: object, after: object) -> str | None:
+    if before == after:
+        return None
+    return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
+
+
+def config_warnings(changes: Sequence[Outline], operations: Sequence[Operation]) -> Iterator[str]:
+    """What a reviewer must see of the configs that a plan sets."""
+    factors: dict[str, int] = {}
+    for change in changes:
+        factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
+    for operation in operations:
+        topic, config, data = operation.topic, set_by(operation), json.loads(operation.data)
+        if boolean(config.get(UNCLEAN_ELECTION)):
+            yield (
+                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, and what "
+                "they lack is lost; where no in-sync replica is alive it does so at once"
+            )
+        factor = data.get("replication_factor", factors.get(topic))
+        if factor is not None and (whole_number(config.get(MIN_ISR)) or 0) > factor:
+            yield (
+                f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {counted(factor, 'replica')}: acks=all "
+                "writes will all fail"
+            )
+        for name, version in data.get("ignored_before", {}).items():
+            yield f"topic {topic}: {name} is of Kafka {version}; older brokers ignore it"
+        for name in data.get("unknown", []):
+            yield f"topic {topic}: {name} is not known, and its value was not checked"

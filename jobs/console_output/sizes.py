@@ -1,0 +1,83 @@
+"""`surveyor show sizes`: what `surveyor sizes` found, by broker, or one topic's by partition and broker. No JVM."""
+
+from operator import itemgetter
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.console_output.tables import laid_out
+from jobs.core.errors import UnreadableError, UsageError
+from jobs.core.units import shown_bytes
+from jobs.preconditions.copy_volume import usable_bytes
+from jobs.runtime.console import finish
+from jobs.runtime.settings import Settings
+
+BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
+FREE: Final = "free"
+"""What people read of `usable_bytes`."""
+
+REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future")
+
+
+def by_broker(logs: pa.Table) -> list[Row]:
+    """One row a broker, of rows of SIZES: its log dirs that hold something, replicas, future ones and bytes.
+
+    `bytes` has future logs, too: they take their place on the disk.
+    """
+    future = pc.fill_null(logs["is_future"], False)  # noqa: FBT003 - a null is no future log
+    counted = logs.append_column("future", future.cast(pa.int64()))
+    grouped = counted.group_by("broker_id").aggregate(
+        [
+            ("log_dir", "count_distinct"),
+            ("topic", "count"),
+            ("future", "sum"),
+            ("bytes", "sum"),
+            ("bytes", "max"),
+            ("taken_at", "min"),
+        ],
+    )
+    aggregated = ("log_dir_count_distinct", "topic_count", "future_sum", "bytes_sum", "bytes_max", "taken_at_min")
+    rows = as_rows(grouped.select(["broker_id", *aggregated]).rename_columns(list(BROKER_COLUMNS)))
+    # a replica on its way to another log dir is one replica
+    return sorted(({**row, "replicas": row["replicas"] - row["future"]} for row in rows), key=itemgetter("broker_id"))
+
+
+def show_sizes(settings: Settings, topic: str | None) -> None:
+    """Show bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
+    columns: tuple[str, ...] = BROKER_COLUMNS
+    if topic is None:
+        rows = by_broker(_read(settings.lake))
+        if usable := usable_bytes(settings.lake):
+            rows = [{**row, "usable_bytes": usable.get(row["broker_id"])} for row in rows]
+            columns = (*(name for name in columns if name != "future" or any(row["future"] for row in rows)), FREE)
+        title = f"sizes of {settings.cluster}: {shown_bytes(sum(row['bytes'] for row in rows))}"
+    else:
+        rows, columns = _of_topic(settings.lake, topic), REPLICA_COLUMNS
+        title = f"sizes of {topic}: {shown_bytes(sum(row['bytes'] for row in rows))} in {len(rows)} logs"
+    counts = ("bytes", "largest", "usable_bytes")
+    shown = [{**row, **{name: shown_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
+    shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
+    finish(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
+
+
+def _read(lake: Lake, *filters: Filter) -> pa.Table:
+    """Read the table; raise UnreadableError where nobody has filled it yet."""
+    if not lake.exists():
+        raise no_warehouse(lake.warehouse, "run `surveyor sizes` first")
+    logs = lake.read("sizes", *filters)
+    if not logs.num_rows and not (filters and lake.read("sizes", columns=["broker_id"]).num_rows):
+        raise UnreadableError(
+            f"no sizes of cluster {lake.cluster!r} in {lake.warehouse}; run `surveyor sizes` first, or check --cluster",
+        )
+    return logs
+
+
+def _of_topic(lake: Lake, topic: str) -> list[Row]:
+    rows = as_rows(_read(lake, ("topic", "=", topic)).select([*REPLICA_COLUMNS, "taken_at"]))
+    if not rows:
+        raise UsageError(f"no broker told of a topic {topic!r}; run `surveyor sizes` again, or check its name")
+    return sorted(rows, key=itemgetter("partition", "broker_id", "is_future"))

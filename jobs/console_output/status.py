@@ -1,0 +1,287 @@
+"""`surveyor status`: what an operator looks at first, once or again and again. No JVM.
+
+The cluster is read from ZooKeeper, or as a snapshot left it; the warehouse, read meanwhile, says how old that is, what
+waits, and what brokers use as min.insync.replicas.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jobs.advice.cluster import Situation, next_steps
+from jobs.advice.outage import outage_now
+from jobs.core.errors import UnreadableError, UsageError
+from jobs.core.status_line import harmless
+from jobs.core.units import shown_duration
+from jobs.repositories.drained_brokers import has_registered_again
+from jobs.repositories.snapshots import find_snapshot
+from jobs.repositories.warehouse_status import Recent, known_min_isr_of, missing_since, recent_if_readable
+from jobs.runtime.console import finish, give, wrapped
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import NextStep, typed
+from jobs.snapshots.cluster_view import observe_now, observed_by
+from jobs.snapshots.health import Health, health_of
+from planner.text import counted, few
+from schemas.enums import NO_CONTROLLER
+from schemas.topic_configs import DEFAULT_MIN_ISR
+
+LABEL: Final = 18
+"""Columns that the names of the figures have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One look."""
+
+    settings: Settings
+    source: str
+    """As people are told what was read."""
+    snapshot_id: int | None
+    """The snapshot that was read, None for ZooKeeper."""
+    taken_at: datetime | None
+    """When it was taken; what was read from ZooKeeper is of now."""
+    situation: Situation
+    surveyor_id: int
+    """What `surveyor control`, and commits in batch mode, are the controller as."""
+    min_isr_assumed: bool
+    """No broker has told its min.insync.replicas to a snapshot: Kafka's default is taken."""
+
+    @property
+    def steps(self) -> list[NextStep]:
+        """What is due; its commands are for this cluster and warehouse."""
+        return [typed(self.settings, step) for step in next_steps(self.situation)]
+
+    @property
+    def json(self) -> dict[str, Any]:
+        last = self.situation.recent.snapshot
+        age = {"age_seconds": self.situation.snapshot_age}
+        return {
+            "cluster": self.settings.cluster,
+            "at": self.situation.now,
+            "snapshot_id": self.snapshot_id,
+            "taken_at": self.taken_at,
+            **self.situation.health.json,
+            "outage": self.situation.outage and self.situation.outage.json,
+            "min_isr_assumed": self.min_isr_assumed,
+            "warehouse_fault": self.situation.recent.fault,
+            "last_snapshot": last and {name: last[name] for name in ("snapshot_id", "taken_at")} | age,
+            "due": [{"what": step.what, "command": step.command} for step in self.steps],
+        }
+
+
+def show_status(settings: Settings, snapshot_id: int | None) -> None:
+    """Show it once; raise UnreadableError where nothing could be read."""
+    status = look(settings, snapshot_id)
+    finish(settings, status.json, *lines(status))
+
+
+def watch_status(settings: Settings, every: float) -> None:
+    """Show it every so many seconds until interrupted: repainted on a terminal, else one block after the other.
+
+    What cannot be read at first is an error, as without watching; what cannot be read later is said, and tried again.
+    """
+    if not settings.for_people:
+        form = "--json" if settings.as_json else "-o yaml"
+        raise UsageError(f"--watch goes on, {form} is one object: give one of the two")
+    if not every:
+        raise UsageError("--watch looks again after a while: expected more than 0s")
+    block = _block(settings, look(settings, None))
+    while True:
+        paint(block)
+        time.sleep(every)
+        try:
+            block = _block(settings, look(settings, None))
+        except UnreadableError as error:
+            block = [f"{_moment(datetime.now(UTC))}  nothing could be read; trying again", *wrapped(str(error), "")]
+
+
+def _block(settings: Settings, status: Status) -> list[str]:
+    give(status.json, as_json=False, result_file=settings.result_file)
+    return list(lines(status))
+
+
+def paint(block: list[str]) -> None:
+    """Write over what was there, and wipe out what is left of it; without a terminal, leave a line between blocks."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\x1b[H" + "".join(f"{harmless(line)}\x1b[K\n" for line in block) + "\x1b[J")
+    else:
+        sys.stdout.write(harmless("\n".join(block)) + "\n\n")
+    sys.stdout.flush()
+
+
+def look(settings: Settings, snapshot_id: int | None) -> Status:
+    """Read the cluster, and meanwhile the warehouse."""
+    threshold = settings.conf.imbalance_threshold
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(recent_if_readable, settings.lake)
+        if snapshot_id is None:
+            seen, source, snapshot = observe_now(settings.zookeeper), settings.zookeeper, None
+        else:
+            snapshot = find_snapshot(settings.lake, snapshot_id)
+            seen, source = observed_by(settings.lake, snapshot), f"snapshot {snapshot_id}"
+        recent = reading.result()
+    if snapshot is not None:  # nothing later than what is shown
+        made = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
+        recent = replace(recent, plans=made, latest_epoch=0)
+    told = snapshot or recent.snapshot
+    registered = {row["broker_id"]: row["broker_epoch"] for row in seen.brokers}
+    recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
+    drained = [row["broker_id"] for row in recent.drained]
+    min_isr = known_min_isr_of(settings.lake, told)
+    default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
+    history = None if recent.fault else settings.lake
+    health = health_of(seen, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
+    max_age = settings.conf.limits.max_plan_age_hours * 3600
+    return Status(
+        settings=settings,
+        source=source,
+        snapshot_id=snapshot_id,
+        taken_at=snapshot["taken_at"] if snapshot else None,
+        situation=Situation(
+            health=health,
+            recent=recent,
+            now=datetime.now(UTC),
+            max_plan_age=max_age,
+            outage=outage_now(seen, history, told) if health.stuck else None,
+            missing_since=missing_since(settings.lake, told, health.gone) if told else {},
+        ),
+        surveyor_id=settings.conf.controller_id,
+        min_isr_assumed=min_isr is None,
+    )
+
+
+def lines(status: Status) -> Iterator[str]:
+    """Write it for people, in lines of 80 columns at most."""
+    yield from wrapped(f"cluster {status.settings.cluster}, {status.source}, {_when(status)}", "")
+    for label, value in _figures(status):
+        yield from wrapped(value, label.ljust(LABEL))
+    steps = status.steps
+    yield "" if steps else "nothing is due"
+    for step in steps:
+        yield from wrapped(step.what, "due  ")
+        if step.command is not None:
+            yield f"     {step.command}"  # one line whatever its width: it is to be copied
+
+
+def _when(status: Status) -> str:
+    if status.taken_at is None:
+        return _moment(status.situation.now)
+    age = (status.situation.now - status.taken_at).total_seconds()
+    return f"taken {_moment(status.taken_at)}, {shown_duration(max(age, 0))} ago"
+
+
+def _figures(status: Status) -> Iterator[tuple[str, str]]:
+    health = status.situation.health
+    yield "controller", _controller(health, status.surveyor_id) + _earlier(status.situation)
+    yield "brokers", _brokers(health)
+    if health.gone:
+        named = [f"{broker} (in {counted(count, 'partition')})" for broker, count in sorted(health.gone.items())]
+        yield "gone", few(named)
+    yield "partitions", f"{health.partitions} in {counted(health.topics, 'topic')}"
+    yield "offline", str(health.offline)
+    yield "under-replicated", str(health.under_replicated)
+    assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
+    yield "under min ISR", f"{health.under_min_isr}{assumed}"
+    waiting = sum(not each.is_void for each in health.stalled)
+    yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}"
+    for label, count, shown in _rare(health):
+        if count:
+            yield label, shown
+    yield "imbalance", _imbalance(health)
+    yield "last snapshot", _last_snapshot(status)
+
+
+_ASSUMED: Final = "brokers taken to have Kafka's min.insync.replicas=1"
+
+
+def _rare(health: Health) -> Iterator[tuple[str, int, str]]:
+    """What is mostly zero, and not worth a line then."""
+    yield "without state", health.without_state, str(health.without_state)
+    outside = health.leader_outside_isr
+    yield "led outside ISR", outside, _named(health, "leader_outside_isr", outside)
+    yield "not understood", health.not_understood, _named(health, "not_understood", health.not_understood)
+    configs = health.configs_not_understood
+    yield "configs unread", configs, f"{counted(configs, 'topic')}: no unclean election by them, min ISR not known"
+    waits = health.deletion_waits_for
+    for_broker = f", waiting for {'brokers' if len(waits) > 1 else 'broker'} {few(waits)}" if waits else ""
+    yield "topics to delete", health.deleting_topics, f"{health.deleting_topics}{for_broker}"
+
+
+def _named(health: Health, kind: str, count: int) -> str:
+    """Count partitions and name the first few.
+
+    >>> from types import SimpleNamespace as Named
+    >>> _named(Named(named={"not_understood": ["orders-0", "orders-1"]}), "not_understood", 7)
+    '7: orders-0, orders-1, ...'
+    """
+    names = health.named.get(kind, [])
+    if not count or not names:
+        return str(count)
+    return f"{count}: {', '.join(names)}{', ...' * (count > len(names))}"
+
+
+def _controller(health: Health, surveyor_id: int) -> str:
+    """Name who is in control.
+
+    >>> from types import SimpleNamespace as Named
+    >>> _controller(Named(controller_id=2, controller_epoch=7, live=[2]), 99)
+    'broker 2, epoch 7'
+    >>> _controller(Named(controller_id=99, controller_epoch=None, live=[2]), 99)
+    'Surveyor, as 99, epoch not understood'
+    """
+    epoch = "not understood" if health.controller_epoch is None else str(health.controller_epoch)
+    if health.controller_id is None:
+        who = "not understood"
+    elif health.controller_id == NO_CONTROLLER:
+        who = "none"
+    elif health.controller_id in health.live:
+        who = f"broker {health.controller_id}"
+    elif health.controller_id == surveyor_id:
+        who = f"Surveyor, as {surveyor_id}"
+    else:
+        who = f"{health.controller_id}, not registered as a broker"
+    return f"{who}, epoch {epoch}"
+
+
+def _earlier(situation: Situation) -> str:
+    """Say that the controller's epoch is earlier than one that brokers have heard of."""
+    epoch, latest = situation.health.controller_epoch, situation.latest_epoch
+    return "" if epoch is None or epoch >= latest else f", earlier than the latest known, {latest}"
+
+
+def _brokers(health: Health) -> str:
+    opaque = health.not_understood_brokers
+    understood = f"; not understood: {few(opaque)}" if opaque else ""
+    return f"{len(health.live)} live, {len(health.gone)} gone{understood}"
+
+
+def _imbalance(health: Health) -> str:
+    """Say who of the live leads least of what it should, and how much prefers those that are gone."""
+    live = set(health.live)
+    rows = [row for row in health.imbalance if row["broker_id"] in live]
+    waits = sum(row["not_led"] for row in health.imbalance if row["broker_id"] not in live)
+    of_gone = f"{counted(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
+    if not any(row["not_led"] for row in rows):
+        return f"none; {of_gone}" if of_gone else "none"
+    worst = max(rows, key=lambda row: (row["ratio"], -row["broker_id"]))
+    above = sum(row["exceeds"] for row in rows)
+    return (
+        f"broker {worst['broker_id']} does not lead {worst['not_led']} of {worst['preferred_partitions']} "
+        f"({worst['ratio']:.0%}); {above} above {worst['threshold']:.0%}" + (f"; {of_gone}" if of_gone else "")
+    )
+
+
+def _last_snapshot(status: Status) -> str:
+    recent: Recent = status.situation.recent
+    age = status.situation.snapshot_age
+    if recent.snapshot is None or age is None:
+        return "not known" if recent.fault else "none"
+    return f"{recent.snapshot['snapshot_id']}, {shown_duration(max(age, 0))} ago"
+
+
+def _moment(now: datetime) -> str:
+    return now.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,338 @@
+"""The tables as people and programs are shown them, now or as of a snapshot. No JVM."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, Final
+
+from rich.table import Table
+
+from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.errors import UsageError
+from jobs.core.masking import HIDDEN, is_sensitive, masked_text
+from jobs.core.units import shown_duration
+from jobs.repositories.plans.names import names_of
+from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.stored_rows import StoredRows
+from jobs.runtime.cli_enums import Output
+from jobs.runtime.console import finish, say, show, stream, table
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
+from jobs.snapshots.diff import COLUMNS, differences
+from planner.text import counted, how_much
+from schemas.enums import PlanStatus
+
+ROWS_SHOWN: Final = 200
+
+MESSAGE_SHOWN: Final = 400
+"""Characters of a message that people read in a table."""
+
+STALE_SECONDS: Final = 600.0
+"""Age from which on it is said that the cluster may be another one by now."""
+
+_WHOLE: Final = "--json has all of it"
+
+
+def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
+    """Give rows: people the columns named, or every one of those the rows have where that is asked for."""
+    finish(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
+
+
+def give_as_of(
+    settings: Settings,
+    snapshot: Row,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    for_people: Sequence[Row] | None = None,
+) -> None:
+    """Give rows of a snapshot, to people maybe in other words.
+
+    People are told how old it is, too, as the cluster may be another one by now.
+    """
+    number = snapshot["snapshot_id"]
+    shown = rows if for_people is None else for_people
+    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
+    finish(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
+
+
+def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Row:
+    """Find the snapshot asked for, or the newest; warn people on stderr where that is old.
+
+    `now`: the command that shows the same as ZooKeeper has it. Programs get `taken_at`.
+    """
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    age = _age(snapshot)
+    is_read = settings.for_people and sys.__stdout__ is not None  # which stays None where stdout is closed
+    if snapshot_id is None and is_read and age > STALE_SECONDS:
+        newer = f"`{command_line(settings, *now.split())}` reads ZooKeeper" if now else "take a `surveyor snapshot`"
+        say(f"surveyor: snapshot {snapshot['snapshot_id']} is {shown_duration(age)} old; to see the present: {newer}")
+    return snapshot
+
+
+def _age(snapshot: Row) -> float:
+    taken_at: datetime = snapshot["taken_at"]
+    return max((datetime.now(UTC) - taken_at).total_seconds(), 0)
+
+
+def of_snapshot(snapshot: Row) -> Row:
+    """What programs get beside rows: of when they are."""
+    return {name: snapshot[name] for name in ("snapshot_id", "taken_at")}
+
+
+def age_line(snapshot: Row, rows: int) -> str:
+    """Say how many rows there are, and of when."""
+    taken_at: datetime = snapshot["taken_at"]
+    age = shown_duration(_age(snapshot))
+    return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+
+
+def laid_out(
+    settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], *, of: int | None = None
+) -> list[Table | str]:
+    """Lay out the first rows for people; `of` is how many there are, where only these became objects."""
+    columns = chosen(settings, columns, rows)
+    every = len(rows) if of is None else of
+    more = [f"... and {every - ROWS_SHOWN} more; --json gives all"] if every > ROWS_SHOWN else []
+    return [table(title, columns, rows[:ROWS_SHOWN]), *more]
+
+
+def chosen(settings: Settings, columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The columns that people get: those named, then under `-o wide` the others, but the cluster that all rows name."""
+    others = rows[0].keys() if rows and settings.output is Output.WIDE else ()
+    return [*columns, *(name for name in others if name not in {*columns, "cluster"})]
+
+
+def show_as_of(
+    settings: Settings,
+    snapshot_id: int | None,
+    name: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    *filters: Filter,
+) -> None:
+    """Show a table as a snapshot left it."""
+    snapshot = snapshot_shown(settings, snapshot_id)
+    rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
+    give_as_of(settings, snapshot, name, columns, rows)
+
+
+def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
+    """Show what brokers say of themselves: all, one of them, or the settings in which they differ."""
+    snapshot = snapshot_shown(settings, snapshot_id)
+    told = as_of(settings.lake, snapshot, "broker_configs")
+    brokers = sorted({row["broker_id"] for row in told})
+    if broker is not None and broker not in brokers:
+        has = ", ".join(map(str, brokers)) or "none"
+        raise UsageError(
+            f"broker {broker} said nothing to snapshot {snapshot['snapshot_id']}; those that did are {has}"
+        )
+    mine = [row for row in told if broker in {None, row["broker_id"]}]
+    if differing:
+        names = None if broker is None else {row["name"] for row in mine}
+        rows = [row for row in differing_configs(told) if names is None or row["name"] in names]
+        give_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
+        return
+    rows = sorted(mine, key=itemgetter("broker_id", "name"))
+    give_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
+
+
+def differing_configs(told: Sequence[Row]) -> list[Row]:
+    """Return a row for each value of the settings in which brokers differ; what is assumed of a broker is not known.
+
+    >>> rows = [{"broker_id": broker, "name": "min.insync.replicas", "value": value, "assumed": broker == 3}
+    ...     for broker, value in ((1, "1"), (2, "2"), (3, "9"), (4, "1"))]
+    >>> [(row["value"], row["brokers"]) for row in differing_configs(rows)]
+    [('1', [1, 4]), ('2', [2])]
+    >>> differing_configs(rows[::2])
+    []
+    """
+    known = [row for row in told if not row["assumed"]]
+    brokers = sorted({row["broker_id"] for row in known})
+    values: dict[str, dict[int, str | None]] = {row["name"]: dict.fromkeys(brokers) for row in known}
+    for row in known:
+        values[row["name"]][row["broker_id"]] = row["value"]
+    return [
+        {"name": name, "value": value, "brokers": [each for each in brokers if of_broker[each] == value]}
+        for name, of_broker in sorted(values.items())
+        if len(set(of_broker.values())) > 1
+        for value in dict.fromkeys(of_broker.values())
+    ]
+
+
+def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
+    """Show what could not be understood; of settings with a sensitive one among them only that there are some."""
+    snapshot = snapshot_shown(settings, snapshot_id)
+    rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
+    rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
+    give_as_of(settings, snapshot, "quarantine", ("path", "blocks", "reason", "data"), rows)
+
+
+def _is_secret(row: Row) -> bool:
+    return row["path"].startswith("/config/") and is_sensitive(row["data"] or "")
+
+
+def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
+    """Show how far leadership is from the preferred replicas."""
+    columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
+    snapshot = snapshot_shown(settings, snapshot_id)
+    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot["snapshot_id"]))
+    rows.sort(key=itemgetter("broker_id"))
+    give_as_of(settings, snapshot, "imbalance", columns, rows)
+
+
+def show_events(settings: Settings, snapshot_id: int | None) -> None:
+    """Show what happened up to a snapshot."""
+    snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
+    rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
+    rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
+    columns = ("snapshot_id", "kind", "subject", "before", "after")
+    give_table(
+        settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot
+    )
+
+
+def show_history(settings: Settings, topic: str, partition: int | None) -> None:
+    """Show each snapshot in which a partition changed."""
+    refuse_unknown_topic(settings, topic, None, ever=True)
+    filters: list[Filter] = [("topic", "=", topic)]
+    if partition is not None:
+        filters.append(("partition", "=", partition))
+    taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
+    filters.append(("snapshot_id", "<=", max(taken)))  # a snapshot that crashed may have written more
+    rows = [
+        {**row, "taken_at": taken.get(row["snapshot_id"])}  # none: vacuum dropped the snapshot, its row still holds
+        for row in settings.lake.rows("partition_history", *filters)
+    ]
+    if not rows:
+        raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
+    rows.sort(key=itemgetter("partition", "snapshot_id"))
+    columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "replicas", "partition_state")
+    give_table(settings, f"history of {topic}", columns, rows)
+
+
+def show_differences(settings: Settings, before: int, after: int) -> None:
+    """Show what differs between two snapshots."""
+    rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
+    if rows or settings.as_json:
+        give_table(
+            settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after
+        )
+    else:
+        finish(
+            settings, {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
+        )
+
+
+def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
+    """Raise UsageError for a topic that a snapshot does not show; `ever`: nor any other."""
+    if topic is None:
+        return
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    by_name = ("topic", "=", topic)
+    if as_of(settings.lake, snapshot, "topics", by_name) or (ever and settings.lake.rows("partition_history", by_name)):
+        return
+    raise UsageError(
+        f"no topic {topic!r} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+        "`surveyor show topics` lists them",
+    )
+
+
+def show_snapshots(settings: Settings) -> None:
+    """Show the snapshots taken."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
+    columns = ("snapshot_id", "taken_at", "brokers", "topics", "partitions", "quarantined", "seconds")
+    give_table(settings, f"snapshots of {settings.cluster}", columns, rows)
+
+
+def show_plans(settings: Settings) -> None:
+    """Show the plans made, the newest last."""
+    find_snapshot(settings.lake)
+    operations = Counter(settings.lake.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
+    rows = [
+        {**row, "names": names_of(row), "operations": operations[row["plan_id"]]} for row in settings.lake.rows("plans")
+    ]
+    rows = [{**row, "verified_at": row.get("verified_at"), "complete": is_complete(row)} for row in rows]
+    rows.sort(key=itemgetter("created_at"))
+    lines = [
+        {**row, "names": ", ".join(row["names"]), "what": how_much(row["changes"], row["operations"])} for row in rows
+    ]
+    columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
+    finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
+
+
+def is_complete(plan: Row) -> bool:
+    """Whether `surveyor verify` found all of a plan complete, and nothing has been called or led back since."""
+    undone = {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
+    return plan.get("verified_at") is not None and plan["status"] not in undone
+
+
+def show_of_plan(
+    settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
+) -> None:
+    """Show the rows of a table that belong to a plan."""
+
+    def rows_of(plan_id: str) -> StoredRows:
+        return StoredRows.read(settings.lake, name, order, ("plan_id", "=", plan_id))
+
+    show_rows(settings, plan, name, columns, rows_of, everything=everything)
+
+
+def show_rows(
+    settings: Settings,
+    plan: str,
+    name: str,
+    columns: Sequence[str],
+    rows_of: Callable[[str], StoredRows],
+    *,
+    everything: bool,
+) -> None:
+    """Show rows of a plan: `rows_of` reads them by its id."""
+    plan_id = find_plan(settings.lake, plan)["plan_id"]
+    rows = rows_of(plan_id)
+    stream(settings, {"plan_id": plan_id}, {"rows": map(without_secret, rows)})
+    if settings.for_people:
+        listed = [in_short(without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
+        show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
+        if len(listed) < len(rows):
+            more = command_line(settings, "show", name, plan, "--all")
+            show(f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them")
+
+
+def without_secret(row: Row) -> Row:
+    """A commit's message may say what somebody has set a config to."""
+    return {**row, "message": masked_text(row["message"])} if row.get("message") else row
+
+
+def in_short(row: Row) -> Row:
+    """What a topic's throttle names may be thousands of replicas."""
+    message = row.get("message") or ""
+    return row if len(message) <= MESSAGE_SHOWN else {**row, "message": f"{message[:MESSAGE_SHOWN]}... ({_WHOLE})"}
+
+
+def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:
+    """Show what history says of the candidates of a plan."""
+    columns = ("topic", "partition", "rank", "broker_id", "chosen", "last_in_isr_at", "log_size")
+    show_of_plan(settings, plan, "evidence", columns, ("topic", "partition", "rank"), everything=everything)
+
+
+def show_drained(settings: Settings) -> None:
+    """Show the brokers that are drained."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
+    give_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
+
+
+def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]]) -> None:
+    """Show the throttles that commits have set."""
+    if not settings.lake.exists():
+        raise no_warehouse(settings.warehouse)
+    columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
+    give_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

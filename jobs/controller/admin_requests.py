@@ -1,0 +1,131 @@
+"""Requests in /admin that a controller that stays is done with: taken away and put on record; and topics removed.
+
+It does so by `jobs.execution.batch.admin_znodes`, and each request that went is a row of `commits`. What was refused
+leaves no row, as nothing was written; where nobody heard the answer, the row says `unknown`. In: decisions. Out: what
+ZooKeeper refused, so that it is tried again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
+from jobs.adapters.zookeeper.multi_failure import Refusal
+from jobs.controller.context import Memory
+from jobs.controller.decisions.engine import Decided
+from jobs.controller.write_behind import Behind, Deed
+from jobs.execution.batch.admin_znodes import (
+    Withdrawal,
+    remove_topic,
+    remove_void,
+    withdraw_deletion,
+    withdraw_elections,
+    withdraw_reassignments,
+)
+from jobs.repositories.plans.commit_log import Verdict
+from planner.reconciliation.decisions import FULFILLED
+from schemas.enums import Action, OperationKind, Outcome, RequestKind, Step
+from schemas.rows import Key
+
+_PASSED: Final = "a pass was made"
+_UNHEARD: Final = "the connection was lost, and nobody heard whether it is done"
+
+_OF_VOID: Final = {
+    REASSIGN: OperationKind.WITHDRAW_REASSIGNMENT,
+    PREFERRED_ELECTION: OperationKind.WITHDRAW_ELECTION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Takes requests away under one controllership."""
+
+    control: Controllership
+    memory: Memory
+    behind: Behind
+    say: Callable[[str], None]
+
+    def withdraw(self, decided: Decided, verdicts: Sequence[Verdict]) -> Iterator[Refusal | None]:
+        """Take requests away that are carried out, or cannot be; what was refused of each znode.
+
+        An election is made in one pass, but one that was out of date, or that waited for another change of its
+        partition, is made in the next cycle, as Kafka tries it again at once.
+        """
+        for row in decided.withdrawn:
+            if row["code"] is not None and row["code"] not in FULFILLED:
+                self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
+        moved, elected = _why(decided.withdrawn, Action.REASSIGN), _why(_judged(decided), Action.ELECT_PREFERRED)
+        if moved:
+            orders = {key: to for key, to in self._asked(RequestKind.REASSIGN).items() if key in moved}
+            kind = OperationKind.WITHDRAW_REASSIGNMENT
+            deeds = [Deed(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
+            yield self._owned(deeds, lambda: withdraw_reassignments(self.control, orders))
+        again = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
+        passed = [key for key in self._asked(RequestKind.PREFERRED_ELECTION) if key in elected and key not in again]
+        if passed:
+            deeds = [Deed(OperationKind.WITHDRAW_ELECTION, elected[key] or _PASSED, *key) for key in passed]
+            yield self._owned(deeds, lambda: withdraw_elections(self.control, passed))
+
+    def remove_void(self) -> Iterator[Refusal | None]:
+        """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
+        for path, version, reason in self.memory.void:
+            self.say(f"  {path} is taken away: {reason}")
+            deed = Deed(_OF_VOID.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
+            yield self._owned([deed], partial(self._remove_void, path, version))
+
+    def _remove_void(self, path: str, version: int) -> Withdrawal:
+        return Withdrawal(refused=remove_void(self.control, path, version))
+
+    def refuse_deletion(self, topic: str, reason: str) -> Refusal | None:
+        """Take the request away to delete a topic that is not there, or must not be deleted."""
+        self.say(f"  deletion of {topic} is refused: {reason}")
+        deed = Deed(OperationKind.WITHDRAW_DELETION, reason, topic)
+        return self._owned([deed], lambda: Withdrawal(refused=withdraw_deletion(self.control, topic)))
+
+    def remove_topic(self, topic: str) -> Refusal | None:
+        """Remove a topic whose replicas are all deleted, and the request for it."""
+        deed = Deed(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
+        return self._owned([deed], lambda: Withdrawal(refused=remove_topic(self.control, topic)))
+
+    def _asked(self, kind: RequestKind) -> dict[Key, list[int]]:
+        """What is asked of partitions; replicas, where that is what is asked for."""
+        return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.memory.of_kind(kind)}
+
+    def _owned(self, deeds: Sequence[Deed], write: Callable[[], Withdrawal]) -> Refusal | None:
+        """Write, and record what of it was done; the requests that somebody else has taken away were not."""
+        try:
+            gone, refused = write()
+        except SessionLostError:
+            self._unheard(deeds)
+            raise
+        if refused is None:
+            places = {(each.topic, each.partition) for each in gone}
+            for deed in deeds:
+                if deed.partition is None or (deed.topic, deed.partition) in places:
+                    self.behind.put(deed)
+        elif refused.is_lost:
+            self._unheard(deeds)
+        return refused
+
+    def _unheard(self, deeds: Sequence[Deed]) -> None:
+        for deed in deeds:
+            self.behind.put(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
+
+
+def _why(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
+    """Decisions about requests of a kind, and why there is no change."""
+    return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == action}
+
+
+def _judged(decided: Decided) -> Iterator[Row]:
+    return chain(decided.withdrawn, decided.others)
+
+
+def _is_tried_again(verdict: Verdict) -> bool:
+    """Whether the next cycle judges the partition again, and an election of it was not what was written."""
+    is_elected = verdict.outcome is Outcome.APPLIED and verdict.change.action == Action.ELECT_PREFERRED
+    return verdict.outcome is not Outcome.FAILED and not is_elected

@@ -1,0 +1,107 @@
+"""A broker that starts gets all metadata at once, by a thread of its own: before the cycle decides anything.
+
+Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens, and
+without metadata it answers that topics do not exist, which some clients take for final. A cycle may be deciding for a
+second, so it is not waited for. The cycle sends the same once more later, with the states of the broker's replicas;
+both go through one queue, in order. Only what a cycle replaces as a whole, or what can be copied at once, is read here.
+
+In: /brokers/ids, and the memory. Out: UpdateMetadata in the queue of the broker.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import Final
+
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from jobs.adapters.brokers.channel_manager import Queues
+from jobs.adapters.brokers.control_encoding import Announcement
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, read_brokers
+from jobs.adapters.zookeeper.connection import LOST, answer
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.controller.context import Memory, notice_of
+from jobs.core.errors import SurveyorError
+from schemas.notices import UPDATE_METADATA, Notice
+
+REREAD_SECONDS: Final = 2.0
+"""Seconds after which registrations are read again, though no watch fired: one may be lost with a connection."""
+
+RECONNECT_BACKOFF_SECONDS: Final = 0.1
+
+
+@dataclass(slots=True)
+class BrokerStartup:
+    """Sends metadata to brokers that start, as long as one controllership lasts."""
+
+    control: Controllership
+    memory: Memory
+    queues: Queues
+    is_failing: Callable[[int], bool]
+    """Whether the failure of a broker is not written as a whole: what is known of it is out of date."""
+    _sent: dict[int, int] = field(default_factory=dict)
+    """Broker epochs of registrations that metadata was sent to."""
+    _changed: Event = field(default_factory=Event)
+    _over: Event = field(default_factory=Event)
+
+    def start(self) -> None:
+        Thread(target=self._run, daemon=True, name="broker-startup").start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._changed.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._changed.clear()
+            try:
+                self.look()
+            except LOST:
+                self._over.wait(RECONNECT_BACKOFF_SECONDS)
+            except SurveyorError:
+                return  # the cycle finds the same, and says so
+            else:
+                self._changed.wait(REREAD_SECONDS)
+
+    def look(self) -> None:
+        """Send metadata to brokers that are registered and that no cycle knows yet."""
+        client, registered = self.control.client, self._registered()
+        for broker in self._sent.keys() - registered - self.memory.brokers.keys():
+            self.queues.drop_ahead(broker)
+            del self._sent[broker]
+        if not registered - self.memory.brokers.keys():
+            return
+        rows = read_brokers(client)
+        self.control.refuse_lost()
+        for row in rows:
+            if self._starts(row):
+                self._send(row)
+
+    def _registered(self) -> set[int]:
+        """Read which ids are registered, and watch for others."""
+        reading = self.control.client.get_children_async(BROKER_IDS, watch=lambda _: self._changed.set())
+        try:
+            return {int(name) for name in answer(reading) if name.isdecimal()}
+        except (NoNodeError, NoAuthError):
+            return set()  # the cycle says so
+
+    def _starts(self, row: Row) -> bool:
+        """Whether this is a broker that a cycle has to introduce yet, and not one that bounced."""
+        broker = row["broker_id"]
+        is_new = broker not in self.memory.brokers and not self.is_failing(broker)
+        return is_new and row["understood"] and self._sent.get(broker) != row["broker_epoch"]
+
+    def _send(self, row: Row) -> None:
+        broker = row["broker_id"]
+        known = [other for other in self.memory.brokers.copy().values() if other["understood"]]
+        notices = [*self._metadata(broker)]
+        announcement = Announcement(self.control.controller_id, self.control.epoch, [*known, row], notices)
+        self._sent[broker] = row["broker_epoch"]
+        self.queues.tell_ahead(row, announcement)
+
+    def _metadata(self, broker: int) -> Iterator[Notice]:
+        memory, to = self.memory, (broker,)
+        for row in memory.partitions.copy().values():
+            if row.is_legible and not memory.is_queued(row.topic):
+                yield notice_of(row, memory.topic_id(row.topic), UPDATE_METADATA, to)

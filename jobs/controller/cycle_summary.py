@@ -1,0 +1,79 @@
+"""What a controller that stays says of its cycles: a line for each that did something, and what came of all of them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.repositories.plans.commit_log import Verdict
+from planner.text import DRAINED_LEADS, counted
+from schemas.enums import Outcome
+from schemas.rows import Key, changes_among
+
+
+@dataclass(slots=True)
+class Report:
+    """What cycles did, for people: counts by action, and what came of it."""
+
+    say: Callable[[str], None]
+    cycles: int = 0
+    by_action: Counter[str] = field(default_factory=Counter)
+    stale: int = 0
+    _said: dict[Key, str] = field(default_factory=dict)
+    _failing: set[Key] = field(default_factory=set)
+
+    def line(self) -> str:
+        """Say it in one line."""
+        actions = ", ".join(f"{count} {action}" for action, count in sorted(self.by_action.items())) or "nothing"
+        return f"{counted(self.cycles, 'cycle')} wrote {actions}" + (
+            f"; {counted(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
+        )
+
+    def of_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
+        """Say what a cycle did, and which rejections are new."""
+        self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
+        news = self._news_of_failures(verdicts)
+        counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in news)
+        counts.update(f"{row['action']}: {row['code']}" for row in rejections)
+        written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
+        elected = [change for change in written if DRAINED_LEADS in change.reason]
+        if elected:
+            others = f" and {len(elected) - 1} others" if len(elected) > 1 else ""
+            self.say(f"surveyor: warning: {elected[0].name}{others}: {elected[0].reason}")
+        if counts:
+            self.say("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+
+    def _news_of_failures(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Say once what cannot be written and why; leave out what was said to fail already."""
+        failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
+        self._failing -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}
+        new: dict[str, list[str]] = defaultdict(list)
+        for verdict in failed:
+            if verdict.change.key not in self._failing:
+                new[verdict.message].append(verdict.change.name)
+        for message, names in new.items():
+            others = f" and {len(names) - 1} others" if len(names) > 1 else ""
+            self.say(f"surveyor: {names[0]}{others}: {message}; it is tried again")
+        known = set(self._failing)
+        self._failing |= {verdict.change.key for verdict in failed}
+        return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
+
+    def news(self, rows: Iterable[Row]) -> list[Row]:
+        """Rejections, of decisions that were not said of their partitions before."""
+        new = []
+        for row in rows:
+            key, words = (row["topic"], row["partition"]), f"{row['code']}: {row['why_not']}"
+            if self._said.get(key) != words:
+                self._said[key] = words
+                new.append(_rejection(row))
+        return new
+
+
+def _rejection(row: Row) -> Row:
+    return {
+        "topic": row["topic"],
+        "partition": row["partition"],
+        "action": row["wanted"],
+        "code": row["code"],
+        "reason": row["why_not"],
+    }

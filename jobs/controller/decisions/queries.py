@@ -1,0 +1,97 @@
+"""The questions of a controller that stays: queries that are built once, and asked of whatever rows are put there.
+
+In: rows of the tables that a cycle looks at. Out: rows of DECISIONS, DELETIONS and NOTICES.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.spark.prepared_queries import PreparedQuery, RowFiles, with_few_rules
+from jobs.adapters.spark.session import ONE_TASK, with_settings
+from planner.columns.broker_sets import DRAIN_MODE, FAILED, NOBODY
+from planner.reconciliation.cycle import Cycle, Tables
+from schemas.tables import BROKER_IDS, PARTITIONS, TABLES
+
+_SHAPES: Final = {
+    "partitions": StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)]),
+    "topics": TABLES["topics"],
+    "brokers": StructType([*TABLES["brokers"], StructField(DRAIN_MODE, StringType())]),
+    "broker_configs": TABLES["broker_configs"],
+    "requests": TABLES["requests"],
+    "stopped": TABLES["answers"],
+}
+
+
+class Question(Enum):
+    """What is asked; each is built once."""
+
+    LEADERSHIP = auto()
+    EVERYTHING = auto()
+    """Reassignments and preferred elections, too."""
+    DELETIONS = auto()
+    STOP = auto()
+    """What brokers are told first of topics that are deleted."""
+    DELETE = auto()
+    """What they are told next."""
+
+
+@dataclass(slots=True)
+class Questions:
+    """What can be asked in one session about the cluster of this name.
+
+    Whoever decides puts all that a question looks at before asking it, so nothing is left of what was asked before.
+    """
+
+    spark: SparkSession
+    cluster: str
+    allow_unclean: bool
+    _files: RowFiles = field(init=False)
+    _cycle: Cycle = field(init=False)
+    _asking: SparkSession = field(init=False)
+    _prepared: dict[Question, PreparedQuery] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._files = RowFiles(self.spark, _SHAPES)
+        self._cycle = Cycle(self._tables())
+        self._asking = with_few_rules(self.spark)
+
+    @classmethod
+    def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "Questions":
+        """Questions in a session of their own."""
+        return cls(with_settings(spark, ONE_TASK), cluster, allow_unclean)
+
+    def put(self, table: str, rows: Sequence[Any]) -> None:
+        """Replace the rows that are asked about."""
+        self._files.put(table, rows)
+
+    def ask(self, question: Question) -> list[Row]:
+        """Ask about the rows that were put last."""
+        if question not in self._prepared:
+            self._prepared[question] = PreparedQuery.of(self._build(question), self._asking)
+        return self._prepared[question].ask()
+
+    def _build(self, question: Question) -> DataFrame:
+        match question:
+            case Question.LEADERSHIP:
+                return Cycle(replace(self._cycle.tables, moves=False)).decisions
+            case Question.EVERYTHING:
+                return self._cycle.decisions
+            case Question.DELETIONS:
+                return self._cycle.deletions
+            case Question.STOP | Question.DELETE:
+                return self._cycle.deletion_notices(delete=question is Question.DELETE)
+
+    def _tables(self) -> Tables:
+        named = {
+            name: frame.withColumns({"cluster": F.lit(self.cluster)}) for name, frame in self._files.frames.items()
+        }
+        failed = F.expr(f"coalesce({FAILED}, {NOBODY})")
+        named["partitions"] = named["partitions"].withColumns({FAILED: failed})
+        return Tables(**named, moves=True, stays=True, allow_unclean=self.allow_unclean)

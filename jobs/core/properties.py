@@ -1,0 +1,95 @@
+"""Java properties, as Kafka reads them, that say how a server is spoken to, and as whom; passwords among them.
+
+A file that holds a password, or a private key that one names, must be nobody's to read who has only an account on the
+machine, and the password's file no group's to write: then it is refused, not used.
+"""
+
+import ssl
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from jobs.core.errors import UsageError
+from jobs.core.text_files import read_text_file
+
+AUTHORITIES: Final = "ssl.ca.location"
+PRIVATE_KEY: Final = "ssl.key.location"
+CERTIFICATE: Final = "ssl.certificate.location"
+"""Which has its private key in it where that is not named."""
+KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
+
+
+def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str, str]:
+    """Read a file that `option` named; raise UsageError on what is not known, and where everybody may read a password.
+
+    No value is ever part of a message.
+    """
+    import javaproperties  # noqa: PLC0415 - imports asyncio, which who has no such file need not wait for
+
+    try:
+        properties = javaproperties.loads(read_text_file(path, f"{option} {path}"))
+        mode = path.stat().st_mode
+    except (OSError, javaproperties.InvalidUEscapeError) as error:
+        raise UsageError(f"cannot read {option} {path}: {_why(error)}") from None
+    values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
+    for key, value in values.items():
+        if key not in known or not value:
+            raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
+    if any(_is_secret(key) for key in values):
+        _refuse_open(f"{option} {path} has a password in it", path, mode)
+    named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
+    if named in values and KEY_PASSWORD not in values:
+        own = Path(values[named])
+        with suppress(OSError):  # whoever opens it says so
+            _refuse_open(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
+    return values
+
+
+def load_pem(
+    context: ssl.SSLContext,
+    file: str,
+    *,
+    authorities: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    password: str = "",
+) -> None:
+    """Load what a file of settings names, all of it PEM; raise UsageError where a file is not what it should be.
+
+    `file` is the option and the path that name it. Without any password OpenSSL would ask whoever is at the terminal.
+    """
+    setting = AUTHORITIES
+    try:
+        if authorities is not None:
+            context.load_verify_locations(authorities)
+        setting = f"{CERTIFICATE}, {PRIVATE_KEY} or {KEY_PASSWORD}"
+        if certificate is not None:
+            context.load_cert_chain(certificate, key, password)
+    except ssl.SSLError as error:
+        raise UsageError(f"{file}: {setting}: not the PEM file it should be ({error.reason})") from None
+    except OSError as error:
+        raise UsageError(f"{file}: {setting}: {error.strerror}") from None
+
+
+def _refuse_open(what: str, path: Path, mode: int) -> None:
+    if mode & stat.S_IRWXO:
+        raise UsageError(f"{what}, and everybody may read or change it: chmod o= {path}")
+    if mode & stat.S_IWGRP:
+        raise UsageError(f"{what}, and its group may change it: chmod g-w {path}")
+
+
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    return "a \\u in it is not followed by four digits"
+
+
+def _is_secret(key: str) -> bool:
+    """Whether a key's value must be kept.
+
+    >>> [_is_secret(key) for key in ("sasl.password", "ssl.key.password", "ssl.ca.location")]
+    [True, True, False]
+    """
+    return key.endswith("password")

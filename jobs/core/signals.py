@@ -1,0 +1,250 @@
+"""Ctrl-C and SIGTERM: one line and one exit code, 130 or 143, at any moment of any command.
+
+Most commands end at once, inside the signal handler: they write only to the warehouse, whose last complete snapshot
+or plan stands whatever is killed, and no library's stack trace can come in between. What has something to put in
+order says so: `unwinding` raises KeyboardInterrupt, `deferred` lets a commit come to the next border between two
+batches and hand the controllership back. A second signal ends these at once, too; what they had begun is what a
+crash leaves, and the next run goes on from there.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum, auto
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from jobs.core import status_line
+from jobs.core.errors import ExitCode
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+DOUBLE: Final = 1.0
+"""Seconds within which a second signal counts as the first: people press Ctrl-C twice, shells send it to all."""
+
+PATIENCE: Final = 5.0
+"""Seconds that children, Spark's JVM above all, have to end by themselves and remove their temporary files."""
+
+ENDED: Final = "interrupted; nothing was written to the cluster"
+ENDED_AFTER: Final = "interrupted; what was asked of the cluster before stands, and `surveyor verify` shows it"
+ENDED_AGAIN: Final = "interrupted again and stopped at once: run the same command again, it goes on where this one was"
+
+
+class _Way(Enum):
+    AT_ONCE = auto()
+    UNWINDING = auto()
+    DEFERRED = auto()
+
+
+class _State:
+    """The signals of this process: there is one such state, as there is one set of handlers."""
+
+    guarded = False
+    as_json = False
+    result_file: Path | None = None
+    way = _Way.AT_ONCE
+    whole = False
+    """Whether what runs now must not be cut in two."""
+    waits = False
+    """Whether KeyboardInterrupt is to be raised as soon as that has ended."""
+    first: tuple[signal.Signals, float] | None = None
+    """The first signal that a way other than AT_ONCE was told of, and when."""
+    over = False
+    """Whether the last line is said."""
+    last_words = ENDED
+    """What is true of this process if it ends at once."""
+
+
+_state = _State()
+
+
+def guard() -> None:
+    """Handle both signals from now on; one that whoever started us ignores, as nohup does, stays ignored."""
+    _state.guarded = threading.current_thread() is threading.main_thread()
+    if _state.guarded:
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _handle)
+
+
+def is_guarded() -> bool:
+    """Whether this process is a command, and its signals are handled here."""
+    return _state.guarded
+
+
+def ignore() -> None:
+    """Heed neither signal any more: the command's result is settled, and said."""
+    for number in SIGNALS:
+        with suppress(ValueError):  # in another thread handlers stay as they are
+            signal.signal(number, signal.SIG_IGN)
+
+
+def conclude() -> None:
+    """The command knows how it ends and is about to say so: a signal that comes now has nothing to add."""
+    if _state.guarded:
+        _state.over = True
+        ignore()
+
+
+def answer_json(*, as_json: bool, result_file: Path | None) -> None:
+    """Give programs their JSON object, on stdout and in the result file, when the command is interrupted, too."""
+    _state.as_json, _state.result_file = as_json, result_file
+
+
+def interrupted() -> bool:
+    """Whether a signal came that a `deferred` commit should stop for."""
+    return _state.first is not None
+
+
+def exit_code() -> ExitCode:
+    """128 and the signal's number, as shells have it; Ctrl-C's where there was none."""
+    return ExitCode(128 + (_state.first[0] if _state.first else signal.SIGINT))
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` put things in order."""
+    with _going(_Way.UNWINDING):
+        yield
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let the first signal only be noted: who holds the controllership looks at `interrupted` at every border."""
+    with _going(_Way.DEFERRED):
+        yield
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Let the first signal wait for what runs here: a library's objects that were cut in two cannot be tidied up.
+
+    For what takes no time, and is `unwinding` otherwise.
+    """
+    outer, _state.whole = _state.whole, True
+    try:
+        yield
+    finally:
+        _state.whole = outer
+        if _state.waits and not outer:
+            _state.waits = False
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _going(way: _Way) -> Iterator[None]:
+    alone = not _state.guarded and threading.current_thread() is threading.main_thread()
+    before = [signal.getsignal(number) for number in SIGNALS]
+    outer, _state.way = _state.way, way
+    _state.last_words = ENDED_AFTER  # what cannot be ended at once writes to the cluster
+    if alone:  # called as a library: the caller's handlers come back afterwards
+        guard()
+    try:
+        yield
+    finally:
+        _state.way = outer
+        if alone:
+            _state.guarded, _state.first, _state.last_words = False, None, ENDED
+            for number, handler in zip(SIGNALS, before, strict=True):
+                signal.signal(number, handler)
+
+
+def refuse_to_unwind() -> None:
+    """End at once where KeyboardInterrupt is a library's doing, such as PySpark's while it starts, and not ours."""
+    if _state.guarded and _state.way is _Way.AT_ONCE and _state.first is None:
+        end(ExitCode.INTERRUPTED, _state.last_words)
+
+
+def _handle(number: int, _frame: FrameType | None) -> None:
+    now = time.monotonic()
+    end_line(number)
+    if _state.way is _Way.AT_ONCE:
+        end(128 + number, _state.last_words)
+    if _state.first is None:
+        _state.first = signal.Signals(number), now
+        if _state.way is _Way.UNWINDING:
+            _state.waits = _state.whole
+            if not _state.whole:
+                raise KeyboardInterrupt
+    elif now > _state.first[1] + DOUBLE:
+        end(128 + number, ENDED_AGAIN)
+
+
+def end_line(number: int) -> None:
+    """Go to the next line of a terminal: the cursor stands behind ^C, which it has just shown, or a question."""
+    status_line.clear()
+    if (number == signal.SIGINT or status_line.is_asking()) and os.isatty(2):
+        _write(2, "\n")
+
+
+def end(code: int, line: str) -> NoReturn:
+    """End this process and its children now, with one line: no handler, `finally` or library has another word."""
+    ignore()
+    _state.over = True
+    status_line.end()
+    # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
+    _write(2, f"surveyor: {line}\n")
+    answer = json.dumps({"error": line, "exit_code": code}) + "\n"
+    if _state.as_json:
+        _write(1, answer)
+    if _state.result_file is not None:
+        with suppress(OSError):
+            _state.result_file.write_text(answer, encoding="utf-8")
+    _end_children()
+    os._exit(code)
+
+
+def _write(descriptor: int, text: str) -> None:
+    with suppress(OSError):
+        os.write(descriptor, text.encode())
+
+
+def hand_on(source: int, without: bytes = b"") -> None:
+    """Hand a child's stderr, the reading end of a pipe, on to ours, in a thread, until our last line is said.
+
+    A JVM that is told to end in the midst of work complains of that in many words. `without` is left out, too: what it
+    says each time, and nobody needs to know.
+    """
+
+    def relay() -> None:
+        while output := os.read(source, 1 << 16):
+            if not _state.over:
+                with status_line.aside():
+                    _write(2, (output.replace(without, b"") if without else output).decode(errors="replace"))
+
+    threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
+
+
+def _end_children() -> None:
+    """Ask our children to end, and kill who does not; what they started has ended with them."""
+    deadline = time.monotonic() + PATIENCE
+    for child in _children():
+        _send(child, signal.SIGTERM)
+    while (left := _children()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+        for child in left:
+            with suppress(OSError):
+                os.waitpid(child, os.WNOHANG)
+    for child in left:
+        _send(child, signal.SIGKILL)
+
+
+def _send(child: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
+def _children() -> list[int]:
+    """Our child processes, none where there is no /proc: a JVM that is just being started is known to nobody else."""
+    children = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone meanwhile
+            state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                children.append(int(stat.parent.name))
+    return children

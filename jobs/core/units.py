@@ -1,0 +1,136 @@
+"""Bytes and seconds as people write and read them; programs get the numbers.
+
+What cannot be read is a UsageError: the option, what was given, and how to write it.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from jobs.core.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How much of a whole is done.
+
+    >>> print(Part(3, 48, "tasks"))
+    3 of 48 tasks
+    """
+
+    done: int
+    of: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.of} {self.what}"
+
+
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP: Final = 1024
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+
+_SECONDS: Final = {"s": 1, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
+"""Whole hours, days or weeks, as 12h, 30d, 8w: what is older is deleted, and 30m may be meant for months."""
+
+_BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
+"""Bytes a second, as 50000000, 50MB/s or 64MiB."""
+
+_LARGEST: Final = 2**63 - 1
+
+SLOW_BYTES_PER_SECOND: Final = 1_000
+
+
+def parse_seconds(option: str, text: str) -> float:
+    """Read a duration: 30s, 10m, 24h, 7d or 2w.
+
+    >>> [parse_seconds("--max-wait", text) for text in ("24h", "2w", "0")]
+    [86400.0, 1209600.0, 0.0]
+    """
+    parts = _DURATION.fullmatch("0s" if text == "0" else text)
+    if parts is None:
+        raise _refused(option, text, "duration", "30s, 10m, 24h, 7d or 2w")
+    return float(parts[1]) * _SECONDS[parts[2]]
+
+
+def parse_period(option: str, text: str) -> timedelta:
+    """Read a duration in whole hours, days or weeks.
+
+    >>> parse_period("--keep", "12h"), parse_period("--keep", "8w")
+    (datetime.timedelta(seconds=43200), datetime.timedelta(days=56))
+    """
+    if not re.fullmatch(PERIOD, text):
+        raise _refused(option, text, "period", "hours, days or weeks, as 12h, 30d or 8w")
+    return timedelta(seconds=parse_seconds(option, text))
+
+
+def parse_rate(option: str, text: str) -> int:
+    """Read bytes a second.
+
+    >>> [parse_rate("--throttle", rate) for rate in ("1048576", "200kB/s", "1.5MiB")]
+    [1048576, 200000, 1572864]
+    """
+    parts = re.fullmatch(RATE, text)
+    rate = 0 if parts is None else int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
+    if not 0 < rate <= _LARGEST:
+        raise _refused(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
+    return rate
+
+
+def slow_rate(option: str, text: str) -> str | None:
+    """Warn of a rate below 1 kB/s, which most often lacks its unit; None for any other.
+
+    >>> slow_rate("--throttle", "50")
+    '--throttle 50 is 50 bytes a second, at which a gigabyte takes 231 days; 50MB/s is 50 million bytes a second'
+    >>> slow_rate("--throttle", "50kB/s")
+    """
+    rate = parse_rate(option, text)
+    if rate >= SLOW_BYTES_PER_SECOND:
+        return None
+    time = shown_duration(1_000_000_000 / rate)
+    what = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
+    return f"{what}; {rate}MB/s is {rate} million bytes a second"
+
+
+def _refused(option: str, text: str, what: str, expected: str) -> UsageError:
+    return UsageError(f"{option} {text!r} is no {what}: expected {expected}")
+
+
+def shown_bytes(count: float) -> str:
+    """Write bytes in the largest unit of which there is one.
+
+    >>> [shown_bytes(count) for count in (0, 1023, 1536, 5 * 2**30, 2**60, -2048)]
+    ['0 B', '1023 B', '1.5 KiB', '5.0 GiB', '1024.0 PiB', '-2.0 KiB']
+    """
+    if abs(count) < _STEP:
+        return f"{count:.0f} B"
+    scaled, unit = float(count), ""
+    for unit in _UNITS:  # noqa: B007 - the last one is what is said
+        scaled /= _STEP
+        if abs(scaled) < _STEP:
+            break
+    return f"{scaled:.1f} {unit}"
+
+
+def shown_duration(seconds: float) -> str:
+    """Write how long something takes, about.
+
+    >>> [shown_duration(seconds) for seconds in (0, 41.6, 725, 7200, 100_000, 300_000)]
+    ['0 s', '42 s', '12 min', '2 h 0 min', '27 h 46 min', '3 days']
+    """
+    if round(seconds) < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"
+    return f"{seconds / _DAY:.0f} days"

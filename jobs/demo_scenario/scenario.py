@@ -1,0 +1,247 @@
+"""The main job on embedded, real servers, told as a story, with a producer writing all through it.
+
+Every step runs the command a person would type, which is shown before its output.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGTERM
+from typing import Final
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.spark.remote import REMOTE
+from jobs.adapters.spark.session import stop_session
+from jobs.adapters.zookeeper.connection import connected, look_until
+from jobs.adapters.zookeeper.controllership import who_controls
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.core.errors import ExitCode, SurveyorError
+from jobs.core.signals import unwinding
+from jobs.demo_scenario.resident_process import resident
+from jobs.demo_scenario.traffic import Traffic, read_everything
+from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.runtime.console import finish, stdout
+from jobs.runtime.progress import progress
+from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
+from schemas.enums import NO_CONTROLLER
+from schemas.znodes import State, decode_state
+
+ORDERS: Final = "orders"
+
+
+SEEDS: Final = "test"
+
+
+TOPICS: Final = (ORDERS, SEEDS)
+
+
+VICTIM: Final = 1
+
+
+NEWCOMER: Final = 3
+
+
+PATIENCE: Final = 600.0
+"""Seconds that anything may take on a busy machine; what goes wrong before that ends the story by itself."""
+
+
+SETTINGS: Final = {"inter.broker.protocol.version": "2.6"}
+"""Of the brokers: later ones ask the controller for ISR changes, which `surveyor control` does not serve."""
+
+Run = Callable[[list[str]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The steps, in order."""
+
+    run: Run
+    cluster: EmbeddedCluster
+    name: str
+    warehouse: str
+
+    @property
+    def zookeeper(self) -> str:
+        return str(self.cluster.zookeeper.connect)
+
+    def tell(self) -> tuple[set[bytes], set[bytes]]:
+        """Run every step; return the records acknowledged and the records read back."""
+        stdout().print(f"Every command below was also given --zookeeper {self.zookeeper} --warehouse {self.warehouse}")
+        self.chapter("1. A snapshot of the empty cluster")
+        self.surveyor("snapshot")
+        self.create_topics()
+        self.chapter("3. A producer starts: acks=all, idempotent; it writes until the end")
+        traffic = Traffic(self.cluster.bootstrap, TOPICS)
+        with progress("waiting for the first acknowledged record"):
+            traffic.start()
+        self.survive_a_broker()
+        self.balance()
+        self.grow()
+        self.look_back()
+        self.chapter("8. The reckoning: everything acknowledged is read back")
+        traffic.stop()
+        with progress("reading every record"):
+            return traffic.acked, read_everything(self.cluster.bootstrap, TOPICS)
+
+    def create_topics(self) -> None:
+        self.chapter("2. Two topics: one by the algorithm, one by hand; written under the fence")
+        config = ["--config", "min.insync.replicas=2"]
+        size = ["--partitions", "12", "--replication-factor", "3"]
+        self.surveyor("plan", "assign", "--topic", ORDERS, *size, *config, "--name", "create-orders")
+        by_hand = ["--replica-assignment", "0:1:2,1:2:0,2:1:0"]
+        self.surveyor("plan", "assign", "--topic", SEEDS, *by_hand, "--name", "create-test")
+        for name in ("create-orders", "create-test"):
+            self.surveyor("commit", name, "--mode", "batch", "--apply", "--yes")
+
+    def survive_a_broker(self) -> None:
+        self.chapter(f"4. Surveyor is the controller, as in another terminal, and broker {VICTIM} is killed")
+        self.surveyor("snapshot")
+        say = stdout().print
+        control = ["--apply", "--yes"]
+        say(f"\n$ surveyor control {' '.join(control)} &", markup=False)
+        with resident([*control, *self.common]) as controller:
+            self.wait_until(controller.until(self.is_ours))  # it says itself how far it is
+            say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session ends at once, and not after its timeout")
+            self.cluster.brokers[VICTIM].kill()
+            self.cluster.brokers[VICTIM].expire()
+            self.wait_until(controller.until(self.has_repaired))
+            self.surveyor("status")
+            say("\nCtrl-C ends it; Kafka elects a controller of its own")
+        with progress("waiting for a broker to become the controller"):
+            self.wait_until(self.has_controller)
+
+    def balance(self) -> None:
+        self.chapter(f"5. Broker {VICTIM} comes back; leadership goes back to the preferred replicas")
+        self.cluster.brokers[VICTIM].start()
+        with progress(f"waiting for broker {VICTIM} to rejoin every ISR"):
+            self.cluster.brokers[VICTIM].wait_ready()
+            self.wait_until(self.all_in_sync)
+        self.surveyor("snapshot")
+        self.surveyor("show", "imbalance")
+        self.surveyor("plan", "elect", "--preferred", "--name", "balance")
+        self.surveyor("commit", "balance", "--apply", "--yes")
+        self.surveyor("snapshot")
+        self.surveyor("show", "imbalance")
+        if any(row["not_led"] for row in self.rows("imbalance")):
+            raise SurveyorError("leadership is still off the preferred replicas")
+
+    def grow(self) -> None:
+        self.chapter(f"6. Broker {NEWCOMER} joins and takes replicas over; Kafka's own controller executes it")
+        with progress(f"starting broker {NEWCOMER}"):
+            self.cluster.add_broker(NEWCOMER)
+        self.surveyor("snapshot")
+        file = Path(self.warehouse) / "reassignment.json"
+        file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
+        self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
+        self.surveyor("commit", "grow", "--apply", "--yes")
+        self.wait_until(lambda: self.surveyor("verify", "grow", "--detailed-exitcode") == ExitCode.DONE)
+
+    def targets(self) -> list[Row]:
+        """The first half of the partitions give their last replica to the new broker."""
+        chosen = sorted(self.rows("partitions"), key=lambda row: (row["topic"], row["partition"]))[:8]
+        return [
+            {"topic": row["topic"], "partition": row["partition"], "replicas": [*row["replicas"][:-1], NEWCOMER]}
+            for row in chosen
+        ]
+
+    def look_back(self) -> None:
+        self.chapter("7. History: who led when, and the cluster before and after")
+        self.surveyor("snapshot")
+        self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
+        self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
+        self.surveyor("show", "partitions", "--topic", ORDERS)
+
+    def a_partition_that_moved(self) -> int:
+        moved = [row for row in self.settings.lake.rows("partition_history") if row["leader"] != row["replicas"][0]]
+        return min((row["partition"] for row in moved if row["topic"] == ORDERS), default=0)
+
+    @property
+    def common(self) -> list[str]:
+        return ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings the commands get by their flags."""
+        return settings_from(
+            cluster=self.name,
+            zookeeper=self.zookeeper,
+            warehouse=self.warehouse,
+            conf_path=None,
+            command_config=None,
+            as_json=False,
+            result_file=None,
+        )
+
+    def rows(self, table: str) -> list[Row]:
+        """Rows of the newest snapshot."""
+        snapshot = find_snapshot(self.settings.lake)
+        mine = (("snapshot_id", "=", snapshot["snapshot_id"]),) if table == "imbalance" else ()
+        return as_of(self.settings.lake, snapshot, table, *mine)
+
+    def chapter(self, title: str) -> None:
+        stdout().print(f"\n[bold]{title}[/bold]")
+
+    def surveyor(self, *arguments: str) -> int:
+        """Show a command, run it, and return its exit code; stop the story if it fails."""
+        stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
+        code = self.run([*arguments, *self.common])
+        if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
+            raise KeyboardInterrupt
+        if code not in (ExitCode.DONE, ExitCode.CHANGES):
+            raise SurveyorError(f"`surveyor {' '.join(arguments)}` ended with exit code {code}")
+        return code
+
+    def wait_until(self, happened: Callable[[], bool]) -> None:
+        if not look_until(happened, bool, PATIENCE):
+            raise SurveyorError(f"it did not happen within {PATIENCE:g} s; broker logs: {self.cluster.folder}")
+
+    def is_ours(self) -> bool:
+        return who_controls(self.zookeeper) == self.settings.conf.controller_id
+
+    def has_repaired(self) -> bool:
+        return all(VICTIM not in {state.leader, *state.isr} for _, state in self.states())
+
+    def has_controller(self) -> bool:
+        return who_controls(self.zookeeper) != NO_CONTROLLER
+
+    def all_in_sync(self) -> bool:
+        return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())
+
+    def states(self) -> Iterator[tuple[Row, State]]:
+        """The partitions of the newest snapshot, and their states as they are now."""
+        rows = self.rows("partitions")
+        paths = [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in rows]
+        with connected(self.zookeeper) as client:
+            znodes = read_many(client, paths)
+        for row, znode in zip(rows, znodes, strict=True):
+            yield row, decode_state(znode.data)
+
+
+def tell_story(settings: Settings, run: Run) -> ExitCode:
+    """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
+    os.environ.pop(REMOTE, None)  # the demo needs nothing but this machine
+    with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3, overrides=SETTINGS) as cluster:
+        story = Story(run, cluster, settings.cluster, warehouse)
+        acked, read_back = story.tell()
+    lost = acked - read_back
+    result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
+    finish(settings, result, "records " + " ".join(f"{name}={count}" for name, count in result.items()))
+    return ExitCode.ERROR if lost or not acked else ExitCode.DONE
+
+
+@contextmanager
+def _warehouse(settings: Settings) -> Iterator[str]:
+    """The warehouse asked for, else one that goes with the demo."""
+    if settings.warehouse != DEFAULT_WAREHOUSE:
+        yield settings.warehouse
+        return
+    with tempfile.TemporaryDirectory(prefix="surveyor-demo-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield folder
+        finally:
+            stop_session()

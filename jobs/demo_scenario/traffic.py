@@ -1,0 +1,121 @@
+"""The demo's witness: a producer that never stops writing, and a consumer that reads everything back."""
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+
+from jobs.adapters.zookeeper.connection import look_until
+from jobs.core.errors import SurveyorError
+
+PATIENCE: Final = 60.0
+"""Seconds to wait for the first acknowledgement, the last ones, and the end of each partition."""
+
+_PAUSE: Final = 0.1
+"""Seconds between two records of a topic; with a fiftieth of it, replicating them is half of all that the demo does."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Writes numbered records to topics, acks=all and idempotent, from `start` to `stop`."""
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    acked: set[bytes] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
+    _done: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Write from now on; return once the first record is acknowledged."""
+        self._thread = threading.Thread(target=self._write, name="producer", daemon=True)
+        self._thread.start()
+        if not look_until(lambda: self.acked, bool, PATIENCE):
+            raise SurveyorError(f"no record was acknowledged within {PATIENCE:g} s at {self.bootstrap}")
+
+    def stop(self) -> None:
+        """Stop writing and wait for the last acknowledgements."""
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _write(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+                "error_cb": _ignore,  # connections to a killed broker; what matters is in the delivery reports
+            },
+        )
+        number = 0
+        while not self._done.is_set():
+            for topic in self.topics:
+                producer.produce(topic, value=f"{number}:{topic}:{uuid.uuid4()}".encode(), on_delivery=self._delivered)
+                number += 1
+            producer.poll(0)
+            time.sleep(_PAUSE)
+        producer.flush(PATIENCE)
+
+    def _delivered(self, error: object, message: Message) -> None:
+        value = message.value()
+        if error is None and isinstance(value, bytes):
+            self.acked.add(value)
+        else:
+            self.failed.append(str(error))
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+def read_everything(bootstrap: str, topics: tuple[str, ...]) -> set[bytes]:
+    """Read all records of the topics from the beginning to the end they have now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"surveyor-demo-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": False,
+            "log_level": 0,
+            "error_cb": _ignore,
+        },
+    )
+    try:
+        return _drain(consumer, _ends(consumer, topics))
+    finally:
+        consumer.close()
+
+
+def _ends(consumer: Consumer, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
+    ends = {}
+    for topic in topics:
+        for partition in consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+            ends[topic, partition] = end
+    return ends
+
+
+def _drain(consumer: Consumer, ends: dict[tuple[str, int], int]) -> set[bytes]:
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
+    read: set[bytes] = set()
+    reached = dict.fromkeys(ends, 0)
+    deadline = time.monotonic() + PATIENCE
+    while any(reached[key] < end for key, end in ends.items()):
+        message = consumer.poll(1.0)
+        if message is None:
+            if time.monotonic() > deadline:
+                raise SurveyorError("the consumer did not reach the end of every partition")
+            continue
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        topic, partition, offset, value = message.topic(), message.partition(), message.offset(), message.value()
+        if topic is not None and partition is not None and offset is not None and isinstance(value, bytes):
+            read.add(value)
+            reached[topic, partition] = offset + 1
+    return read

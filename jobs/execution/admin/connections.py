@@ -1,0 +1,55 @@
+"""Who is asked in admin mode: the Admin API, or with `--via zookeeper` the znodes in /admin; and who sets throttles."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.core.errors import RefusedError
+from jobs.execution.admin.audited_configs import ConfigAdmin
+from jobs.execution.admin.controller_client import KafkaController
+from jobs.execution.admin.lease import UnderLease
+from jobs.execution.admin.reassignment_options import Running
+from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.admin.zk_controller_client import ZooKeeperController
+from jobs.preconditions.waves import waiting
+from jobs.repositories.plans.commit_log import Ledger
+from jobs.runtime.cli_enums import Via
+from jobs.runtime.settings import Settings
+
+
+@contextmanager
+def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
+    """Yield a connection to the Admin API of the cluster's live brokers."""
+    properties = read_properties(settings.conf.command_config)
+    controller = state.controller.broker_id
+    first = controller if controller in state.live else None
+    with connected_admin(bootstrap(state.brokers, properties), properties, first) as admin:
+        yield admin
+
+
+@contextmanager
+def controller_of(
+    settings: Settings, state: ClusterState, ledger: Ledger, running: Running, lease: Lease
+) -> Iterator[tuple[KafkaController, ConfigAdmin | None]]:
+    """Yield Kafka's controller, and the Admin API for throttles: None where it is not needed or does not answer."""
+    if running.via is Via.ADMIN:
+        with admin_of(settings, state) as admin:
+            yield admin, UnderLease(admin, lease)
+        return
+    controller = ZooKeeperController.of(settings, ledger, lease, waiting(running.max_wait, ledger, lease))
+    with ExitStack() as stack:
+        admin_or_none = _throttler(stack, settings, state, running)
+        yield controller, None if admin_or_none is None else UnderLease(admin_or_none, lease)
+
+
+def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: Running) -> Admin | None:
+    if running.throttle is None and not throttle_rows(settings.lake):
+        return None
+    try:
+        return stack.enter_context(admin_of(settings, state))
+    except AdminUnavailableError as error:
+        if running.throttle is not None:
+            raise RefusedError(f"--throttle needs the Admin API, also with --via zookeeper: {error}") from None
+        return None

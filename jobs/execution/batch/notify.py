@@ -1,0 +1,231 @@
+"""What a commit in batch mode tells the brokers while it is the controller, and what is found out of it afterwards.
+
+Telling is quicker than Kafka's fail-over, which announces everything after the hand-back: so where telling would take
+longer than the controllership may be held, it is left to Kafka, and so is whoever does not answer.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from jobs.adapters.brokers.connection import Channels
+from jobs.adapters.brokers.control_encoding import Announcement
+from jobs.adapters.brokers.delivery import announce
+from jobs.adapters.brokers.responses import Answer, Answers
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.connection import LOST, Znode, connected, persistently, sync
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.core.errors import FencedError, SurveyorError
+from jobs.core.signals import interrupted
+from jobs.preconditions.changes import state_path, understood
+from jobs.runtime.console import say
+from schemas.notices import Notice
+from schemas.rows import Change
+
+LEAST: Final = 1.0
+"""Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
+
+
+RAISED_BY: Final = tuple(2**doubled for doubled in range(17))
+"""How far our epoch is raised each time that a broker refuses it: as it does not say which it knows, ever further."""
+
+Due = Callable[[Collection[int]], Sequence[Notice]]
+"""What is due to be told while these brokers are registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long the controllership may be held, and whether it stays with the caller."""
+
+    max_hold: float
+    silent: Collection[int] = ()
+    """Brokers known not to answer."""
+    stays: bool = False
+
+    def left(self, control: Controllership) -> float:
+        """Seconds left for telling."""
+        seconds = 0.0 if interrupted() else self.max_hold - control.held()
+        return max(seconds, LEAST) if self.stays else seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A change that stands in ZooKeeper, and the version that its state has since."""
+
+    change: Change
+    state_version: int
+    is_found: bool = False
+    """Whether it stood so before we wrote it, perhaps under the epoch of who was the controller before us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What brokers answered, and what had been written before; `late`: there was no time to tell anybody."""
+
+    epoch: int
+    written: Sequence[Written] = ()
+    answers: Sequence[Answer] = ()
+    late: bool = False
+    named: frozenset[int] = field(default_factory=frozenset)
+    """Live brokers that a change concerns: they had to be told of leaders, ISRs or replicas."""
+    fenced: FencedError | None = None
+    told_under: int = 0
+    """The controller epoch of the last request: later than `epoch` where brokers had heard of one later than that."""
+
+    def after(self, later: "Told") -> "Told":
+        """Put what was told later beside what was told first."""
+        return replace(
+            self,
+            told_under=max(self.told_under, later.told_under),
+            answers=[*self.answers, *later.answers],
+            named=self.named | later.named,
+            fenced=self.fenced or later.fenced,
+        )
+
+    def unheard(self, answers: Answers) -> str | None:
+        """Explain why no broker that a change concerns has accepted it; None if one of them has."""
+        if self.late:
+            why = "interrupted" if interrupted() else "--max-hold was over"
+            return f"{why} before the brokers could be told"
+        if not self.named or self.named & set(answers.accepted):
+            return None
+        return f"none of brokers {', '.join(map(str, sorted(self.named)))} accepted what it was told"
+
+    def summary(self, answers: Answers) -> str:
+        """Say it for the ledger."""
+        if not (self.written or self.answers):
+            return ""
+        missing = sorted(self.named - set(answers.accepted))
+        left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
+        return later_epoch_line(answers, self.told_under) or self.unheard(answers) or f"what was written was {left}"
+
+    def lines(self, answers: Answers) -> list[str]:
+        """Say it to people."""
+        if self.late:
+            return []
+        apis = list(dict.fromkeys(answer.api for answer in self.answers))
+        accepted = ", ".join(map(str, answers.accepted))
+        word = "accepted in full" if answers.in_part else "accepted"
+        lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
+        silent = sorted(set(answers.silent) & self.named)
+        if silent:
+            who = ", ".join(map(str, silent))
+            lines.append(f"surveyor: no answer from brokers {who}: Kafka's controller tells them, once there is one")
+        return lines + [f"surveyor: {line}" for line in answers.lines()]
+
+
+def tell(control: Controllership, channels: Channels, brokers: Sequence[Row], due: Due, hold: Hold) -> Told:
+    """Tell the brokers what is due, if the hold allows; who does not answer is left to Kafka's controller."""
+    left = hold.left(control)
+    if left <= 0:
+        return Told(control.epoch, late=True)
+    epoch, deadline = control.epoch, time.monotonic() + left
+    fence: FencedError | None = None
+    for step in RAISED_BY:
+        announcement = _announcement(control, brokers, due)
+        answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
+        later = Answers.of(answers).of_later_epoch
+        fence = _fenced(control)
+        if not later or fence is not None or time.monotonic() > deadline:
+            break
+        fence = _raised(control, later, step)
+        if fence is not None:
+            break
+    live = frozenset(announcement.named & announcement.live)
+    return Told(epoch, answers=answers, named=live, fenced=fence, told_under=announcement.controller_epoch)
+
+
+def _raised(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
+    """Move our epoch above the one that brokers have heard of, which they do not say; return why that was not done."""
+    try:
+        with suppress(*LOST):
+            say(f"  {raised_line(brokers, control.epoch)}")
+            control.raise_above(control.epoch + step - 1)
+    except FencedError as error:
+        return error
+    return None
+
+
+def raised_line(brokers: Sequence[int], epoch: int) -> str:
+    """Say why our epoch is raised."""
+    return f"{_brokers(brokers)} refused controller epoch {epoch}, having heard of a later one: ours is raised above it"
+
+
+def later_epoch_line(answers: Answers, epoch: int) -> str | None:
+    """Say which brokers refuse every controller until they are restarted, None where none does."""
+    brokers = answers.of_later_epoch
+    if not brokers:
+        return None
+    return (
+        f"{_brokers(brokers)} refused controller epoch {epoch} (StaleControllerEpoch), having heard of a later one, "
+        "and will refuse the next controller, too: restart them one after the other; a broker that starts takes any "
+        "epoch"
+    )
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
+
+
+def _announcement(control: Controllership, brokers: Sequence[Row], due: Due) -> Announcement:
+    return Announcement(control.controller_id, control.epoch, brokers, due({row["broker_id"] for row in brokers}))
+
+
+def _fenced(control: Controllership) -> FencedError | None:
+    """Tell whether another controller has taken over meanwhile: brokers heeded it then, not us."""
+    try:
+        with suppress(*LOST):
+            persistently(control.refuse_fenced)
+    except FencedError as error:
+        return error
+    return None
+
+
+def _renewing(control: Controllership, known: Announcement, due: Due) -> Callable[[], Announcement]:
+    """Make what reads who is registered now; those known before, where ZooKeeper does not answer."""
+
+    def renew() -> Announcement:
+        nonlocal known
+        with suppress(*LOST):
+            brokers = read_brokers(control.client)
+            if brokers != known.brokers:
+                known = _announcement(control, brokers, due)
+        return known
+
+    return renew
+
+
+def prove(hosts: str, told: Told) -> None:
+    """Read back what was written, and say whose it is.
+
+    Others may have gone on from it since the hand-back, a leader with its ISR or Kafka's controller: under our epoch or
+    a later one, at our version or a later one. A state that is gone belongs to a topic deleted since.
+    """
+    with connected(hosts) as client:
+        sync(client)  # it may be a server that has not heard of all of it yet
+        znodes = read_many(client, [state_path(each.change) for each in told.written])
+    pairs = zip(told.written, znodes, strict=True)
+    others = [znode.path for each, znode in pairs if not _goes_on(each, znode, told.epoch)]
+    count = sum(not each.is_found for each in told.written)
+    if others:
+        raise SurveyorError(
+            f"{len(others)} of {len(told.written)} state znodes just written do not carry our controller epoch "
+            f"{told.epoch} or a later one, the first is {others[0]}: somebody writes without being the controller; "
+            "find out who",
+        )
+    say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
+    if earlier := len(told.written) - count:
+        say(f"  {earlier} more stood so already when we were to write them")
+
+
+def _goes_on(written: Written, znode: Znode, epoch: int) -> bool:
+    if znode.version is None:
+        return True
+    state = understood(znode)
+    if state is None or znode.version < written.state_version:
+        return False
+    return written.is_found or state.controller_epoch >= epoch

@@ -1,0 +1,78 @@
+"""Targets taken as they are given, by a file or by an earlier snapshot: linted, accounted for, and cut into waves.
+
+Corresponds to `kafka-reassign-partitions --execute`. In: the question and the limits beside it. Out: a Planner.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.core.errors import UsageError
+from jobs.planning.placement.lint import KEY, Lint, StatedTargets
+from jobs.planning.placement.optimise import placed_as_given
+from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
+from jobs.planning.placement.snapshot_targets import former
+from jobs.planning.plan import Planned, Planner
+from jobs.planning.planning_tables import partitions_with_requests
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.runtime.input_files import read_reassignment
+from planner.reassignment.targets import reassignment_rejections
+
+BY_FILE: Final = "--reassignment-json-file"
+BACK: Final = "--to-snapshot"
+
+
+def from_file(path: Path, limits: PlacementLimits) -> Planner:
+    """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
+    if any(limit is not None for limit in (limits.topics, limits.exclude, limits.max_moves)) or limits.reorder:
+        raise UsageError(
+            f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves, --reorder-leaders and "
+            "--skip-elections"
+        )
+    targets = read_reassignment(path)
+    racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
+    stated = {"targets": targets, **racks, **limits.permissions, **stated_caps(limits.caps)}
+
+    def planner(at: SnapshotTables) -> Planned:
+        return _given(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
+
+    return planner
+
+
+def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
+    """Plan what an earlier snapshot shows, as far as there is a way back."""
+    if limits.max_moves is not None or limits.reorder or not limits.elect:
+        raise UsageError(
+            f"{BACK} is taken as it is: leave out --max-moves, --reorder-leaders and --skip-elections; "
+            "--topics and --exclude make it smaller",
+        )
+    stated = {"to_snapshot": snapshot_id, **limits.stated}
+
+    def planner(at: SnapshotTables) -> Planned:
+        past = former(at, snapshot_id, limits.scope())
+        known = partitions_with_requests(at), at["topics"], at["brokers"]
+        held = reassignment_rejections(past.targets, *known).localCheckpoint()
+        free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
+        return _given(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
+
+    return planner
+
+
+def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> Planned:
+    lint = Lint(
+        factor_may_change=True,
+        rack_aware=limits.rack_aware,
+        leaves_out=False,
+        below_min_isr=limits.allow_below_min_isr,
+    )
+    targets = replace(targets, skip_unsafe=limits.skip_unsafe)
+    faults = lint.faults(at, targets.rows).localCheckpoint()
+    found = not faults.isEmpty()
+    if found and not limits.skip_unsafe:
+        return targets.planned(at, faults)
+    sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if found else targets.rows
+    answer = placed_as_given(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
+    if limits.caps.one_at_a_time:
+        faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()
+    parameters = {**targets.parameters, "figures": answer.figures}
+    return replace(targets, rows=answer.targets, parameters=parameters).planned(at, faults)

@@ -1,0 +1,266 @@
+"""From a question to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
+
+The optimiser runs on the driver, on numpy arrays: a million partitions are a few hundred megabytes, and evenness is a
+matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Placed, its targets as reassignment
+plans take them.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from jobs.core.errors import RefusedError
+from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
+from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
+from jobs.planning.placement.weights import Weights
+from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
+from jobs.runtime.console import say
+from planner.columns.changes import as_rejections
+from planner.placement.problem import (
+    NOBODY,
+    SHOWN,
+    Bools,
+    Brokers,
+    Ints,
+    Partitions,
+    Placement,
+    PlacementError,
+    Question,
+)
+from planner.placement.solve import as_given, place
+from planner.placement.waves import Caps, fewest_waves, waves
+from planner.text import counted
+from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
+
+REJECTED: Final = "topic string, partition int, code string, reason string"
+
+HELD: Final = (
+    "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementQuestion:
+    """A question to the optimiser, with brokers and topics by name.
+
+    `only`: no others may hold what may change. `elects`: where moves change which replica is preferred, it is elected.
+    """
+
+    goal: Question
+    scope: Scope
+    emptied: frozenset[int] = frozenset()
+    only: frozenset[int] | None = None
+    rack_aware: bool = True
+    caps: Caps = field(default_factory=Caps)
+    elects: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
+
+    `given_up`: racks of which every broker is emptied or dead. `may_hold`: the brokers that may be given replicas.
+    `waves`: how many waves the moves take.
+    """
+
+    targets: DataFrame
+    held: DataFrame | None
+    figures: Figures
+    given_up: frozenset[str] = frozenset()
+    may_hold: frozenset[int] | None = None
+    waves: int = 1
+
+
+def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> Placed:
+    """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
+
+    With `weights`, bytes are balanced instead of replicas.
+    """
+    cluster = read_partitions(at, question.scope)
+    sizes: Figures = {}
+    if weights is not None:
+        cluster, sizes = weights.weighed(at, cluster)
+    brokers, rackless = _brokers(at, question, cluster.partitions)
+    if not brokers.target.any():
+        raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
+    _refuse_too_many(question.goal, int(brokers.target.sum()))
+    concerned = _concerned(cluster.partitions, question)
+    answer, unplaced = _place(brokers, cluster, question.goal, concerned)
+    barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
+    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD)]
+    held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
+    held.append(_unknown(question.scope, cluster, at.snapshot["snapshot_id"]))
+    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
+    targets, figures, count = whole.in_waves(at, question.caps)
+    if question.emptied:
+        topics = cluster.names["topic"].to_pylist()
+        figures = {**figures, "still_held": still_held(answer.replicas, topics, question.emptied)}
+    return Placed(
+        targets=targets,
+        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED).transform(
+            as_rejections, Action.REASSIGN
+        ),
+        figures={
+            **figures,
+            "held": len(dead),
+            "racks_unknown": _concerning(rackless, cluster.partitions, answer),
+            **byte_figures(brokers, cluster.partitions, answer),
+            **sizes,
+        },
+        given_up=frozenset(answer.given_up),
+        may_hold=frozenset(brokers.ids[brokers.target].tolist()),
+        waves=count,
+    )
+
+
+def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_aware: bool) -> Placed:
+    """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
+    cluster = read_partitions(at, Scope())
+    known = cluster.partitions.replicas
+    question = PlacementQuestion(goal=Question(), scope=Scope(), rack_aware=rack_aware)
+    brokers, rackless = _brokers(at, question, cluster.partitions)
+    targets = lists_of(rows["replicas"])
+    named = rows_of(rows, cluster.names)
+    replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
+    replicas[:, : known.shape[1]] = known
+    replicas[named] = NOBODY
+    replicas[named, : targets.shape[1]] = targets
+    answer = as_given(brokers, cluster.partitions, replicas)
+    unchanged = np.setdiff1d(named, answer.changed)
+    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
+    frame, figures, _ = whole.in_waves(at, caps)
+    unknown = _concerning(rackless, cluster.partitions, answer)
+    return Placed(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Answer:
+    """A placement and what names it; `barred`: rows that were asked for and stay as they are."""
+
+    cluster: NamedPartitions
+    brokers: Brokers
+    placement: Placement
+    barred: Ints
+    elects: bool = False
+
+    def in_waves(self, at: SnapshotTables, caps: Caps) -> tuple[DataFrame, Figures, int]:
+        """Return the targets of each wave, the figures of all, and how many waves there are."""
+        rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
+        planned = waves(self.cluster.partitions, self.placement, rack_of, caps)
+        rows, schema = (rows_on_the_way, ON_THE_WAY) if caps.one_at_a_time else (target_rows, TARGETS)
+        frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
+        allowed = set(self.brokers.ids[self.brokers.target].tolist())
+        led = led_figures(self.placement, self.cluster.leader, allowed, elects=self.elects)
+        figures = {**figures_of(self.placement, allowed), **led}
+        more = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if caps else {}
+        return frame.localCheckpoint(), {**figures, **more}, planned.count
+
+
+def _place(
+    brokers: Brokers, cluster: NamedPartitions, goal: Question, concerned: Bools
+) -> tuple[Placement, list[PlacementError]]:
+    """Place what can be placed; return also the rules that leave the rest where it is.
+
+    Raise RefusedError where nothing that the question is about can be placed.
+    """
+    partitions, unplaced = cluster.partitions, list[PlacementError]()
+    while True:
+        try:
+            return place(brokers, partitions, goal), unplaced
+        except PlacementError as error:
+            movable = partitions.movable.copy()
+            movable[error.rows] = False
+            if not error.rows or not (movable & concerned).any():
+                raise RefusedError(_located(error, cluster)) from None
+            partitions = replace(partitions, movable=movable)
+            unplaced.append(error)
+
+
+def _located(error: PlacementError, cluster: NamedPartitions) -> str:
+    named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows[:SHOWN]).to_pylist()]
+    return error.located(", ".join(named))
+
+
+def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> pa.Table:
+    """Rows that are left where they are, by name and with the reason: what `as_rejections` takes."""
+    named = cluster.names.take(pa.array(rows, pa.int64()))
+    return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
+
+
+def _unknown(scope: Scope, cluster: NamedPartitions, snapshot_id: int) -> pa.Table:
+    """Topics that are named and not in the snapshot."""
+    topics = sorted((scope.named or set()) - set(pc.unique(cluster.names["topic"]).to_pylist()))
+    reason = f"it is not in snapshot {snapshot_id}"
+    whole = pa.array([WHOLE_TOPIC] * len(topics), pa.int32())
+    return _with_reason(pa.array(topics, pa.string()), whole, RejectionCode.UNKNOWN_TOPIC.value, reason)
+
+
+def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -> pa.Table:
+    texts = {"code": code, "reason": reason}
+    columns = {name: pa.array([text] * len(topic), pa.string()) for name, text in texts.items()}
+    return pa.table({"topic": topic, "partition": partition, **columns})
+
+
+def _concerning(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
+    """Those of the brokers that hold a replica of a partition that changes."""
+    return sorted(unknown & set(np.unique(partitions.replicas[answer.changed]).tolist()))
+
+
+def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partitions) -> tuple[Brokers, set[int]]:
+    """All brokers that are registered or hold a replica; and, where others have racks, those whose rack is unknown.
+
+    A broker that is gone is in the rack in which it was last seen.
+    """
+    registered = {row["broker_id"]: row for row in as_of(at.tables.lake, at.snapshot, "brokers")}
+    holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
+    ids = sorted(holding | registered.keys())
+    emptied = question.emptied if question.only is None else frozenset(ids) - question.only
+    _refuse_unknown(question, ids)
+    live = {broker for broker, row in registered.items() if row["understood"]}
+    may_hold = live - drained_brokers(at.tables.lake) - emptied
+    known = rack_of_each(registered.values(), brokers_last_seen(at.tables.lake, at.snapshot))
+    racks = known if question.rack_aware else {}
+    brokers = Brokers(
+        ids=np.array(ids, dtype=np.int64),
+        racks=tuple(racks.get(broker) for broker in ids),
+        live=np.array([broker in live for broker in ids]),
+        target=np.array([broker in may_hold for broker in ids]),
+        emptied=np.array([broker in emptied for broker in ids]),
+    )
+    return brokers, set(ids) - known.keys() if any(brokers.racks) else set()
+
+
+def _refuse_too_many(goal: Question, brokers: int) -> None:
+    factor = goal.replication_factor or 0
+    if factor > brokers:
+        raise RefusedError(f"--replication-factor {factor}: only {counted(brokers, 'broker')} may hold replicas")
+
+
+def _refuse_unknown(question: PlacementQuestion, known: list[int]) -> None:
+    """Raise RefusedError unless some broker is known that is to be emptied; of the others there is nothing to move."""
+    unknown = question.emptied.difference(known)
+    if not unknown:
+        return
+    why = (
+        f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and no replica is on them; "
+        f"known are {', '.join(map(str, known))}"
+    )
+    if question.goal.replacements or unknown == question.emptied:
+        raise RefusedError(why)
+    say(f"surveyor: {why}; planned for {', '.join(map(str, sorted(question.emptied - unknown)))}")
+
+
+def _concerned(partitions: Partitions, question: PlacementQuestion) -> Bools:
+    """Rows that the question is about: all, or those on brokers to be emptied."""
+    if not question.emptied:
+        return np.ones(len(partitions.topic), dtype=bool)
+    return np.asarray(np.isin(partitions.replicas, list(question.emptied)).any(axis=1), dtype=np.bool_)

@@ -1,0 +1,192 @@
+"""The questions of `plan reassign` that the optimiser answers, read from the command line.
+
+In: an option with its value, and the limits given beside it. Out: a StatedQuestion; UsageError for what cannot be
+meant.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.core.errors import RefusedError, UsageError
+from jobs.planning.placement.optimise import PlacementQuestion
+from jobs.planning.placement.partition_arrays import Scope
+from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of, refuse_empty
+from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
+from planner.placement.problem import Question
+from planner.placement.waves import Caps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementLimits:
+    """What every question may be given beside it."""
+
+    topics: str | None = None
+    exclude: str | None = None
+    max_moves: int | None = None
+    rack_aware: bool = True
+    reorder: bool = False
+    """--reorder-leaders"""
+    elect: bool = True
+    """Not --skip-elections"""
+    brokers: str | None = None
+    """--broker-list"""
+    caps: Caps = field(default_factory=Caps)
+    allow_below_min_isr: bool = False
+    skip_unsafe: bool = False
+
+    @property
+    def permissions(self) -> dict[str, bool]:
+        """What the lint lets pass, as a plan states it: nothing where nothing was asked for."""
+        given = {"allow_below_min_isr": self.allow_below_min_isr, "skip_unsafe": self.skip_unsafe}
+        return {key: True for key, permitted in given.items() if permitted}
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """How a plan states them."""
+        given = {
+            "topics": self.topics,
+            "exclude": self.exclude,
+            "max_moves": self.max_moves,
+            "reorder_leaders": self.reorder or None,
+            "skip_elections": None if self.elect else True,
+        }
+        stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
+        return {**stated, **self.permissions, "rack_aware": self.rack_aware}
+
+    def scope(self, named: frozenset[str] | None = None) -> Scope:
+        return Scope(named=named, topics=_regex("--topics", self.topics), exclude=_regex("--exclude", self.exclude))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedQuestion:
+    """A question, how the plan states it, and the option and brokers that are to take replicas."""
+
+    question: PlacementQuestion
+    parameters: dict[str, Any]
+    taking: tuple[str, frozenset[int]] = ("", frozenset())
+    limits: PlacementLimits = field(default_factory=PlacementLimits)
+
+    def refuse_unable(self, at: SnapshotTables) -> None:
+        """Raise RefusedError if a broker that is to take replicas cannot, by the snapshot."""
+        refuse_empty(at.snapshot, topics=True)
+        option, ids = self.taking
+        understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.lake, at.snapshot, "brokers")}
+        drained = drained_brokers(at.tables.lake)
+        alive = ", ".join(map(str, sorted(understood))) or "none"
+        for broker in sorted(ids):
+            if broker not in understood:
+                where = f"snapshot {at.snapshot['snapshot_id']}; alive are {alive}"
+                raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
+            if not understood[broker]:
+                why = "`surveyor show quarantine` says why"
+                raise RefusedError(f"{option}: /brokers/ids/{broker} is not understood, so nothing goes to it; {why}")
+            if broker in drained:
+                raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
+
+
+def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQuestion:  # noqa: ANN401 - as the option gives it
+    """Read one question; `option` is its name on the command line."""
+    read = _READERS[option](value, limits)
+    return StatedQuestion(
+        question=replace(read.question, caps=limits.caps, elects=limits.elect),
+        parameters={**read.parameters, **limits.stated},
+        taking=read.taking,
+        limits=limits,
+    )
+
+
+def stated_caps(caps: Caps) -> dict[str, Any]:
+    """Return the caps that are set, as a plan states them."""
+    given = {"max_moves_per_broker": caps.moves_per_broker, "one_replica_at_a_time": caps.one_at_a_time or None}
+    return {key: cap for key, cap in given.items() if cap is not None}
+
+
+def _question(limits: PlacementLimits, **goal: Any) -> PlacementQuestion:  # noqa: ANN401 - fields of Question
+    return PlacementQuestion(
+        goal=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
+        scope=limits.scope(),
+        rack_aware=limits.rack_aware,
+    )
+
+
+def _move_topics(path: Path, limits: PlacementLimits) -> StatedQuestion:
+    topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
+    question = PlacementQuestion(
+        goal=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
+        only=frozenset(brokers),
+        scope=limits.scope(frozenset(topics)),
+        rack_aware=limits.rack_aware,
+    )
+    stated = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
+    return StatedQuestion(question=question, parameters=stated, taking=("--broker-list", frozenset(brokers)))
+
+
+def _add(value: str, limits: PlacementLimits) -> StatedQuestion:
+    brokers = sorted(parse_broker_ids(value, "--add-brokers"))
+    question = _question(limits, even=True, onto=frozenset(brokers))
+    return StatedQuestion(
+        question=question, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers))
+    )
+
+
+def _remove(value: str, limits: PlacementLimits) -> StatedQuestion:
+    brokers = sorted(parse_broker_ids(value, "--remove-brokers"))
+    question = _question(limits)
+    return StatedQuestion(question=_emptying(question, frozenset(brokers)), parameters={"remove_brokers": brokers})
+
+
+def _replace(value: str, limits: PlacementLimits) -> StatedQuestion:
+    pairs = parse_replacements(value)
+    question = _question(limits, replacements=tuple(pairs))
+    return StatedQuestion(
+        question=_emptying(question, frozenset(old for old, _ in pairs)),
+        parameters={"replace": [list(pair) for pair in pairs]},
+        taking=("--replace", frozenset(new for _, new in pairs)),
+    )
+
+
+def _emptying(question: PlacementQuestion, brokers: frozenset[int]) -> PlacementQuestion:
+    return PlacementQuestion(goal=question.goal, emptied=brokers, scope=question.scope, rack_aware=question.rack_aware)
+
+
+def _factor(value: int, limits: PlacementLimits) -> StatedQuestion:
+    return StatedQuestion(
+        question=_question(limits, replication_factor=value), parameters={"replication_factor": value}
+    )
+
+
+def _rebalance(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
+    return StatedQuestion(question=_question(limits, even=value, reorder=True), parameters={"rebalance": value})
+
+
+def _fix_racks(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
+    if not limits.rack_aware:
+        raise UsageError("--fix-racks and --disable-rack-aware contradict each other")
+    return StatedQuestion(question=_question(limits, fix_racks=value), parameters={"fix_racks": value})
+
+
+_READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedQuestion]]] = {
+    "--topics-to-move-json-file": _move_topics,
+    "--add-brokers": _add,
+    "--remove-brokers": _remove,
+    "--replace": _replace,
+    "--replication-factor": _factor,
+    "--rebalance": _rebalance,
+    "--fix-racks": _fix_racks,
+}
+
+
+def _regex(option: str, text: str | None) -> re.Pattern[str] | None:
+    """Read a regular expression for topics; no topic's name has a comma."""
+    if text is not None and "," in re.sub(r"\{[^}]*\}|\[[^]]*\]", "", text):
+        instead = "|".join(part.strip() for part in text.split(","))
+        raise UsageError(f"{option} {text!r} matches no topic: expected one regular expression, as in {instead!r}")
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{option} {text!r} is no regular expression: {error}") from None

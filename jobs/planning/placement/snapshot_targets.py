@@ -1,0 +1,61 @@
+"""`plan reassign --to-snapshot`: the targets that an earlier snapshot shows, and what cannot go back to it.
+
+In: the snapshot planned on, the number of the earlier one, and the topics that may change. Out: Former.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.core.errors import RefusedError
+from jobs.planning.placement.partition_arrays import Scope
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import find_snapshot
+from planner.columns.changes import as_rejections
+from planner.reassignment.snapshot_targets import former_targets
+from schemas.enums import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """Targets as reassignment plans take them, and rejections."""
+
+    targets: DataFrame
+    held: DataFrame
+
+
+def former(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Former:
+    """Compare two snapshots; raise UsageError for one that is not there, RefusedError if the scope holds nothing."""
+    then = SnapshotTables(at.tables, find_snapshot(at.tables.lake, snapshot_id))
+    both = {"then": then, "now": at}
+    known = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
+    inside = scope.among(known["then"] | known["now"])
+    tables = {when: _in_scope(each, known[when], inside) for when, each in both.items()}
+    if not any(topics.count() for topics in tables.values()):
+        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is asked for")
+    rows = former_targets(
+        _of(then, tables["then"]),
+        tables["then"],
+        _of(at, tables["now"]),
+        tables["now"],
+        at["brokers"],
+        then=snapshot_id,
+    ).localCheckpoint()
+    return Former(
+        targets=rows.where(F.col("code").isNull()).select("topic", "partition", "replicas"),
+        held=rows.transform(as_rejections, Action.REASSIGN),
+    )
+
+
+def _in_scope(tables: SnapshotTables, names: set[str], inside: set[str]) -> DataFrame:
+    """The topics that may change; their names are few enough for the driver, which has Python's regexes."""
+    topics = tables["topics"]
+    if names <= inside:
+        return topics
+    chosen = tables.tables.spark.createDataFrame([(name,) for name in sorted(names & inside)], "topic string")
+    return topics.join(F.broadcast(chosen), "topic", "left_semi")
+
+
+def _of(tables: SnapshotTables, topics: DataFrame) -> DataFrame:
+    return tables["partitions"].join(F.broadcast(topics.select("topic")), "topic", "left_semi")

@@ -1,0 +1,79 @@
+"""The tables of a snapshot as plans read them: who is drained, which log dirs failed, what waits, what has vanished.
+
+Beside the snapshot itself a plan reads, as they are now, the drained brokers and the replicas whose log dir failed.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import UnreadableError
+from jobs.repositories.failed_log_dirs import failed_replicas
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
+from planner.columns.broker_sets import with_drained, with_failed
+from planner.history.lost_states import last_known, of_the_same_topic
+from planner.reassignment.pending import with_requests
+from schemas.enums import RequestKind
+
+
+class PlanningTables(SnapshotTables):
+    """The tables as one snapshot left them; brokers with how they are drained now, partitions with failed log dirs."""
+
+    def __getitem__(self, table: str) -> DataFrame:
+        rows = SnapshotTables.__getitem__(self, table)
+        if table == "brokers":
+            drained = self.tables.lake.rows("drained")
+            return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
+        if table == "partitions":
+            failed = failed_replicas(self.tables.lake, self.snapshot)
+            return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
+        return rows
+
+
+def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
+    """Return what was last known of these partitions, as far as they had a state before, under the same topic."""
+    until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
+    known = last_known(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
+    turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
+    rows = [row for turn in turns for row in _ids_before(at, turn)]
+    ids = at.tables.spark.createDataFrame(
+        [(row["topic"], row["gone"], row["topic_id"], row["topic_version"]) for row in rows],
+        "topic string, gone bigint, id_then string, version_then int",
+    )
+    return of_the_same_topic(known, ids).localCheckpoint()
+
+
+def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
+    """The ids and versions of topics in the last snapshot before that one, as far as it is still there."""
+    lake = at.tables.lake
+    before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
+    if not before:
+        return []
+    (snapshot,) = lake.rows("snapshots", ("snapshot_id", "=", max(before)))
+    try:
+        topics = as_of(lake, snapshot, "topics")
+    except UnreadableError:
+        return []
+    return [row | {"gone": turn} for row in topics]
+
+
+def requests_of(at: SnapshotTables) -> list[Row]:
+    """Return the reassignments requested in /admin of a snapshot, rows of REQUESTS.
+
+    One for the replicas that a partition has already asks for nothing, and stands there until a controller starts.
+    """
+    requests = as_of(at.tables.lake, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
+    if not requests:
+        return []
+    topics = ("topic", "in", sorted({row["topic"] for row in requests}))
+    rows = as_of(at.tables.lake, at.snapshot, "partitions", topics)
+    held = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
+    return [row for row in requests if held.get((row["topic"], row["partition"])) != row["replicas"]]
+
+
+def partitions_with_requests(at: SnapshotTables) -> DataFrame:
+    """Return the partitions of a snapshot with what is requested for each."""
+    requests = requests_of(at)
+    partitions = at["partitions"]
+    return partitions.transform(with_requests, at.tables.frame("requests", requests)) if requests else partitions

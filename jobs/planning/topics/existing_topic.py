@@ -1,0 +1,83 @@
+"""What the plans for topics that exist share: a topic as its snapshot has it, and why it must be left alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import RefusedError, UsageError
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
+from schemas.enums import OperationKind
+from schemas.znodes import MalformedZnodeError, check_topic_name
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic and its partitions, in order, as a snapshot has them."""
+
+    row: Row
+    partitions: list[Row]
+
+    @property
+    def name(self) -> str:
+        return str(self.row["topic"])
+
+    @property
+    def moving(self) -> list[int]:
+        """Partitions that a running reassignment moves."""
+        return [p["partition"] for p in self.partitions if p["adding_replicas"] or p["removing_replicas"]]
+
+
+def name_fault(topic: str) -> str | None:
+    """Say why Kafka would not have a topic of this name, None if it would."""
+    try:
+        check_topic_name(topic)
+    except MalformedZnodeError as error:
+        return str(error)
+    return None
+
+
+def topic_name(topic: str, flag: str = "--topic") -> str:
+    """Return the name, or raise UsageError where Kafka would not have such a topic."""
+    fault = name_fault(topic)
+    if fault is not None:
+        raise UsageError(f"{flag}: {fault}{_hint(topic, flag)}")
+    return topic
+
+
+def _hint(topic: str, flag: str) -> str:
+    """Say what an option takes where a list or a pattern was given."""
+    if "," in topic:
+        return f"; {flag} takes one name"
+    return f"; {flag} takes names as they are, no patterns" if set(topic) & set("*?+|()[]^$") else ""
+
+
+def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
+    """Return a topic that may be changed; raise RefusedError where it may not."""
+    snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
+    rows = as_of(at.tables.lake, at.snapshot, "topics", mine)
+    if not rows:
+        raise unknown_topics([topic], snapshot_id)
+    if rows[0]["deletion_requested"]:
+        raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
+    partitions = as_of(at.tables.lake, at.snapshot, "partitions", mine)
+    return KnownTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
+
+
+def is_assignment_understood(topic: Row) -> bool:
+    """Whether all of /brokers/topics/T was understood; snapshots of older versions know it with the config alone."""
+    understood = topic.get("assignment_understood")
+    return bool(topic["understood"] if understood is None else understood)
+
+
+def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
+    """What to say of topics that a snapshot does not know."""
+    return RefusedError(
+        f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
+        "a new one is known after a new `surveyor snapshot`",
+    )
+
+
+def operation(sequence: int, kind: OperationKind, topic: str, data: str) -> Row:
+    """Make a row of OPERATIONS."""
+    return {"sequence": sequence, "kind": kind.value, "topic": topic, "data": data}

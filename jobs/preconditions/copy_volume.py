@@ -1,0 +1,212 @@
+"""How much a plan copies: replicas and bytes of each wave, and how long that takes at a rate.
+
+Corresponds to `calculateReassignmentMoves` of `ReassignPartitionsCommand`. A throttle bounds what each broker sends and
+what it receives (KIP-73), so a wave lasts as long as the broker that copies most. Bytes are those that `surveyor sizes`
+found last, the largest log of a partition's replicas. They are no part of a plan: its id does not change with them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.core.units import shown_bytes, shown_duration
+from jobs.repositories.stored_rows import Ints, StoredRows
+from planner.text import counted, few
+from schemas.enums import NO_LEADER, Action
+from schemas.rows import Change
+
+READ: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
+"""Columns of `changes` that this is made of."""
+
+WAVES_SHOWN: Final = 20
+
+FILTERED_TOPICS: Final = 100
+"""Topics of a plan up to which only their sizes are read."""
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("wave", pa.int32()),
+        ("action", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("replicas_before", pa.list_(pa.int32())),
+        ("replicas_after", pa.list_(pa.int32())),
+        ("leader_before", pa.int32()),
+    ],
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveVolume:
+    """What one wave copies."""
+
+    wave: int
+    replicas: int
+    bytes: int
+    """Of the replicas whose size is known."""
+    unknown: int
+    """Replicas of partitions without a size."""
+    most: int
+    """Bytes that the busiest broker receives, or sends as a leader."""
+
+    def seconds(self, rate: int) -> float:
+        """How long it takes at least, where each broker copies `rate` bytes a second."""
+        return self.most / rate
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What a plan copies, wave by wave, and how many bytes each broker receives in all."""
+
+    waves: Sequence[WaveVolume]
+    received: Mapping[int, int]
+
+    @property
+    def replicas(self) -> int:
+        return sum(wave.replicas for wave in self.waves)
+
+    @property
+    def bytes(self) -> int:
+        return sum(wave.bytes for wave in self.waves)
+
+    @property
+    def unknown(self) -> int:
+        return sum(wave.unknown for wave in self.waves)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any replica that is copied has a size."""
+        return self.unknown < self.replicas
+
+    def seconds(self, rate: int) -> float:
+        """How long it takes at least, one wave after the other."""
+        return sum(wave.seconds(rate) for wave in self.waves)
+
+    def json(self, rate: int | None) -> Row:
+        """For programs; null where no size or no rate is known."""
+        seconds = [wave.seconds(rate) if rate and self.is_known else None for wave in self.waves]
+        waves = [
+            {name: getattr(wave, name) for name in ("wave", "replicas", "bytes", "unknown")} | {"seconds": time}
+            for wave, time in zip(self.waves, seconds, strict=True)
+        ]
+        return {
+            "replicas": self.replicas,
+            "bytes": self.bytes if self.is_known else None,
+            "unknown": self.unknown,
+            "rate": rate or None,
+            "seconds": self.seconds(rate) if rate and self.is_known else None,
+            "waves": waves,
+        }
+
+    def lines(self, rate: int | None) -> Iterator[str]:
+        """Say it to people; nothing where nothing is copied, or no size is known and no rate was asked for."""
+        if not self.replicas or not (self.is_known or rate):
+            return
+        if not self.is_known:
+            yield f"copies {counted(self.replicas, 'replica')}; `surveyor sizes` finds out how many bytes that is"
+            return
+        partly = f", and {counted(self.unknown, 'replica')} of unknown size" if self.unknown else ""
+        time = (
+            f"; at least {shown_duration(self.seconds(rate))} at {rate} B/s a broker"
+            if rate
+            else "; --throttle, as 50MB/s, bounds each broker and says how long that takes"
+        )
+        yield f"copies {counted(self.replicas, 'replica')}, {shown_bytes(self.bytes)}{partly}{time}"
+        if len(self.waves) > 1:
+            each = [
+                shown_bytes(wave.bytes) + (f" in {shown_duration(wave.seconds(rate))}" if rate else "")
+                for wave in self.waves[:WAVES_SHOWN]
+            ]
+            more = ", ..." if len(self.waves) > WAVES_SHOWN else ""
+            yield f"bytes copied by wave {', '.join(each)}{more}"
+
+
+def volume(lake: Lake, changes: StoredRows) -> Volume:
+    """Add up what the reassignments among changes copy; their rows have the columns READ."""
+    copies_some = changes.gains("replicas_after", "replicas_before")
+    moves = changes.where(changes.equal("action", Action.REASSIGN.value) & copies_some)
+    if not len(moves):
+        return Volume([], {})
+    coming = moves.gained("replicas_after", "replicas_before")
+    copies = (coming != NO_LEADER).sum(axis=1)
+    sizes = _sizes(lake, moves)
+    known, each = sizes >= 0, np.maximum(sizes, 0)
+    waves = moves.table["wave"].to_numpy()
+    leaders = moves.brokers("leader_before")[:, 0]
+    found = []
+    for wave in np.unique(waves).tolist():
+        here = waves == wave
+        received = _by_broker(coming[here], each[here])
+        sent = _by_broker(leaders[here][:, None], (each * copies)[here])
+        found.append(
+            WaveVolume(
+                wave=wave,
+                replicas=int(copies[here].sum()),
+                bytes=int((each * copies)[here].sum()),
+                unknown=int(copies[here & ~known].sum()),
+                most=max([*received.values(), *sent.values()], default=0),
+            ),
+        )
+    return Volume(found, _by_broker(coming, each))
+
+
+def volume_of(lake: Lake, changes: Iterable[Change]) -> Volume:
+    """The same of changes that are due."""
+    rows = [{name: getattr(change, name) for name in READ} for change in changes if change.action == Action.REASSIGN]
+    return volume(lake, StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA)))
+
+
+def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - an array of int64
+    """Add the size of each row up for every broker that the row names."""
+    named = brokers != NO_LEADER
+    ids, places = np.unique(brokers[named], return_inverse=True)
+    sums = np.zeros(len(ids), dtype=np.int64)
+    np.add.at(sums, places, np.broadcast_to(sizes[:, None], brokers.shape)[named])
+    return dict(zip(ids.tolist(), sums.tolist(), strict=True))
+
+
+def _sizes(lake: Lake, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
+    """The largest log of each partition among the replicas it has now, -1 where none is known."""
+    largest = np.full(len(moves), -1, dtype=np.int64)
+    if not lake.has("sizes"):
+        return largest
+    topics = moves.values("topic")
+    few_topics = [("topic", "in", topics)] if len(topics) <= FILTERED_TOPICS else []
+    columns = ["topic", "partition", "broker_id", "bytes"]
+    logs = lake.read("sizes", ("is_future", "=", False), *few_topics, columns=columns)
+    keys = moves.table.select(["topic", "partition"]).append_column("row", pa.array(np.arange(len(moves))))
+    joined = keys.join(logs, ["topic", "partition"], join_type="inner")
+    rows, brokers = joined["row"].to_numpy(), joined["broker_id"].to_numpy()
+    held = (moves.brokers("replicas_before")[rows] == brokers[:, None]).any(axis=1)
+    np.maximum.at(largest, rows[held], joined["bytes"].to_numpy()[held])
+    return largest
+
+
+def space_warnings(lake: Lake, volume: Volume) -> Iterator[str]:
+    """Warn of brokers that receive more bytes than their disks have left, where they have said how many those are."""
+    usable = usable_bytes(lake) if volume.received else {}
+    full = [
+        f"{broker} ({shown_bytes(count)}, {shown_bytes(usable[broker])} left)"
+        for broker, count in sorted(volume.received.items())
+        if broker in usable and count > usable[broker]
+    ]
+    if full:
+        yield f"{counted(len(full), 'broker', 'receives', 'receive')} more bytes than the disks have left: {few(full)}"
+
+
+def usable_bytes(lake: Lake) -> dict[int, int]:
+    """Bytes left on the disks of each broker that told it to `surveyor sizes`.
+
+    Log dirs of the same size with the same rest are taken for one volume.
+    """
+    rows = lake.rows("log_dirs") if lake.has("log_dirs") else []
+    volumes = {(row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in rows}
+    usable: dict[int, int] = {}
+    for broker, _, left in volumes:
+        if left is not None:
+            usable[broker] = usable.get(broker, 0) + left
+    return usable

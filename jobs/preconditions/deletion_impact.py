@@ -1,0 +1,66 @@
+"""What goes with topics that a plan deletes: partitions and bytes by the tables, records by the brokers' offsets.
+
+In: a plan, and whoever can ask the brokers. Out: Deleted, one a topic; None stands for what is not known. The tables
+are as old as the plan's snapshot and the last `surveyor sizes`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.core.errors import SurveyorError
+from jobs.repositories.snapshots import find_snapshot, table_as_of
+from schemas.enums import OperationKind, PlanKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """A topic, and what goes with it."""
+
+    topic: str
+    partitions: int | None
+    """In the plan's snapshot; None if that was dropped."""
+    replicas: int
+    """Of which `surveyor sizes` knows the bytes."""
+    bytes: int | None
+    """Of these replicas together."""
+    sizes_at: datetime | None
+    """When the first of them was measured."""
+    records: int | None = None
+    """Offsets between the first and the last of each partition."""
+
+
+def deleted_by(lake: Lake, plan: Row, records: Mapping[str, int] | None = None) -> list[Deleted]:
+    """Return what goes with the topics that a plan deletes, nothing for plans of other kinds."""
+    if plan["kind"] != PlanKind.DELETE:
+        return []
+    rows = lake.rows("operations", ("plan_id", "=", plan["plan_id"]), ("kind", "=", OperationKind.DELETE_TOPIC.value))
+    return what_goes(lake, plan, [row["topic"] for row in rows], records or {})
+
+
+def what_goes(lake: Lake, plan: Row, topics: Sequence[str], records: Mapping[str, int]) -> list[Deleted]:
+    """Return what goes with these topics; `records` of those whose brokers told."""
+    partitions = {topic: _partitions(lake, plan, topic) for topic in topics}
+    return [_deleted(lake, topic, partitions[topic], records.get(topic)) for topic in topics]
+
+
+def _partitions(lake: Lake, plan: Row, topic: str) -> int | None:
+    try:
+        snapshot = find_snapshot(lake, plan["snapshot_id"])
+        rows = table_as_of(lake, snapshot, "partitions", ("topic", "=", topic), columns=["partition"])
+    except SurveyorError:
+        return None
+    return int(rows.num_rows)
+
+
+def _deleted(lake: Lake, topic: str, partitions: int | None, records: int | None) -> Deleted:
+    logs = lake.rows("sizes", ("topic", "=", topic))
+    return Deleted(
+        topic=topic,
+        partitions=partitions,
+        replicas=len(logs),
+        bytes=sum(row["bytes"] for row in logs) if logs else None,
+        sizes_at=min((row["taken_at"] for row in logs), default=None),
+        records=records,
+    )

@@ -1,0 +1,129 @@
+"""What a commit refuses, whatever the plan says: too old, edited, another cluster's, too much, too many dead."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.core.errors import RefusedError, UsageError
+from jobs.core.units import parse_seconds
+from jobs.repositories.plans.checked_configs import refuse_bad_configs
+from jobs.repositories.plans.commit_log import CLOSED
+from jobs.repositories.plans.repository import Plan, is_cycle, refuse_edited
+from jobs.runtime.settings import Settings
+from planner.text import counted
+from schemas.enums import PlanStatus
+
+_FEWEST: Final = 3
+"""Brokers below which a majority says nothing."""
+
+AHEAD: Final = 300.0
+"""Seconds that a plan may be ahead of our clock; how old one is that is further ahead nobody can tell."""
+
+UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
+"""Plans that no commit carries out: those that were cancelled or rolled back, and those that the lint refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLimits:
+    max_plan_age: float
+    max_changes: int
+    allow_majority_dead: bool
+    allow_silent: frozenset[int] = frozenset()
+    """Brokers that need not answer before batch mode writes."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        max_plan_age: str | None,
+        max_changes: int | None,
+        *,
+        allow_majority_dead: bool,
+        allow_silent: str | None,
+    ) -> Self:
+        """Read the options of a command; where one is missing, the settings decide."""
+        defaults = settings.conf.limits
+        return cls(
+            max_plan_age=defaults.max_plan_age_hours * 3600
+            if max_plan_age is None
+            else parse_seconds("--max-plan-age", max_plan_age),
+            max_changes=defaults.max_changes if max_changes is None else max_changes,
+            allow_majority_dead=allow_majority_dead,
+            allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
+        )
+
+
+def hold_seconds(settings: Settings, max_hold: str | None) -> float:
+    """Read --max-hold; without it the settings say how long the controllership may be held."""
+    return settings.conf.limits.max_hold_seconds if max_hold is None else parse_seconds("--max-hold", max_hold)
+
+
+def broker_ids(text: str) -> frozenset[int]:
+    """Read the value of --allow-silent.
+
+    >>> sorted(broker_ids("7,2"))
+    [2, 7]
+    """
+    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*", text):
+        raise UsageError(f"--allow-silent {text!r}: expected ids as in 0,1,2")
+    return frozenset(map(int, text.split(",")))
+
+
+def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
+    """Raise RefusedError where the plan exceeds a limit, or the cluster must not be written to at all."""
+    refuse_migration(state)
+    if plan.row["status"] in UNCOMMITTABLE:
+        raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
+    if is_cycle(plan.row):
+        raise RefusedError(
+            f"plan {plan.title} records a cycle of `surveyor control` that is over: no commit goes on with it. "
+            "What is due now: `surveyor status`"
+        )
+    refuse_edited(plan)
+    refuse_other_cluster(settings, plan, state)
+    refuse_bad_configs(plan.title, plan.operations)
+    _refuse_old(limits, plan, now)
+    if plan.size > limits.max_changes:
+        raise RefusedError(
+            f"plan {plan.title} has {counted(plan.size, 'change')}, more than --max-changes {limits.max_changes}",
+        )
+    if not limits.allow_majority_dead:
+        _refuse_majority_dead(plan, state)
+
+
+def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
+    """Raise RefusedError unless the plan was made for the cluster that is there."""
+    if plan.row["cluster_id"] != state.cluster_id:
+        raise RefusedError(
+            f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
+            f"is that of {state.cluster_id}; check --cluster and --zookeeper (SURVEYOR_ZOOKEEPER)",
+        )
+
+
+def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
+    age = now - plan.row["created_at"]
+    if age < -timedelta(seconds=AHEAD):
+        raise RefusedError(
+            f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: nobody "
+            "can tell how old it is; set the clock (`surveyor doctor` compares it with ZooKeeper's), or plan again",
+        )
+    if age > timedelta(seconds=limits.max_plan_age):
+        raise RefusedError(
+            f"plan {plan.title} is {age.total_seconds() / 3600:.1f} h old, older than --max-plan-age allows "
+            f"({limits.max_plan_age / 3600:g} h); take a new snapshot and plan again",
+        )
+
+
+def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
+    """If most brokers seem dead, what is broken is more likely between us and ZooKeeper than all of them."""
+    dead = {broker for change in plan.changes for broker in change.requires_dead}
+    known = dead | set(state.live)
+    if len(known) >= _FEWEST and 2 * len(dead) > len(known):
+        raise RefusedError(
+            f"plan {plan.title} takes {len(dead)} of {len(known)} brokers for dead: "
+            f"{', '.join(map(str, sorted(dead)))}; if that is so, say "
+            "--allow-majority-dead; else find out why they lost their ZooKeeper sessions",
+        )

@@ -1,0 +1,169 @@
+"""Whether a topic's configuration may still be altered, or the topic deleted: read what is, compare with the plan.
+
+What `jobs.preconditions.changes` is for changes, for operations that no change carries; the same in both modes. An
+operation is applied already when the cluster is as it makes it, so a commit that crashed anywhere finds out by reading;
+it is stale when the topic is another one, or somebody else altered the same settings since.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.cluster import (
+    CONFIGS,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    PREFERRED_ELECTION,
+    REASSIGN,
+    TOPICS,
+)
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.repositories.plans.commit_log import Verdict
+from planner.text import other_topic
+from schemas.enums import OperationKind, Outcome
+from schemas.rows import Operation
+from schemas.topic_configs import conflicts
+from schemas.znodes import MalformedZnodeError, decode_config, read_assignment, read_partitions
+
+_SHARED: Final = (REASSIGN, PREFERRED_ELECTION, CONTROLLER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNow:
+    """The znodes of a topic as they are now."""
+
+    topic: Znode
+    config: Znode
+    deletion: Znode
+    admin: Mapping[str, Znode] = field(default_factory=dict)
+    """What is asked for of all topics, and the controller epoch, by path."""
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        return {} if self.config.data is None else decode_config(self.config.data)
+
+
+def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TopicNow]:
+    """Read each topic's znodes, all at once."""
+    paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
+    znodes = iter(read_many(client, [*_SHARED, *paths]))
+    admin = {path: next(znodes) for path in _SHARED}
+    return {name: TopicNow(next(znodes), next(znodes), next(znodes), admin) for name in names}
+
+
+def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[Verdict]]:
+    """Return the operations that are due, and the verdicts on the others."""
+    judged = [(task, verdict_on(task, now)) for task, now in read_tasks(client, tasks)]
+    return [task for task, verdict in judged if verdict is None], [verdict for _, verdict in judged if verdict]
+
+
+def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tuple[Operation, TopicNow]]:
+    """Read the topic of each operation."""
+    topics = read_topics(client, list(dict.fromkeys(task.topic for task in tasks)))
+    return ((task, topics[task.topic]) for task in tasks)
+
+
+def verdict_on(task: Operation, now: TopicNow) -> Verdict | None:
+    """Judge one operation; None: it is due."""
+    try:
+        judged = _JUDGES[OperationKind(task.action)](json.loads(task.data), now)
+    except MalformedZnodeError as error:
+        judged = Outcome.STALE, f"topic {task.topic} is not understood: {error}"
+    return None if judged is None else Verdict(task, *judged)
+
+
+_Judged = tuple[Outcome, str] | None
+
+
+def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.topic.stat is None:
+        return Outcome.STALE, "the topic is gone"
+    if (other := _other_topic(data, now)) is not None:
+        return Outcome.STALE, other
+    if now.deletion.stat is not None:
+        return Outcome.STALE, "the topic is queued for deletion"
+    values = {name: now.overrides.get(name) for name in data["after"]}
+    if values == data["after"]:
+        return Outcome.APPLIED, "found applied"
+    moved = [name for name, value in values.items() if value != data["before"][name]]
+    if moved:
+        value = "not set" if values[moved[0]] is None else values[moved[0]]
+        return Outcome.STALE, f"{moved[0]} is now {value}: somebody altered it since the snapshot"
+    merged = now.overrides | data["after"]
+    conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
+    return None if conflict is None else (Outcome.STALE, f"{conflict}: somebody altered one since the snapshot")
+
+
+def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.topic.stat is None:
+        return Outcome.APPLIED, "found gone"
+    if (other := _other_topic(data, now)) is not None:
+        return Outcome.STALE, f"{other}; this one is not the one planned to go"
+    return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
+
+
+def _reassignments(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    requested = _asked(now, REASSIGN)
+    same = [p for p, replicas in data["orders"].items() if requested.get(int(p)) == replicas]
+    return None if same else (Outcome.APPLIED, "found withdrawn")
+
+
+def _elections(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    requested = _asked(now, PREFERRED_ELECTION)
+    return None if requested.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
+
+
+def _asked(now: TopicNow, path: str) -> dict[int, list[int]]:
+    """What is asked for of the partitions of a topic."""
+    znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
+    requests = [] if znode.stat is None else read_partitions(znode.data)[0]
+    return {each.partition: each.replicas or [] for each in requests if each.topic == topic}
+
+
+def _refusal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.deletion.stat is None:
+        return Outcome.APPLIED, "found withdrawn"
+    if data["exists"] is not (now.topic.stat is not None):
+        return Outcome.STALE, "the topic is gone" if data["exists"] else "there is such a topic now"
+    return None
+
+
+def _going(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.topic.stat is None:
+        return Outcome.APPLIED, "found gone"
+    if (other := _other_topic(data, now)) is not None:
+        return Outcome.STALE, f"{other}; this one is not the one that goes"
+    return (Outcome.STALE, "the topic is no longer queued for deletion") if now.deletion.stat is None else None
+
+
+def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    judged = _going(data, now)
+    if judged is not None:
+        return judged
+    if now.topic.version != data["topic_version"]:
+        return Outcome.STALE, "partitions were added since its replicas were deleted"
+    epoch, known = int(now.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
+    return None if epoch - known in {0, 1} else (Outcome.STALE, f"another controller, of epoch {epoch}, was in office")
+
+
+def _other_topic(data: Mapping[str, Any], now: TopicNow) -> str | None:
+    """Say what became of the topic; one of before 2.8 may get its id from an upgraded controller, and is the same."""
+    topic_id = read_assignment(now.topic.data).topic_id
+    if data["topic_id"] is None or topic_id == data["topic_id"]:
+        return None
+    return other_topic("the topic", data["topic_id"], topic_id)
+
+
+_JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {
+    OperationKind.ALTER_CONFIG: _alteration,
+    OperationKind.DELETE_TOPIC: _deletion,
+    OperationKind.WITHDRAW_REASSIGNMENT: _reassignments,
+    OperationKind.WITHDRAW_ELECTION: _elections,
+    OperationKind.WITHDRAW_DELETION: _refusal,
+    OperationKind.DELETE_REPLICAS: _going,
+    OperationKind.REMOVE_TOPIC: _removal,
+}

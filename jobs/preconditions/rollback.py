@@ -1,0 +1,217 @@
+"""What a rollback finds: each partition that a plan moved, and the way back from where ZooKeeper has it now.
+
+Reads only; `planner.reassignment.rollback` decides. Where a partition was before is told by the plan's own changes, or
+by another snapshot that is asked for.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.core.errors import RefusedError, UsageError
+from jobs.preconditions.limits import refuse_other_cluster
+from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
+from jobs.repositories.plans.commit_log import Ledger, close_plan, requested_changes
+from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
+from jobs.repositories.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
+from jobs.repositories.warehouse_status import default_min_isr_of
+from jobs.runtime.console import LINES_SHOWN, say
+from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing, standing_of
+from planner.reassignment.rollback import (
+    Around,
+    Destination,
+    Rejection,
+    assignment_in,
+    legs_of,
+    roll_back_partition,
+    ways_of,
+    with_waves_numbered,
+)
+from planner.text import counted
+from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
+from schemas.rows import Change, Key
+
+THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
+
+NOT_ASKED_FOR: Final = Rejection(
+    RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here"
+)
+
+_INSTEAD: Final = {
+    PlanStatus.PLANNED: "nothing of it was committed",
+    PlanStatus.REFUSED: "nothing of it was committed",
+    PlanStatus.COMMITTING: "`surveyor cancel` it first, so that no commit goes on with it",
+    PlanStatus.PARTIAL: "`surveyor cancel` it first, so that no commit goes on with it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """The changes that lead a plan's partitions back, and the partitions that get none."""
+
+    state: ClusterState
+    snapshot_id: int
+    changes: list[Row]
+    rejected: dict[Key, Rejection]
+
+    @property
+    def rejections(self) -> list[Row]:
+        return [
+            {"topic": topic, "partition": partition, "action": Action.REASSIGN.value, "code": code.value, "reason": why}
+            for (topic, partition), (code, why) in sorted(self.rejected.items())
+        ]
+
+    @property
+    def is_back(self) -> bool:
+        """Whether every partition is where it is to go."""
+        codes = {code for code, _ in self.rejected.values()}
+        return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
+
+
+def refuse_no_way(plan: Plan) -> None:
+    """Raise RefusedError unless a plan is one that can be rolled back, as far as the tables tell."""
+    if plan.row["kind"] != PlanKind.REASSIGN:
+        raise RefusedError(
+            f"plan {plan.title} is of kind {plan.row['kind']}: only reassignments are rolled back; "
+            "a drain ends by `surveyor plan undrain`, other plans by planning the opposite",
+        )
+    if plan.row["status"] in _INSTEAD:
+        raise RefusedError(f"plan {plan.title} is {plan.row['status']}: {_INSTEAD[plan.row['status']]}")
+    refuse_edited(plan)
+
+
+def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
+    """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
+    lake, ways = settings.lake, ways_of(plan.changes)
+    elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
+    requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
+    topics = sorted({topic for topic, _ in ways})
+    destination_of = _destinations(lake, plan, to_snapshot, topics)
+    with connected(settings.zookeeper) as client:
+        state = read_cluster(client, settings.zookeeper)
+        refuse_migration(state)
+        refuse_other_cluster(settings, plan, state)
+        readings = list(read_topic_rows(client, topics))
+    partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
+    named = {row["topic"]: row for reading in readings for row in reading.topics}
+    _refuse_running(plan, ways, partitions)
+    around = _around(lake, state)
+    changes: list[Row] = []
+    rejected: dict[Key, Rejection] = {}
+    for key, way in ways.items():
+        destination = destination_of(key) if key in requested else NOT_ASKED_FOR
+        if isinstance(destination, Rejection):
+            rejected[key] = destination
+            continue
+        found = partitions.get(key), named.get(key[0])
+        steps = roll_back_partition(way, *found, around, destination, was_elected=key in elected)
+        if isinstance(steps, Rejection):
+            rejected[key] = steps
+        else:
+            changes += steps
+    return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
+
+
+def close_undone(settings: Settings, plan: Plan) -> None:
+    """Where `plan` is a rollback: call the plan that it undoes rolled back, if all of that is."""
+    parameters = json.loads(plan.row["parameters"] or "{}")
+    if "rollback_of" not in parameters:
+        return
+    try:
+        undone = read_plan(settings.lake, parameters["rollback_of"])
+        close_if_back(
+            settings,
+            undone,
+            None if parameters["to_snapshot"] == undone.row["snapshot_id"] else parameters["to_snapshot"],
+        )
+    except (RefusedError, UsageError) as error:
+        say(f"surveyor: plan {parameters['rollback_of']} is not called rolled_back: {error}")
+
+
+def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
+    """Call a plan rolled back if all of it is back now; return whether it is."""
+    if undone.row["status"] in _INSTEAD:
+        return False
+    rollback = find_rollback(settings, undone, to_snapshot)
+    if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
+        close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
+        ledger = Ledger.open(settings.lake, undone)
+        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {rollback.snapshot_id} shows it")
+    return rollback.is_back
+
+
+def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
+    return int(plan.row["snapshot_id"] if to_snapshot is None else to_snapshot)
+
+
+class _Destinations:
+    """Where each partition goes back to: what the plan's own changes began with, or what a snapshot showed."""
+
+    def __init__(self, name: str, then: Mapping[Key, Row] | None, why_not: Mapping[str, Rejection]) -> None:
+        self.name = name
+        self.then = then
+        self.why_not = why_not
+
+    def __call__(self, key: Key) -> Destination | Rejection:
+        if self.then is None:
+            return Destination(None, self.name)
+        if key[0] in self.why_not:
+            return self.why_not[key[0]]
+        row = self.then.get(key)
+        if row is None:
+            return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not know it")
+        if row["adding_replicas"] or row["removing_replicas"]:
+            reason = f"{self.name} shows it being moved: that is no assignment to go back to"
+            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
+        if not row["replicas"]:
+            return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
+        return Destination(row["replicas"], self.name)
+
+
+def _destinations(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
+    name = f"snapshot {_snapshot_id(plan, to_snapshot)}"
+    if to_snapshot is None:
+        return _Destinations(name, None, {})
+    snapshot = find_snapshot(lake, to_snapshot)
+    these = ("topic", "in", topics)
+    rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=THEN))
+    ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", these)}
+    ids = {change.topic: change.topic_id for change in plan.changes}
+    anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
+    others = {topic: anew for topic, then in ids_then.items() if then != ids[topic]}
+    return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, others)
+
+
+def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
+    running = [
+        f"{topic}-{partition}"
+        for (topic, partition), row in partitions.items()
+        if (way := ways.get((topic, partition)))
+        and standing_of(legs_of(way), assignment_in(row))[0] is Standing.IN_PROGRESS
+    ]
+    if running:
+        more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
+        raise RefusedError(
+            f"plan {plan.title} still moves {counted(len(running), 'partition')}: "
+            f"{', '.join(running[:LINES_SHOWN])}{more}; "
+            f"`surveyor cancel {plan.plan_id}` calls these back, then roll back the rest",
+        )
+
+
+def _around(lake: Lake, state: ClusterState) -> Around:
+    newest = last_snapshot(lake)
+    return Around(
+        eligible={row["broker_id"] for row in state.brokers if row["understood"]},
+        live=state.live,
+        drained={row["broker_id"] for row in lake.rows("drained")},
+        racks=rack_of_each(state.brokers, brokers_seen_by(lake, newest) if newest else {}),
+        deleting={row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC},
+        min_isr=default_min_isr_of(lake, newest),
+    )

@@ -1,0 +1,156 @@
+"""What a plan of the optimiser comes to, in numbers and in bytes: kept with its parameters, for people and programs.
+
+In: a Placement, which of its brokers may hold replicas, and the weights it was made with. Out: the figures.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import numpy as np
+
+from jobs.adapters.delta.warehouse import Row
+from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement
+from planner.placement.waves import Waves
+
+Figures = dict[str, Any]
+
+TOPICS_NAMED: Final = 10
+"""Topics of which a broker still holds most replicas."""
+
+
+def figures_of(placement: Placement, allowed: set[int]) -> Figures:
+    """Return moves, how few they could be, how uneven brokers and racks are, before and after, and why they stay so.
+
+    Where no broker is allowed, as for a file while all are drained, all of them count.
+    """
+    brokers = placement.brokers
+    counted = np.array([not allowed or int(name) in allowed for name in brokers.names], dtype=bool)
+    racks = zip(placement.racks.names, *(count.tolist() for count in placement.racks.replicas), strict=True)
+    return {
+        "lower_bound": placement.lower_bound,
+        "bound": placement.bound,
+        "left": placement.left,
+        "uneven": placement.uneven,
+        "replicas_per_broker": _spans(brokers.replicas, counted),
+        "leaders_per_broker": _spans(brokers.leaders, counted),
+        "leaders_given_up": _given_up(placement, counted),
+        "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
+        "racks_given_up": list(placement.given_up),
+        "fewer_racks": placement.fewer_racks,
+        "most_in_one_rack": _most_in_one_rack(placement),
+    }
+
+
+def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects: bool) -> Figures:
+    """Return how many partitions each broker leads, the least and the most, now and once the plan has come about.
+
+    Kafka leaves a leader that stays in its list; `elects`: the first of a changed list is elected. `brokers_counted`
+    are those that `replicas_per_broker` and the others are about.
+    """
+    lists = placement.replicas[placement.changed]
+    first, now = lists[:, 0], leader[placement.changed]
+    stays = (lists == now[:, None]).any(axis=1) & ~(np.isin(first, list(allowed)) & elects)
+    after = leader.copy()
+    after[placement.changed] = np.where(stays, now, first)
+    ids = [int(name) for name in placement.brokers.names]
+    counted = [broker for broker in ids if not allowed or broker in allowed]
+    spans = [spans_of(some, counted) for some in (leader, after)]
+    return {"led_per_broker": spans, "brokers_counted": counted}
+
+
+def spans_of(brokers: Ints, counted: Sequence[int]) -> list[int]:
+    """Return how often those of `counted` occur, the least and the most.
+
+    >>> spans_of(np.array([[1, 2], [1, -1]]), [1, 2, 3])
+    [0, 2]
+    """
+    ids, counts = np.unique(brokers, return_counts=True)
+    held = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    each = [held.get(broker, 0) for broker in counted]
+    return [min(each, default=0), max(each, default=0)]
+
+
+def _most_in_one_rack(placement: Placement) -> Figures:
+    """Return the largest numbers of a partition's replicas in one rack, before and after, and partitions they concern.
+
+    `worse`: partitions that get more than before and than an even share; `uneven`: others of the plan with more than an
+    even share, because the other racks have too few brokers; `fixable`: all with more than there have to be.
+    """
+    before, after = placement.most_in_one_rack
+    least, even = placement.least_in_one_rack, placement.even_in_one_rack
+    changed = np.isin(np.arange(len(after)), placement.changed)
+    worse = changed & (after > before) & (after > even)
+    return {
+        "most": [int(before.max(initial=0)), int(after.max(initial=0))],
+        "worse": int(worse.sum()),
+        "uneven": int((changed & ~worse & (after == least) & (after > even)).sum()),
+        "fixable": [int((some > least).sum()) for some in (before, after)],
+    }
+
+
+def still_held(replicas: Ints, topics: Sequence[str], emptied: AbstractSet[int]) -> list[Figures]:
+    """Return what brokers that are to be emptied hold after a plan: how many replicas, of which topics.
+
+    `replicas`: broker ids, one row a partition; `topics`: the topic of each.
+
+    >>> still_held(np.array([[3, 1], [3, -1], [1, -1]]), ["a", "b", "a"], {3, 4})
+    [{'broker_id': 3, 'replicas': 2, 'topics': {'a': 1, 'b': 1}}]
+    """
+    held = []
+    for broker in sorted(emptied):
+        rows = np.flatnonzero((replicas == broker).any(axis=1)).tolist()
+        by_topic = Counter(topics[row] for row in rows)
+        most = dict(sorted(by_topic.items(), key=lambda each: (-each[1], each[0]))[:TOPICS_NAMED])
+        more = {"others": len(by_topic) - len(most)} if len(by_topic) > len(most) else {}
+        held.append({"broker_id": broker, "replicas": len(rows), "topics": most, **more})
+    return [each for each in held if each["replicas"]]
+
+
+def wave_figures(planned: Waves, fewest: int) -> Figures:
+    """Return how many waves there are, how many there must be at least, and what each moves."""
+    return {
+        "count": planned.count,
+        "fewest": fewest,
+        "moves": planned.moves,
+        "most_in": planned.most_in,
+        "most_out": planned.most_out,
+    }
+
+
+def _spans(counts: tuple[Ints, ...], counted: Bools) -> list[list[int]]:
+    return [[int(count[counted].min()), int(count[counted].max())] for count in counts]
+
+
+def _given_up(placement: Placement, counted: Bools) -> Figures | None:
+    """Return how even leaders would be, had all partitions been reordered, and how many more that takes."""
+    (reached,) = _spans((placement.leaders_reordered,), counted)
+    (kept,) = _spans((placement.brokers.leaders[1],), counted)
+    return {"leaders_per_broker": reached, "reorders": placement.reorders} if reached != kept else None
+
+
+def figures_in(plan: Row) -> Figures:
+    """Return a stored plan's figures; those that nobody optimised have none."""
+    figures: Figures = json.loads(plan["parameters"] or "{}").get("figures", {})
+    return figures
+
+
+def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement) -> dict[str, Any]:
+    """Return the bytes that are copied, and those of each broker, before and after; nothing without weights.
+
+    `bytes_per_broker` has the least and the most of the brokers that may hold replicas, before and after.
+    """
+    held = placement.brokers.bytes
+    if partitions.weights is None or held is None:
+        return {}
+    moves = placement.moves
+    may_hold = set(map(str, brokers.ids[brokers.target].tolist()))
+    by_broker = dict(zip(placement.brokers.names, zip(*(count.tolist() for count in held), strict=True), strict=True))
+    spans = [[counts[when] for name, counts in by_broker.items() if name in may_hold] for when in (0, 1)]
+    return {
+        "moves_bytes": int(partitions.weights[moves.row[moves.target != NOBODY]].sum()),
+        "bytes_per_broker": [[min(span), max(span)] for span in spans],
+        "bytes_by_broker": {name: list(counts) for name, counts in by_broker.items()},
+    }

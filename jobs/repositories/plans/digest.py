@@ -1,0 +1,84 @@
+"""A plan's id and counts, made of its rows in Arrow, as `schemas.digest` has it, without an object for a row.
+
+In: the rows of a plan's tables, without its id. Out: plan_id, changes, rejected, moves.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.warehouse import Row, schema_of
+from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
+
+_BROKER_BITS: Final = 32
+
+
+def in_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
+    """Make a table of rows that were made without Spark; absent columns are null."""
+    return pa.Table.from_pylist(list(rows), schema=schema_of(table))
+
+
+def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
+    """Return plan_id, changes, rejected and moves; a table that is missing has no rows."""
+    return {
+        "plan_id": plan_id_of(header, {table: by_topic(table, each) for table, each in rows.items()}),
+        "changes": rows["changes"].num_rows,
+        "rejected": rows["rejections"].num_rows if "rejections" in rows else 0,
+        "moves": copied(rows["changes"]),
+    }
+
+
+def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
+    """Each topic with the text of its rows: their lines, sorted.
+
+    >>> row = {"topic": ["t"], "partition": [0], "action": ["elect"], "code": ["DRAINED"], "reason": [None]}
+    >>> by_topic("rejections", pa.table(row))
+    [('t', 'elect|DRAINED|0|null|t')]
+    """
+    lined = pa.table({"topic": _cells(rows["topic"]), "line": _lines(table, rows)})
+    ordered = lined.sort_by([("topic", "ascending"), ("line", "ascending")])
+    grouped = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
+    texts = pc.binary_join(grouped["line_list"], LINE_END)
+    return list(zip(grouped["topic"].to_pylist(), texts.to_pylist(), strict=True))
+
+
+def copied(changes: pa.Table) -> int:
+    """Count the replicas that changes have copied: of partitions that exist, those added that were not before."""
+    existing = changes.select(["adding_before", "adding_after"]).filter(pc.invert(changes["is_new"]))
+    return int(np.setdiff1d(_brokers(existing["adding_after"]), _brokers(existing["adding_before"])).size)
+
+
+def _lines(table: str, rows: pa.Table) -> pa.ChunkedArray:
+    """Join the cells of each row; what stays as it was is put into words once for before and after."""
+    written: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
+    for column in (rows[name] for name in HASHED[table]):
+        again = (texts for known, texts in written if column.equals(known))
+        written.append((column, next(again, None) or _cells(column)))
+    return pc.binary_join_element_wise(*(texts for _, texts in written), SEPARATOR)
+
+
+def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as `schemas.digest.cell` writes them."""
+    texts = _lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
+    return pc.fill_null(texts, NULL)
+
+
+def _lists(column: pa.ChunkedArray) -> pa.Array:
+    lists = column.combine_chunks()
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
+    offsets = pa.concat_arrays([pa.array([0], ends.type), ends])
+    texts = pa.ListArray.from_arrays(offsets, _cells(pa.chunked_array([pc.list_flatten(lists)])).combine_chunks())
+    within = pc.binary_join_element_wise("[", pc.binary_join(texts, ", "), "]", "")
+    return pc.if_else(pc.is_valid(lists), within, None)
+
+
+def _brokers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """The broker ids of each row's list, each with its row in the higher bits."""
+    lists = column.combine_chunks()
+    row, broker = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    joined: npt.NDArray[np.int64] = (row.to_numpy() << _BROKER_BITS) | broker.to_numpy()
+    return joined

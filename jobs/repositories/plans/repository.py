@@ -1,0 +1,137 @@
+"""Stored plans: found by id or alias, read whole, and checked against their id."""
+
+import json
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+from msgspec.structs import asdict
+
+from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.errors import RefusedError, UsageError
+from jobs.repositories.plans import digest
+from jobs.repositories.plans.names import names_of, plan_named
+from schemas.digest import plan_header
+from schemas.enums import PlanKind
+from schemas.rows import Change, Operation
+
+CONTROL: Final = "control"
+"""The parameter that the plan of a cycle of `surveyor control` has: its controller epoch."""
+
+_EDITED: Final = "somebody edited or lost rows of it; plan again"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan and its rows, in the order they are committed."""
+
+    row: Row
+    changes: list[Change]
+    operations: list[Operation]
+    rejections: list[Row]
+    given_name: str = ""
+    """The id or name by which the user asked for it."""
+
+    @property
+    def called(self) -> str:
+        """What the user calls it."""
+        return self.given_name or self.plan_id
+
+    @property
+    def plan_id(self) -> str:
+        return str(self.row["plan_id"])
+
+    @property
+    def title(self) -> str:
+        return titled(self.row)
+
+    @property
+    def tasks(self) -> list[Operation]:
+        """The operations that no change carries: they are judged and recorded as changes are."""
+        return [operation for operation in self.operations if operation.is_standalone]
+
+    @property
+    def size(self) -> int:
+        """How many changes and operations a commit has to do."""
+        return len(self.changes) + len(self.tasks)
+
+
+def titled(plan: Row) -> str:
+    """Name a plan by its id and its names.
+
+    >>> titled({"plan_id": "5f", "name": "a", "names": ["a", "b"]}), titled({"plan_id": "5f", "name": None})
+    ('5f (a, b)', '5f')
+    """
+    names = names_of(plan)
+    return f"{plan['plan_id']} ({', '.join(names)})" if names else str(plan["plan_id"])
+
+
+def is_cycle(plan: Row) -> bool:
+    """Whether a plan is the record of a cycle of `surveyor control`: it is over, and no commit goes on with it.
+
+    >>> is_cycle({"kind": "reconcile", "parameters": '{"control":8}'}), is_cycle({"kind": "elect", "parameters": "{}"})
+    (True, False)
+    """
+    return plan["kind"] == PlanKind.RECONCILE and CONTROL in json.loads(plan.get("parameters") or "{}")
+
+
+def find_plan(lake: Lake, id_or_name: str) -> Row:
+    """Return a plan's row by id or alias."""
+    if not lake.exists():
+        raise no_warehouse(lake.warehouse)
+    rows = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
+    if rows:
+        return rows[0]
+    raise UsageError(
+        f"no plan {id_or_name!r} of cluster {lake.cluster!r} in {lake.warehouse}; "
+        "`surveyor show plans` lists those there are",
+    )
+
+
+def read_plan(lake: Lake, id_or_name: str) -> Plan:
+    """Return a plan whole."""
+    row = find_plan(lake, id_or_name)
+    mine = ("plan_id", "=", row["plan_id"])
+    try:
+        changes = msgspec.convert(lake.rows("changes", mine), list[Change])
+        operations = msgspec.convert(lake.rows("operations", mine), list[Operation])
+    except msgspec.ValidationError as error:
+        raise RefusedError(f"plan {titled(row)} is not what was planned: {error}; {_EDITED}") from None
+    changes.sort(key=attrgetter("wave", "topic", "partition"))
+    operations.sort(key=attrgetter("sequence"))
+    return Plan(row, changes, operations, lake.rows("rejections", mine), given_name=id_or_name)
+
+
+def refuse_edited(plan: Plan) -> None:
+    """Raise RefusedError unless the rows are those the plan's id was made of."""
+    rows = {
+        "changes": [asdict(change) for change in plan.changes],
+        "operations": [asdict(operation) for operation in plan.operations],
+        "rejections": plan.rejections,
+    }
+    in_arrow = {table: digest.in_arrow(table, some) for table, some in rows.items()}
+    hashed = digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
+    if hashed != plan.plan_id:
+        raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
+
+
+def record_submission(lake: Lake, plan: Plan, submission: str) -> None:
+    """Record what a commit is about to submit to `surveyor control`."""
+    lake.ensure_columns("plans")
+    lake.update("plans", f"plan_id = {quoted(plan.plan_id)}", submission=quoted(submission))
+
+
+def refuse_unsubmitted(plan: Plan, submission: str) -> None:
+    """Raise RefusedError unless a commit with access to this warehouse recorded exactly this submission."""
+    if plan.row.get("submission") != submission:
+        raise RefusedError(
+            f"plan {plan.title} was submitted by a client of ZooKeeper that did not record it in this warehouse: "
+            "nothing is carried out. Expected is `surveyor commit` with the warehouse of `surveyor control`",
+        )
+
+
+def moves_replicas(change: Change) -> bool:
+    """Tell whether a reassignment changes who holds the partition: one that only reorders is done at once."""
+    return set(change.replicas_after) != set(change.replicas_before or ())

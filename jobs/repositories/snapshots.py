@@ -1,0 +1,144 @@
+"""Which snapshot a command works on, and the tables as that snapshot left them. No JVM."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.errors import RefusedError, UnreadableError, UsageError
+from schemas.columns import KEYS
+from schemas.enums import PartitionState
+
+PARTITION: Final = KEYS["partitions"]
+"""The key of a partition."""
+
+
+def last_snapshot(lake: Lake) -> Row | None:
+    """Return the newest complete snapshot, None before the first."""
+    ids = lake.read("snapshots")["snapshot_id"]
+    if not len(ids):
+        return None
+    return lake.rows("snapshots", ("snapshot_id", "=", pc.max(ids).as_py()))[0]
+
+
+def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
+    """Return the snapshot asked for, or the newest; raise where there is none."""
+    if not lake.exists():
+        raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
+    newest = last_snapshot(lake)
+    if newest is None:
+        raise UnreadableError(
+            f"no snapshot of cluster {lake.cluster!r} in {lake.warehouse}; "
+            f"take one with `surveyor snapshot --cluster {lake.cluster}`, or check --cluster",
+        )
+    if snapshot_id is None or snapshot_id == newest["snapshot_id"]:
+        return newest
+    rows = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
+    if not rows:
+        raise UsageError(_no_snapshot(lake, snapshot_id, newest["snapshot_id"]))
+    return rows[0]
+
+
+def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:
+    oldest = pc.min(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+    dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
+    return (
+        f"no snapshot {snapshot_id} of cluster {lake.cluster!r}{dropped}; "
+        f"the oldest still there is {oldest}, the newest is {newest}"
+    )
+
+
+def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
+    """Raise RefusedError where a snapshot shows no broker or, if it is about `topics`, none of those."""
+    missing = "broker (/brokers/ids is empty)" if snapshot["brokers"] == 0 else "topic (/brokers/topics is empty)"
+    if snapshot["brokers"] == 0 or (topics and snapshot["topics"] == 0):
+        raise RefusedError(
+            f"snapshot {snapshot['snapshot_id']} shows no {missing}: there is nothing to plan; if there are any now, "
+            "take a new `surveyor snapshot`",
+        )
+
+
+def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
+    """Read a table as one snapshot left it, without a JVM."""
+    return as_rows(table_as_of(lake, snapshot, table, *filters))
+
+
+def table_as_of(
+    lake: Lake,
+    snapshot: Row,
+    table: str,
+    *filters: Filter,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
+
+    Should something else have removed that version, partitions are put together from their history; the filters
+    must then be on the key. Raise UnreadableError for the other tables, which have none.
+    """
+    try:
+        return lake.read(table, *filters, version=snapshot["versions"][table], columns=columns)
+    except UnreadableError:
+        if table != "partitions":
+            raise
+    rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+    rows = _with_topic_versions(rows, lake, snapshot)
+    return rows if columns is None else rows.select(columns)
+
+
+def _with_topic_versions(rows: pa.Table, lake: Lake, snapshot: Row) -> pa.Table:
+    """Give partitions the versions that their topics had: a later one is no change of a partition to the history."""
+    version = snapshot["versions"].get("topics")
+    try:
+        topics = None if version is None else lake.read("topics", version=version, columns=["topic", "topic_version"])
+    except UnreadableError:
+        topics = None
+    if topics is None:
+        return rows
+    at = pc.index_in(rows["topic"].cast(pa.string()), topics["topic"].cast(pa.string()).combine_chunks())
+    versions = pc.coalesce(topics["topic_version"].take(at), rows["topic_version"])
+    return rows.set_column(rows.schema.get_field_index("topic_version"), "topic_version", versions)
+
+
+def newest_rows(history: pa.Table) -> pa.Table:
+    """Keep the newest row of each partition, and none of those that vanished."""
+    ordered = history.sort_by("snapshot_id")
+    newest = ordered.take(_last_of_each(ordered))
+    return newest.filter(_still_there(newest))
+
+
+def rows_of_use(history: pa.Table) -> pa.Table:
+    """The newest rows, and of partitions without a state the last that had one: it is not to be forgotten."""
+    ordered = history.sort_by("snapshot_id")
+    with_state = _last_of_each(ordered, pc.not_equal(_states(ordered), PartitionState.NEW.value))
+    kept = ordered.take(pc.unique(pa.concat_arrays([_last_of_each(ordered), with_state])))
+    return kept.filter(_still_there(kept))
+
+
+def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
+    """Find the last row of each partition, or the last of those that `among` marks."""
+    numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
+    rows = numbered if among is None else numbered.filter(among)
+    last = rows.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so
+    return last["row_last"].combine_chunks()
+
+
+def has_vanished(row: Row) -> bool:
+    """Whether a row of history is of a partition that was gone; those of older versions tell it by their state."""
+    vanished = row.get("vanished")
+    return row["partition_state"] == PartitionState.NON_EXISTENT if vanished is None else bool(vanished)
+
+
+def _still_there(rows: pa.Table) -> pa.ChunkedArray:
+    """Whether rows are of partitions that were there; those of older versions tell it by their state."""
+    by_state = pc.equal(_states(rows), PartitionState.NON_EXISTENT.value)
+    known = rows["vanished"] if "vanished" in rows.column_names else pa.nulls(rows.num_rows, pa.bool_())
+    return pc.invert(pc.coalesce(known, by_state))
+
+
+def _states(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(rows["partition_state"], "")

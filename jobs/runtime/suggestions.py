@@ -1,0 +1,126 @@
+"""Command lines for people to copy: what comes next, on the cluster and warehouse that this command was told.
+
+In: the options as they were typed. What the environment says stays there for the next command, too, and is left out;
+so is what only says in which form an answer is wanted.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from jobs.core.masking import masked_text
+
+if TYPE_CHECKING:
+    from jobs.runtime.settings import Settings
+
+Typed = Mapping[str, tuple[str, ...]]
+"""Options that were typed, by the name of their parameter: the words of each."""
+
+WHERE: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_config", "command_config")
+"""Options that say which cluster is meant, and how it is reached."""
+
+OF_A_LIVE_CLUSTER: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
+
+ON_TABLES_ALONE: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
+"""Commands that reach no cluster, unless an option says so."""
+
+REACHING: Final = frozenset({"--refresh", "--now"})
+
+FORM: Final = frozenset({"as_json", "result_file", "output"})
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Something to do; `command` is None where no command helps."""
+
+    what: str
+    command: str | None = None
+    zookeeper_shell: str | None = None
+    """What zookeeper-shell.sh is to do, where no command of Surveyor's helps."""
+
+
+def typed_in(context: typer.Context) -> Typed:
+    """Return the options that were typed on this command line."""
+    words = {parameter.name: _words(parameter, context) for parameter in context.command.params if parameter.name}
+    return {name: some for name, some in words.items() if some}
+
+
+def _words(parameter: object, context: typer.Context) -> tuple[str, ...]:
+    name, options = parameter.name, parameter.opts  # type: ignore[attr-defined] # typer's own kind of parameter
+    source = context.get_parameter_source(name)
+    if source is None or source.name != "COMMANDLINE" or not options[-1].startswith("-"):
+        return ()
+    if getattr(parameter, "is_flag", False):
+        return (options[-1],)
+    value = context.params[name]
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(word for each in values for word in (options[-1], str(each)))
+
+
+def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
+    """Name a command for what may be done next, on the same cluster.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> typed = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
+    >>> typed |= {"zookeeper_config": ("--zookeeper-config", "zk.properties")}
+    >>> settings = Settings("default", "/my data", ClusterConf(), typed=typed)
+    >>> next_step(settings, "review", "show", "plan", "repair").command
+    "surveyor show plan repair --warehouse '/my data'"
+    >>> next_step(settings, "apply", "commit", "repair", "--apply").command
+    "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
+    >>> next_step(settings, "see", "show", "brokers", "--now").command
+    "surveyor show brokers --now --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
+    """
+    return NextStep(what, command_line(settings, *command))
+
+
+def typed(settings: "Settings", step: NextStep) -> NextStep:
+    """A step with its command as it is typed, on the same cluster."""
+    if step.zookeeper_shell is not None:
+        return NextStep(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
+    return step if step.command is None else next_step(settings, step.what, *shlex.split(step.command))
+
+
+def command_line(settings: "Settings", *command: str) -> str:
+    """Write a command for the same cluster."""
+    reaches = command[0] not in ON_TABLES_ALONE or bool(REACHING.intersection(command))
+    names = [name for name in WHERE if reaches or name not in OF_A_LIVE_CLUSTER]
+    return _line(settings, command, names)
+
+
+def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str] = ()) -> NextStep:
+    """Name a command that is to have every option that this one was given, `but` some.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> settings = Settings("default", "w", ClusterConf(), typed={"mode": ("--mode", "batch"), "as_json": ("--json",)})
+    >>> same_step(settings, "apply", "commit", "repair", "--apply").command
+    'surveyor commit repair --apply --mode batch'
+    """
+    return NextStep(what, same_line(settings, *command, but=but))
+
+
+def same_line(settings: "Settings", *command: str, but: Iterable[str] = ()) -> str:
+    """Write a command with every option that this one was given, `but` some."""
+    return _line(settings, command, settings.typed.keys() - FORM - {*but})
+
+
+def stated_command(settings: "Settings", *command: str) -> str:
+    """Write a command as it was typed, for who approves what came of it: without where, and without secrets.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> typed = {"config": ("--set", "ssl.key.password=x"), "by_size": ("--by-size",), "as_json": ("--json",)}
+    >>> stated_command(Settings("default", "w", ClusterConf(), typed=typed), "plan", "config")
+    "surveyor plan config --set 'ssl.key.password=(hidden)' --by-size"
+    """
+    left_out = {*WHERE, *FORM, "remote"}
+    options = [word for name, words in settings.typed.items() if name not in left_out for word in words]
+    return shlex.join(["surveyor", *command, *map(masked_text, options)])
+
+
+def _line(settings: "Settings", command: Iterable[str], names: Iterable[str]) -> str:
+    chosen = set(names)
+    options = [word for name, words in settings.typed.items() if name in chosen for word in words]
+    return shlex.join(["surveyor", *command, *options])

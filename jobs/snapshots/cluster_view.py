@@ -1,0 +1,178 @@
+"""A cluster for who looks at it without Spark: as ZooKeeper has it now, or as a snapshot left it. No JVM.
+
+Both come to the same: partitions in Arrow, and what is few beside them. What is in quarantine counts and is left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
+from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.warehouse import Lake, Row, schema_of
+from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import children, connected, persistently
+from jobs.adapters.zookeeper.multi_read import read_many, without_collection
+from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.core.errors import UnreadableError
+from jobs.repositories.snapshots import as_of, table_as_of
+from schemas.enums import RequestKind
+from schemas.rows import Key
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from schemas.znodes import MalformedZnodeError, decode_config
+
+PARTITION: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "controller_epoch",
+    "understood",
+)
+"""The columns of PARTITIONS that are read: what follows from them is derived."""
+
+PATIENCE: Final = 5.0
+"""Seconds to connect in: somebody waits for the answer."""
+
+_OF_STATE: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
+"""What a partition without a state has not."""
+
+TopicConfig = Mapping[str, str | None] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What there is of a cluster."""
+
+    controller_id: int | None
+    """NO_CONTROLLER for none, null where the znode is not understood; so the epoch."""
+    controller_epoch: int | None
+    migration: str | None
+    brokers: list[Row]
+    """broker_id and whether it is understood."""
+    configs: Mapping[str, TopicConfig]
+    """Of each topic; null where it is not understood, as is a value that is not."""
+    deleting: frozenset[str]
+    """Topics that are queued for deletion."""
+    requested: Mapping[Key, list[int]]
+    """Where /admin asks partitions to move."""
+    partitions: pa.Table
+    quarantined: int
+    blocking: list[Row]
+    """Rows of QUARANTINE over which something of Kafka cannot start."""
+    throttled_brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Rates that are set for throttled replicas, by broker or <default>; what a snapshot left does not tell."""
+
+    @property
+    def throttled_topics(self) -> dict[str, dict[str, str]]:
+        """Which replicas of each topic are throttled."""
+        lists = {
+            topic: {name: value for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS) if (value := (config or {}).get(name))}
+            for topic, config in self.configs.items()
+        }
+        return {topic: names for topic, names in lists.items() if names}
+
+
+def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> Observed:
+    """Read ZooKeeper: all topics or one, and of partitions these columns of PARTITIONS, which must be in their order.
+
+    Raise UnreadableError where nothing answers, or no cluster keeps its metadata.
+    """
+    with without_collection(), connected(hosts, PATIENCE) as client:
+        state = persistently(lambda: read_cluster(client, hosts))
+        configs, partitions, quarantine = persistently(lambda: _read_topics(client, topic, columns))
+        quarantine += state.quarantine
+        rates: dict[str, dict[str, str]] = {}
+        with suppress(UnreadableError):  # Kafka lets ZooKeeper keep the settings of brokers to them
+            quarantine += persistently(lambda: read_overrides(client))[1]
+            rates = persistently(lambda: _read_rates(client))
+    return Observed(
+        controller_id=state.control["controller_id"],
+        controller_epoch=state.control["controller_epoch"],
+        migration=state.migration,
+        brokers=state.brokers,
+        configs=configs,
+        deleting=_deleting(state),
+        requested=_requested(state.requests),
+        partitions=partitions,
+        quarantined=len(quarantine),
+        blocking=_blocking(quarantine),
+        throttled_brokers=rates,
+    )
+
+
+def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
+    """Read which brokers are given a rate for throttled replicas; a config that is not understood gives none."""
+    names = children(client, DYNAMIC_CONFIGS) or []
+    rates: dict[str, dict[str, str]] = {}
+    for name, znode in zip(names, read_many(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
+        with suppress(MalformedZnodeError):
+            config = {} if znode.data is None else decode_config(znode.data)
+            rates[name] = {key: value for key, value in config.items() if key in {LEADER_RATE, FOLLOWER_RATE}}
+    return {name: of_broker for name, of_broker in rates.items() if of_broker}
+
+
+def observed_by(lake: Lake, snapshot: Row, *partitions: Filter) -> Observed:
+    """Read the tables as a snapshot left them, all partitions or those that pass filters."""
+    topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
+    rows = topics.to_pylist(maps_as_pydicts="strict")
+    return Observed(
+        controller_id=snapshot["controller_id"],
+        controller_epoch=snapshot["controller_epoch"],
+        migration=snapshot.get("migration"),
+        brokers=as_of(lake, snapshot, "brokers"),
+        configs={row["topic"]: row["config"] for row in rows},
+        deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
+        requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
+        partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
+        quarantined=snapshot["quarantined"] or 0,
+        blocking=_blocking(as_of(lake, snapshot, "quarantine")) if snapshot["quarantined"] else [],
+    )
+
+
+def _blocking(quarantine: Iterable[Row]) -> list[Row]:
+    named = ("path", "blocks", "reason", "mend")
+    rows = [{name: row.get(name) for name in named} for row in quarantine if row.get("blocks")]
+    return sorted(rows, key=itemgetter("path"))
+
+
+def _deleting(state: ClusterState) -> frozenset[str]:
+    return frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+
+
+def _requested(requests: list[Row]) -> dict[Key, list[int]]:
+    reassign = [row for row in requests if row["kind"] == RequestKind.REASSIGN]
+    return {(row["topic"], row["partition"]): row["replicas"] or [] for row in reassign}
+
+
+def _read_topics(
+    client: KazooClient, topic: str | None, columns: Sequence[str]
+) -> tuple[dict[str, TopicConfig], pa.Table, list[Row]]:
+    """Read the configs of topics, their partitions, and which znodes are not understood."""
+    schema = pa.schema([schema_of("partitions").field(name) for name in columns])
+    configs: dict[str, TopicConfig] = {}
+    tables, quarantine = [schema.empty_table()], list[Row]()
+    names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
+    for reading in read_topic_rows(client, names):
+        configs |= {row["topic"]: row.get("config") for row in reading.topics}
+        tables.append(_table(reading.partitions, schema))
+        quarantine += reading.quarantine
+    return configs, pa.concat_tables(tables), quarantine
+
+
+def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
+    return pa.table([pa.array(_values(rows, field.name), field.type) for field in schema], schema=schema)
+
+
+def _values(rows: list[Row], name: str) -> list[Any]:
+    if name in _OF_STATE:
+        return [row.get(name) for row in rows]
+    return list(map(itemgetter(name), rows))  # twice as quick

@@ -1,0 +1,179 @@
+"""What differs between two snapshots: the rows of `surveyor show diff`. No JVM.
+
+Tables are joined on their keys and compared column by column by DuckDB; only rows that differ become Python objects.
+Of the partitions only those with a row in the history between the two snapshots can differ, so only they are read.
+A row says what happened, to whom, and one column before and after; an empty list counts as nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.core.masking import masked
+from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
+
+COLUMNS: Final = ("what", "subject", "column", "before", "after")
+
+CONTROLLER: Final = ("controller_id", "controller_epoch")
+BROKER: Final = ("broker_epoch", "endpoints", "rack", "understood")
+TOPIC: Final = ("topic_id", "deletion_requested", "understood", "config")
+STATE: Final = (
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "leader_epoch",
+    "partition_state",
+)
+
+Pair = tuple[Row | None, Row | None]
+"""A row before and after, None where there is none."""
+
+
+def differences(lake: Lake, before: Row, after: Row) -> list[Row]:
+    """Compare two rows of `snapshots` and what belongs to them; of partitions, the most numerous, last."""
+    both = before, after
+    return [
+        *_changed("controller changed", "controller", before, after, CONTROLLER),
+        *_brokers(_pairs_of(lake, both, "brokers", ["broker_id"], BROKER)),
+        *_topics(_pairs_of(lake, both, "topics", ["topic"], TOPIC)),
+        *_quarantine(_pairs_of(lake, both, "quarantine", ["path", "reason"], [])),
+        *_partitions(_partition_pairs(lake, before["snapshot_id"], after["snapshot_id"])),
+    ]
+
+
+def _brokers(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        subject = f"broker {(was or is_now or {})['broker_id']}"
+        if was is None or is_now is None:
+            what = "broker joined" if was is None else "broker gone"
+            yield _difference(what, subject, "broker_epoch", was, is_now)
+            continue
+        yield from _changed("broker bounced", subject, was, is_now, ["broker_epoch"])
+        yield from _changed("broker changed", subject, _with_urls(was), _with_urls(is_now), BROKER[1:])
+
+
+def _with_urls(broker: Row) -> Row:
+    """Write endpoints as `LISTENER://host:port (security protocol)`."""
+    endpoints = broker["endpoints"] or []
+    return {**broker, "endpoints": ["{listener}://{host}:{port} ({security_protocol})".format(**e) for e in endpoints]}
+
+
+def _topics(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        topic = (was or is_now or {})["topic"]
+        if was is None or is_now is None:
+            yield _difference("topic created" if was is None else "topic vanished", topic, "topic_id", was, is_now)
+            continue
+        yield from _changed("topic changed", topic, was, is_now, TOPIC[:-1])
+        old, new = was["config"] or {}, is_now["config"] or {}
+        for row in _changed("topic config", topic, old, new, sorted({*old, *new})):
+            yield row | {side: masked(row[side], row["column"]) for side in ("before", "after")}
+
+
+def _quarantine(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        what = "quarantined" if was is None else "no longer quarantined"
+        yield _difference(what, (was or is_now or {})["path"], "reason", was, is_now)
+
+
+def _partitions(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        verb = "created" if was is None else "vanished" if is_now is None else "changed"
+        subject = "{topic}-{partition}".format(**(was or is_now or {}))
+        yield from _changed(f"partition {verb}", subject, was or {}, is_now or {}, STATE)
+
+
+def _changed(what: str, subject: str, was: Row, is_now: Row, columns: Sequence[str]) -> Iterator[Row]:
+    for column in columns:
+        row = _difference(what, subject, column, was, is_now)
+        if row["before"] != row["after"]:
+            yield row
+
+
+def _difference(what: str, subject: str, column: str, was: Row | None, is_now: Row | None) -> Row:
+    before, after = (None if value == [] else value for value in ((was or {}).get(column), (is_now or {}).get(column)))
+    return dict(zip(COLUMNS, (what, subject, column, before, after), strict=True))
+
+
+def _pairs_of(
+    lake: Lake,
+    both: tuple[Row, Row],
+    table: str,
+    key: Sequence[str],
+    columns: Sequence[str],
+) -> list[Pair]:
+    was, is_now = (table_as_of(lake, snapshot, table) for snapshot in both)
+    return pairs(was, is_now, key, columns)
+
+
+def _partition_pairs(lake: Lake, before: int, after: int) -> list[Pair]:
+    """Compare the partitions that the history has between two snapshots, in either order."""
+    older, newer = sorted((before, after))
+    read = partial(lake.read, "partition_history", columns=["snapshot_id", *PARTITION, *STATE])
+    between = read(("snapshot_id", ">", older), ("snapshot_id", "<=", newer))
+    if not between.num_rows:
+        return []
+    topics = ("topic", "in", pc.unique(between["topic"]).to_pylist())
+    until = read(("snapshot_id", "<=", older), topics)
+    touched = between.select(PARTITION).group_by(PARTITION).aggregate([])
+    numbered = until.select(PARTITION).append_column("row", pa.array(np.arange(until.num_rows)))
+    was = until.take(numbered.join(touched, PARTITION, join_type="inner")["row"])
+    states = {older: newest_rows(was), newer: newest_rows(between)}
+    return pairs(states[before], states[after], PARTITION, STATE)
+
+
+def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequence[str]) -> list[Pair]:
+    """Join two states of a table on `key`; return the rows that differ in any of `columns`, in the key's order.
+
+    A column that does not differ is None on both sides: lists are slow to make, and nobody asks for them.
+    """
+    from jobs.sql_views.database import new_database  # noqa: PLC0415 - takes long to import, and few commands need it
+
+    with closing(new_database()) as database:
+        database.register("b", before.select([*key, *columns]))
+        database.register("a", after.select([*key, *columns]))
+        kinds = {column: before.schema.field(column).type for column in columns}
+        rows = as_rows(database.sql(_joined(key, kinds)).to_arrow_table())
+    return [(row["before"], row["after"]) for row in rows]
+
+
+def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:
+    """The rows of `b` and `a` that differ, in SQL: a struct for each, null where there is none."""
+    differs = {column: _differs(column, kind) for column, kind in kinds.items()}
+    sides = {side: [*(f'"{name}" := {side}."{name}"' for name in key), *_told(side, differs)] for side in ("b", "a")}
+    packed = (f"CASE WHEN {side}.there THEN struct_pack({', '.join(some)}) END" for side, some in sides.items())
+    was, is_now = packed
+    names = ", ".join(f'"{name}"' for name in key)
+    either = " OR ".join(["b.there IS NULL", "a.there IS NULL", *differs.values()])
+    return f"""
+        SELECT {was} AS before, {is_now} AS after
+        FROM (SELECT *, true AS there FROM b) AS b FULL JOIN (SELECT *, true AS there FROM a) AS a USING ({names})
+        WHERE {either} ORDER BY {names}
+    """  # noqa: S608 - names of columns
+
+
+def _told(side: str, differs: Mapping[str, str]) -> Iterator[str]:
+    return (f'"{column}" := CASE WHEN {differ} THEN {side}."{column}" END' for column, differ in differs.items())
+
+
+def _differs(column: str, kind: pa.DataType) -> str:
+    """Whether a column is not the same on both sides, in SQL: an empty list is as good as none, and maps have no order.
+
+    >>> _differs("leader", pa.int32())
+    'b."leader" IS DISTINCT FROM a."leader"'
+    """
+    form = "{}"
+    if pa.types.is_map(kind):
+        form = "coalesce(list_sort(map_entries({})), [])"
+    elif pa.types.is_list(kind):
+        form = "coalesce({}, [])"
+    was, is_now = (form.format(f'{side}."{column}"') for side in ("b", "a"))
+    return f"{was} IS DISTINCT FROM {is_now}"

@@ -1,0 +1,278 @@
+"""How a cluster is, in numbers: who is there, who is missing, which partitions are not as they should be. No JVM.
+
+Corresponds to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
+`PreferredReplicaImbalanceCount`, for the whole cluster at once. In: what was observed. Out: `Health`. Topics that are
+queued for deletion count for nothing else, nor do partitions that are not understood.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.repositories.stored_rows import Bools, Ints, StoredRows
+from jobs.snapshots.cluster_view import Observed, TopicConfig
+from planner.columns.numpy_rules import PartitionArrays, among, derived, min_isr_of, named
+from planner.leadership.numpy_leadership import imbalance, needs
+from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.enums import NO_LEADER
+from schemas.kafka_decoders import Blocked
+from schemas.rows import Key
+from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
+
+NAMED: Final = 5
+"""Partitions of a kind that are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Counts are of partitions unless they say otherwise."""
+
+    controller_id: int | None
+    controller_epoch: int | None
+    latest_epoch: int
+    """The latest controller epoch that a state carries: the controller's is not to be an earlier one."""
+    migration: str | None
+    live: list[int]
+    """Registered brokers, understood or not, by id."""
+    not_understood_brokers: list[int]
+    gone: dict[int, int]
+    """Brokers that an assignment, an ISR or a leader names and that are not registered; how many partitions do."""
+    able_brokers: int
+    """Brokers that may be given replicas: registered, understood and not drained."""
+    most_replicas: int
+    """The largest replication factor of any partition that could be moved."""
+    topics: int
+    deleting_topics: int
+    deletion_waits_for: list[int] = field(default_factory=list)
+    """Brokers that are not registered and hold replicas of topics queued for deletion, which wait for them."""
+    partitions: int
+    offline: int
+    without_state: int
+    under_replicated: int
+    under_min_isr: int
+    moving: int
+    stalled: list[Reassignment]
+    """What moves or is asked to and cannot: a broker of the target is down, or there is nothing left to do."""
+    not_understood: int
+    leader_outside_isr: int
+    """Led by a live broker that is not in the ISR: Kafka changes nothing about it, nor does Surveyor."""
+    named: Mapping[str, list[str]]
+    """The first few partitions of `leader_outside_isr` and `not_understood`, by name."""
+    configs_not_understood: int
+    """Topics of whose config something is not understood."""
+    mendable: int
+    """What `plan reconcile` finds a change for, without loss."""
+    stuck: int
+    """Offline, and no replica that is in sync could lead."""
+    led_by_drained: int
+    """Led by a drained broker, as no other replica was in sync."""
+    imbalance: list[Row]
+    """As the table has it, by broker."""
+    quarantined: int
+    """Znodes."""
+    blocking: list[Row]
+    """Znodes over which something of Kafka cannot start: path, blocks, reason, mend."""
+    throttled_brokers: list[str]
+    """Brokers with a rate for throttled replicas, and <default>; not known of a snapshot."""
+    throttled_topics: list[str]
+    """Topics of which replicas are throttled."""
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """For programs: an object with a list where its keys would be numbers."""
+        gone = [{"broker_id": broker, "partitions": count} for broker, count in self.gone.items()]
+        return asdict(self) | {"gone": gone, "stalled": [_stalled_row(each) for each in self.stalled]}
+
+
+def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
+    """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
+    rows = arrays_of(seen, default_min_isr)
+    live, understood = _brokers_of(seen)
+    opaque = sorted(set(live) - understood)
+    marks, due = derived(rows, live), needs(rows, live, understood)
+    reassigned = _reassignments(seen, live)
+    void = {(each.topic, each.partition) for each in reassigned if each.is_void}
+    moving = _moving(seen.partitions, seen.requested.keys() - void)
+    unborn = (
+        ~rows.has_state & _is_reassigned(seen.partitions) & (rows.deleting | ~among(rows.replicas, live).any(axis=1))
+    )
+    named_kinds = {
+        "leader_outside_isr": rows.judged & marks.leader_outside_isr,
+        "not_understood": ~rows.understood,
+    }
+    return Health(
+        controller_id=seen.controller_id,
+        controller_epoch=seen.controller_epoch,
+        latest_epoch=pc.max(seen.partitions["controller_epoch"]).as_py() or 0,
+        migration=seen.migration,
+        live=live,
+        not_understood_brokers=opaque,
+        gone=_named_and_gone(rows, live),
+        able_brokers=len(understood.difference(drained)),
+        led_by_drained=_count(rows.judged & among(rows.leader, understood.intersection(drained))),
+        most_replicas=int(named(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
+        topics=len(seen.configs),
+        deleting_topics=len(seen.deleting),
+        deletion_waits_for=_absent_from_deletion(rows, live),
+        partitions=seen.partitions.num_rows,
+        offline=_count(rows.judged & marks.offline),
+        **{name: _count(some) for name, some in named_kinds.items()},
+        named={name: _names(seen.partitions, some) for name, some in named_kinds.items()},
+        configs_not_understood=sum(config is None or None in config.values() for config in seen.configs.values()),
+        without_state=_count(rows.judged & marks.new),
+        under_replicated=_count(rows.judged & marks.under_replicated),
+        under_min_isr=_count(rows.judged & marks.under_min_isr),
+        moving=_count(moving),
+        stalled=[each for each in reassigned if each.obstacle is not None],
+        mendable=_count(due.mendable),
+        stuck=_count(due.stuck),
+        imbalance=imbalance(rows, threshold),
+        quarantined=seen.quarantined,
+        blocking=[
+            *seen.blocking,
+            *_unparsable(seen.configs),
+            *_unborn(seen, unborn),
+        ],
+        throttled_brokers=sorted(seen.throttled_brokers),
+        throttled_topics=sorted(seen.throttled_topics),
+    )
+
+
+def without_in_sync(seen: Observed) -> Bools:
+    """Mark the offline partitions of which no replica that may be elected is in sync: those that are `stuck`."""
+    return needs(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen)).stuck
+
+
+def _brokers_of(seen: Observed) -> tuple[list[int], set[int]]:
+    """Registered brokers, by id, and those of them that are understood: they may be elected."""
+    live = sorted(row["broker_id"] for row in seen.brokers)
+    return live, {row["broker_id"] for row in seen.brokers if row["understood"]}
+
+
+def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:
+    """Lay the partitions out for the rules that need no Spark."""
+    stored = StoredRows(seen.partitions)
+    topics = seen.partitions["topic"].combine_chunks().dictionary_encode()
+    number = topics.indices.to_numpy()
+    names = topics.dictionary.to_pylist()
+    minima = [min_isr_of(seen.configs.get(name), default_min_isr) for name in names]
+    return PartitionArrays(
+        replicas=stored.brokers("replicas"),
+        isr=stored.brokers("isr"),
+        leader=stored.brokers("leader")[:, 0],
+        has_state=np.asarray(pc.is_valid(seen.partitions["leader"])),
+        understood=_true_or_null(seen.partitions["understood"]),
+        deleting=np.array([name in seen.deleting for name in names], dtype=bool)[number],
+        min_isr=np.array(minima, dtype=np.int32)[number],
+    )
+
+
+def _true_or_null(column: pa.ChunkedArray) -> Bools:
+    return np.asarray(pc.fill_null(column, True))  # noqa: FBT003 - as the rules read null
+
+
+def _named_and_gone(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
+    """Count for each broker that is named and not registered the partitions that name it."""
+    everybody = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
+    absent = np.where(named(everybody) & ~among(everybody, live), everybody, NO_LEADER)
+    return {broker: _count((absent == broker).any(axis=1)) for broker in _distinct(absent)}
+
+
+def _absent_from_deletion(rows: PartitionArrays, live: Collection[int]) -> list[int]:
+    """Return the brokers whose replicas of queued topics cannot be deleted now."""
+    replicas = rows.replicas[rows.deleting]
+    return _distinct(np.where(named(replicas) & ~among(replicas, live), replicas, NO_LEADER))
+
+
+def _distinct(brokers: Ints) -> list[int]:
+    ids: list[int] = np.unique(brokers[named(brokers)]).tolist()
+    return ids
+
+
+def _stalled_row(stalled: Reassignment) -> Row:
+    row: Row = {"topic": stalled.topic, "partition": stalled.partition, "target": list(stalled.goal)}
+    if stalled.obstacle is not None:
+        why = stalled.obstacle
+        row |= {"code": why.code.value, "reason": why.reason, "waits_for": list(why.waits_for)}
+    return row
+
+
+def _reassignments(seen: Observed, live: Collection[int]) -> list[Reassignment]:
+    """Everything that moves or is asked to; what is not understood is left out."""
+    concerned = seen.partitions.filter(_moving(seen.partitions, seen.requested.keys())).to_pylist()
+    rows = {(row["topic"], row["partition"]): row for row in concerned}
+    found = []
+    for key in sorted({*rows, *seen.requested}):
+        row = rows.get(key)
+        if row is not None and row["understood"] is False:
+            continue
+        now = row and ReplicaAssignment(*(row[name] or [] for name in _ASSIGNMENT))
+        isr = [] if row is None else row["isr"] or []
+        found.append(
+            reassignment(key, now, seen.requested.get(key), isr, live, deleting=key[0] in seen.deleting),
+        )
+    return found
+
+
+_ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
+
+
+def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
+    """Replicas are being added or removed, or a request to do so waits, as `planner.reassignment.pending.is_moving`."""
+    moving = _is_reassigned(partitions)
+    return moving | _requested(partitions, requested) if requested else moving
+
+
+def _is_reassigned(partitions: pa.Table) -> Bools:
+    """Replicas are being added or removed."""
+    lengths = (
+        np.asarray(pc.fill_null(pc.list_value_length(partitions[name]), 0))
+        for name in ("adding_replicas", "removing_replicas")
+    )
+    moving: Bools = np.sum(list(lengths), axis=0) > 0
+    return moving
+
+
+def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
+    keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
+    return np.array([key in requested for key in keys], dtype=bool)
+
+
+def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
+    """Configs with a value that Kafka does not parse: a broker that starts ends over it."""
+    for topic in sorted(configs):
+        faults = [*unparsable_values(configs[topic] or {})]
+        if faults:
+            path, reason = f"{CONFIGS}/{topic}", "; ".join(faults)
+            yield {"path": path, "blocks": Blocked.START.value, "reason": reason, "mend": None}
+
+
+def _unborn(seen: Observed, unborn: Bools) -> Iterator[Row]:
+    """Topics of which a partition is reassigned that has no state and gets none: Kafka's controller ends over it.
+
+    None is created where the topic is queued for deletion, or no replica is alive.
+    """
+    for topic in sorted(set(seen.partitions["topic"].take(np.flatnonzero(unborn)).to_pylist())):
+        moves = "a partition of it is reassigned and has no state"
+        path, reason = f"{TOPICS}/{topic}", f"{moves}, and no replica of it is alive: start one of its brokers"
+        if topic in seen.deleting:
+            path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is to be deleted, {moves}"
+        yield {"path": path, "blocks": Blocked.FAIL_OVER.value, "reason": reason, "mend": None}
+
+
+def _names(partitions: pa.Table, some: Bools) -> list[str]:
+    """The first few of some partitions."""
+    rows = partitions.select(["topic", "partition"]).take(np.flatnonzero(some))
+    first = rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, NAMED)
+    return [f"{row['topic']}-{row['partition']}" for row in first.to_pylist()]
+
+
+def _count(marks: Bools) -> int:
+    return int(marks.sum())

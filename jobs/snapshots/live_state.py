@@ -1,0 +1,64 @@
+"""Partitions as ZooKeeper has them now, in the shape in which a snapshot keeps them. No JVM.
+
+The derived columns are those of `planner.columns.derived_columns`, by its twin on arrays. What is not understood has
+none of them: neither healthy nor in trouble.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import schema_of
+from jobs.repositories.stored_rows import Bools, Ints
+from jobs.snapshots.cluster_view import Observed, observe_now
+from jobs.snapshots.health import arrays_of
+from planner.columns.numpy_rules import Marks, among, derived, named
+from schemas.enums import PartitionState
+
+_DERIVED: Final = ("partition_state", "offline_replicas", "under_replicated", "under_min_isr")
+_OF_SNAPSHOT: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED}
+
+READ: Final = [name for name in schema_of("partitions").names if name not in _OF_SNAPSHOT]
+"""Columns that znodes hold."""
+
+
+def observe_whole(hosts: str, topic: str | None = None) -> Observed:
+    """Read ZooKeeper with every column of partitions, of all topics or one."""
+    return observe_now(hosts, topic=topic, columns=READ)
+
+
+def present_partitions(seen: Observed, default_min_isr: int) -> pa.Table:
+    """Add to what was observed whole what follows from it, and `deletion_requested`."""
+    rows = arrays_of(seen, default_min_isr)
+    live = [row["broker_id"] for row in seen.brokers]
+    marks = derived(rows, live)
+    columns = {
+        "partition_state": pa.array(_states(marks), pa.string()),
+        "offline_replicas": _offline(rows.replicas, live),
+        "under_replicated": pa.array(marks.under_replicated),
+        "under_min_isr": pa.array(marks.under_min_isr),
+    }
+    understood = pa.array(rows.understood)
+    nothing = {name: pa.nulls(len(rows.leader), column.type) for name, column in columns.items()}
+    table = seen.partitions.combine_chunks()
+    for name, column in columns.items():
+        table = table.append_column(name, pa.compute.if_else(understood, column, nothing[name]))
+    return table.append_column("deletion_requested", pa.array(rows.deleting))
+
+
+def _states(marks: Marks) -> list[str]:
+    by_state = {
+        PartitionState.NON_EXISTENT: marks.non_existent,
+        PartitionState.NEW: marks.new,
+        PartitionState.ONLINE: marks.online,
+        PartitionState.OFFLINE: marks.offline,
+    }
+    states: list[str] = np.select(list(by_state.values()), [state.value for state in by_state], "").tolist()
+    return states
+
+
+def _offline(replicas: Ints, live: list[int]) -> pa.Array:
+    absent: Bools = named(replicas) & ~among(replicas, live)
+    offsets = np.concatenate([[0], np.cumsum(absent.sum(axis=1))])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(replicas[absent], pa.int32()))

@@ -1,0 +1,183 @@
+"""The reading half of a snapshot: the small state by the driver, topics and partitions by Spark, configs by brokers.
+
+The executors' reading is staged once: a second one would see another moment. The topics of a tiny cluster are read by
+the driver, too. The brokers are asked in the background from the first moment on, so that one that does not answer
+costs no time while Spark starts.
+"""
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from threading import Thread
+from typing import Final
+
+from kazoo.client import KazooClient
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.spark.session import TINY, default_parallelism, tasks_done
+from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import children, connected, persistently, sync
+from jobs.adapters.zookeeper.multi_read import children_of
+from jobs.adapters.zookeeper.source import READ, read_here, read_there
+from jobs.core.errors import UnreadableError
+from jobs.runtime.console import say
+from jobs.runtime.progress import Phases
+from jobs.runtime.settings import Settings
+from planner.text import counted
+
+_UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
+"""What an executor said, in the midst of stack traces of three languages."""
+
+TASKS_A_CORE: Final = 8
+"""Enough for cores to end at about the same time; what each task costs comes again with every later pass."""
+
+TOPICS_AT_ONCE: Final = 1000
+"""Topics whose partitions are counted before it is looked whether they are too many already."""
+
+TALLY: Final = ("kind", "rows", "read", "decoded")
+"""What is counted of each kind of row."""
+
+BROKERS_PATIENCE: Final = 10.0
+"""Seconds that brokers have to tell their settings, all together; they are asked while Spark starts and reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """What the driver reads before Spark starts, so that an unreadable cluster is said at once."""
+
+    state: ClusterState
+    tiny: bool
+    """Whether partitions are so few that Spark's own ways of doing much at once are not worth their beginning."""
+    configs: Future[list[Row]]
+    """The brokers' settings, which they are still being asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that was read."""
+
+    state: ClusterState
+    broker_configs: list[Row]
+    staged: DataFrame
+    counts: dict[str, int]
+    """Rows staged, by kind."""
+    quarantine: list[Row]
+    """What executors could not understand."""
+    zxid_after: int
+
+    def of(self, kind: str) -> DataFrame:
+        return self.staged.where(F.col("kind") == kind)
+
+
+def read_small(settings: Settings) -> Small:
+    """Read brokers, controller, requests and dynamic broker configs, and begin to ask the brokers."""
+    with connected(settings.zookeeper) as client:
+        state = persistently(lambda: read_cluster(client, settings.zookeeper))
+        overrides, quarantine = persistently(lambda: read_overrides(client))
+        tiny = persistently(lambda: _is_tiny(client))
+    state.quarantine += quarantine
+    return Small(state, tiny, _ask_settings(settings, state.brokers, overrides))
+
+
+def _is_tiny(client: KazooClient) -> bool:
+    """Count partitions by their znodes, without reading them, until they are too many."""
+    paths = [f"{TOPICS}/{topic}/partitions" for topic in children(client, TOPICS) or []]
+    counted = 0
+    for start in range(0, len(paths), TOPICS_AT_ONCE):
+        counted += sum(map(len, children_of(client, paths[start : start + TOPICS_AT_ONCE])))
+        if counted > TINY:
+            return False
+    return True
+
+
+def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
+    """Ask the brokers for their settings in a thread that keeps nobody from ending."""
+    read_properties(settings.conf.command_config)  # what is wrong with the file is said before Spark is started
+    answer: Future[list[Row]] = Future()
+
+    def ask() -> None:
+        try:
+            configs = read_broker_configs(brokers, settings.conf.command_config, overrides, BROKERS_PATIENCE)
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is looked at
+            answer.set_exception(error)
+        else:
+            answer.set_result(configs)
+
+    Thread(target=ask, daemon=True, name="ask-settings").start()
+    return answer
+
+
+def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -> Reading:
+    """Stage topics and partitions; by then the brokers have told their settings, or had the time to."""
+    with phases.of("read", "reading topics and partitions", partial(tasks_done, tables.spark)):
+        staged, tallies = (_stage_here if small.tiny else _stage)(settings, tables)
+        configs = small.configs.result()
+    counts = _counts(phases, tallies)
+    _warn_of_silent_brokers(configs)
+    quarantine = _quarantine(staged) if "quarantine" in counts else []
+    with connected(settings.zookeeper) as client:
+        persistently(lambda: sync(client))
+        zxid_after = client.last_zxid
+    return Reading(small.state, configs, staged, counts, quarantine, zxid_after)
+
+
+def _quarantine(staged: DataFrame) -> list[Row]:
+    rows = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason", "blocks", "mend")
+    return [row.asDict() for row in rows.collect()]
+
+
+def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
+    """Read by the driver, and tally there; on Spark the rows are part of the query and need no job of their own."""
+    rows = read_here(settings.zookeeper)
+    spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
+    tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
+    return tables.arrow(rows, READ), tallies.rename_columns(TALLY).to_pylist()
+
+
+def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
+    tasks = TASKS_A_CORE * default_parallelism(tables.spark)
+    read = read_there(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
+    try:
+        staged = read.localCheckpoint()
+    except (PySparkException, Py4JError) as error:
+        match = _UNREADABLE.search(str(error))
+        if match is None:
+            raise
+        raise UnreadableError(match[1]) from None
+    spent = F.sum("read_seconds").alias("read"), F.sum("decode_seconds").alias("decoded")
+    return staged, [row.asDict() for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()]
+
+
+def _counts(phases: Phases, tallies: Sequence[Row]) -> dict[str, int]:
+    """Take the rows of each kind; the readers' share of the reading that was decoding becomes a phase of its own."""
+    kinds = {row["kind"]: row for row in tallies}
+    if "task" in kinds:
+        read, decoded = kinds["task"]["read"], kinds["task"]["decoded"]
+        decoding = phases.seconds["read"] * decoded / (read + decoded)
+        phases.add("decode", decoding)
+        phases.add("read", -decoding)
+    return {kind: row["rows"] for kind, row in kinds.items()}
+
+
+def _warn_of_silent_brokers(configs: list[Row]) -> None:
+    answered = {row["broker_id"] for row in configs if row["name"].startswith("api.") and not row["assumed"]}
+    silent = {row["broker_id"] for row in configs} - answered
+    if silent:
+        say(
+            f"surveyor: {counted(len(silent), 'broker')} did not tell their settings, Kafka's defaults "
+            f"are assumed: {_few(silent)}"
+        )
+
+
+def _few(broker_ids: set[int]) -> str:
+    shown = sorted(broker_ids)[:10]
+    return ", ".join(map(str, shown)) + (", ..." if len(broker_ids) > len(shown) else "")

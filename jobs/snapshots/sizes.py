@@ -1,0 +1,126 @@
+"""How many bytes each broker holds of each partition, by log dir, asked of the brokers and stored.
+
+What a broker says takes the place of its rows in the table `sizes`; of those that do not answer the last rows stay,
+each with the time at which it held.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
+from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.core.errors import UnreadableError
+from jobs.core.units import Part, shown_bytes
+from jobs.runtime.console import Result, finish, say
+from jobs.runtime.progress import progress
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import next_step
+from planner.text import counted
+from schemas.columns import TABLES
+
+NAMED: Final = 20
+"""Brokers and log dirs that are named on stderr; --json names all."""
+
+
+def take_sizes(settings: Settings) -> Result:
+    """Ask the live brokers and store what they say; return counts, who was silent, and which log dirs failed.
+
+    Raise UnreadableError if none answered; then nothing is stored.
+    """
+    with connected(settings.zookeeper) as client:
+        brokers = read_cluster(client, settings.zookeeper).brokers
+    seen: Counter[str] = Counter()
+
+    def detail() -> Part:
+        return Part(seen["brokers"], len(brokers), f"have answered, {counted(seen['replicas'], 'replica')}")
+
+    def count(log_dirs: LogDirs) -> None:
+        seen.update(brokers=1, replicas=log_dirs.logs.num_rows)
+
+    with progress("asking brokers for their log dirs", detail):
+        log_dirs, silent = read_log_dirs(brokers, settings.conf.command_config, count)
+    if not log_dirs:
+        raise UnreadableError(_nobody(silent))
+    logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
+    with progress("writing sizes"):
+        store_sizes(settings.lake, log_dirs, logs)
+        dirs = [row for broker in sorted(log_dirs) for row in log_dirs[broker].dirs]
+        settings.lake.replace("log_dirs", dirs, _of_brokers(log_dirs))
+    return _result(log_dirs, silent, logs)
+
+
+def store_sizes(lake: Lake, brokers: Collection[int], logs: pa.Table) -> None:
+    """Replace the rows of these brokers by their `logs`, rows of SIZES without a cluster; twice is as good as once."""
+    lake.ensure_tables()
+    rows = logs.append_column("cluster", pa.repeat(pa.scalar(lake.cluster), logs.num_rows))
+    lake.replace_by("sizes", rows.select(TABLES["sizes"].names), _of_brokers(brokers))
+
+
+def _of_brokers(brokers: Collection[int]) -> str:
+    return f"broker_id IN ({', '.join(map(str, sorted(brokers)))})"
+
+
+def _nobody(silent: Mapping[int, str]) -> str:
+    if not silent:
+        return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
+    return (
+        f"none of {counted(len(silent), 'broker')} told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
+        "nothing was stored; check --command-config, and that brokers can be reached from here"
+    )
+
+
+def _result(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa.Table) -> Result:
+    return {
+        "brokers": len(log_dirs),
+        "topics": pc.count_distinct(logs["topic"]).as_py(),
+        "replicas": logs.num_rows,
+        "future": pc.sum(logs["is_future"]).as_py() or 0,
+        "bytes": pc.sum(logs["bytes"]).as_py() or 0,
+        "silent": [{"broker_id": broker, "reason": why} for broker, why in silent.items()],
+        "failed_log_dirs": [
+            {"broker_id": broker, "log_dir": log_dir, "error": error}
+            for broker in sorted(log_dirs)
+            for log_dir, error in log_dirs[broker].failed.items()
+        ],
+    }
+
+
+def _silent_lines(silent: Mapping[int, str]) -> list[str]:
+    return [f"broker {broker}: {why}" for broker, why in silent.items()]
+
+
+def _listed(lines: Collection[str]) -> str:
+    more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
+    return "\n  ".join([*list(lines)[:NAMED], *more])
+
+
+def report_sizes(settings: Settings) -> None:
+    """Ask for sizes, and say what they come to and what is amiss."""
+    result = take_sizes(settings)
+    for warning in _warnings(result):
+        say(f"surveyor: {warning}")
+    future = f", {result['future']} of them on their way to another log dir" if result["future"] else ""
+    counts = (
+        f"{counted(result['replicas'], 'replica')} of {counted(result['topics'], 'topic')} on "
+        f"{counted(result['brokers'], 'broker')}{future}"
+    )
+    steps = [
+        next_step(settings, "see who holds what", "show", "sizes"),
+        next_step(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
+    ]
+    finish(settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}", steps=steps)
+
+
+def _warnings(result: Result) -> Iterator[str]:
+    if result["silent"]:
+        lines = _silent_lines({row["broker_id"]: row["reason"] for row in result["silent"]})
+        yield f"{counted(len(lines), 'broker')} did not answer, their last sizes are kept:\n  {_listed(lines)}"
+    if result["failed_log_dirs"]:
+        lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
+        yield f"{len(lines)} log dirs could not be read by their brokers:\n  {_listed(lines)}"

@@ -1,0 +1,211 @@
+"""The cluster as it is, read from ZooKeeper and the brokers into the Delta tables.
+
+The row in `snapshots` comes last and names the version of each table that belongs to it, so a crash anywhere leaves
+the last complete snapshot what it was.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.locks import VACUUM, holder, locked
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.migration import in_sight
+from jobs.core.errors import ExitCode, SurveyorError, UsageError
+from jobs.repositories.drained_brokers import lines_of_ended, strike_out_ended
+from jobs.repositories.snapshots import last_snapshot
+from jobs.runtime.console import Result, finish, say
+from jobs.runtime.options import unexpected
+from jobs.runtime.progress import Phases, progress
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import NextStep, next_step
+from jobs.snapshots.reader import Reading, read_all, read_small
+from jobs.snapshots.writer import Writer
+from planner.text import counted
+from schemas.enums import NO_CONTROLLER
+from schemas.tables import TABLES
+
+SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
+
+COUNTED: Final = ("brokers", "topics", "partitions", "quarantined")
+
+STEPS_SHOWN: Final = 3
+"""Clusters of a fleet whose next command is shown: the others' differ in the name alone."""
+
+UNCLEAR: Final = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
+"""What stands in place of a controller's id."""
+
+
+def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
+    """Take one snapshot of the cluster; return its id, its counts, and the seconds it took by phase.
+
+    `alone`: no other cluster, which may be larger, comes after it in this process.
+    """
+    began = _Began()
+    phases = Phases()
+    with phases.of("read", "reading brokers and the controller"):
+        small = read_small(settings)
+    with phases.of("start", "starting Spark"):
+        settings.lake.ensure_tables()
+        session = _session(settings, tiny=small.tiny, alone=alone)
+        tables = Tables(session, settings.lake, one_task=small.tiny)
+    with _alone_with(settings.lake) as waited:
+        if waited:  # the order of ids is that of readings
+            began = _Began()
+            small = read_small(settings)
+        reading = read_all(settings, tables, small, phases)
+        _end_drains(settings, reading.state)
+        row, counts = _written(settings, tables, reading, phases, began)
+    _warn(reading.state, counts)
+    return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
+
+
+@contextmanager
+def _alone_with(lake: Lake) -> Iterator[bool]:
+    """Take a snapshot while no other process takes one of the cluster or removes files; yield whether one did before.
+
+    Each table is written as a whole, and the snapshot names the versions that belong together.
+    """
+    mine = f"snapshot of {lake.cluster}"
+    waiting = f"waiting for another snapshot, begun by {holder(lake.warehouse, mine)}, or for a vacuum"
+    with progress(waiting), ExitStack() as stack:
+        waited = [
+            stack.enter_context(locked(lake.warehouse, VACUUM, shared=True)),
+            stack.enter_context(locked(lake.warehouse, mine)),
+        ]
+        held = stack.pop_all()
+    with held:
+        yield any(waited)
+
+
+@dataclass(frozen=True, slots=True)
+class _Began:
+    """When a snapshot was begun, by the calendar and by a clock that nobody sets."""
+
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    clock: float = field(default_factory=time.monotonic)
+
+
+def _written(
+    settings: Settings, tables: Tables, reading: Reading, phases: Phases, began: _Began
+) -> tuple[Row, dict[str, int]]:
+    """Write a reading under the next id; once more where another process, by which no lock is heeded, took that id."""
+    while True:
+        last = last_snapshot(settings.lake)
+        snapshot_id = 1 if last is None else last["snapshot_id"] + 1
+        counts = Writer(settings, tables, reading, last, snapshot_id, phases).write()
+        row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
+        if settings.lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
+            return row, counts
+        say(f"surveyor: another process has taken snapshot {snapshot_id} meanwhile: this one is written again")
+
+
+def _row(settings: Settings, reading: Reading, began: _Began) -> Row:
+    state = reading.state
+    return {
+        "taken_at": began.at,
+        **reading.state.control,
+        "controller_epoch_version": state.epoch_version,
+        "zxid_before": state.zxid,
+        "zxid_after": reading.zxid_after,
+        "cluster_id": state.cluster_id,
+        "migration": state.migration,
+        "seconds": round(time.monotonic() - began.clock, 3),
+        "versions": {name: settings.lake.version(name) for name in TABLES},
+    }
+
+
+def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
+    session = start_session("surveyor snapshot", short_lived=alone, remote=settings.remote)
+    return with_settings(session, ONE_TASK) if tiny else session
+
+
+def _end_drains(settings: Settings, state: ClusterState) -> None:
+    ended = strike_out_ended(settings.lake, state.control["controller_epoch"], state.live)
+    for line in lines_of_ended(ended):
+        say(line)
+
+
+def _warn(state: ClusterState, counts: dict[str, int]) -> None:
+    if not state.brokers:
+        say("surveyor: no broker is registered in /brokers/ids: every partition counts as offline")
+    if state.migration:
+        say(f"surveyor: {in_sight(state.migration)}")
+    if counts["quarantined"]:
+        say(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
+
+
+def snapshot_one(settings: Settings) -> ExitCode:
+    """Take one cluster's snapshot and show it."""
+    result = take_snapshot(settings)
+    steps = [next_step(settings, "see what is due", "status")]
+    finish(settings, result, snapshot_line(settings.cluster, result), steps=steps)
+    return ExitCode.DONE
+
+
+def snapshot_fleet(settings: Settings) -> ExitCode:
+    """Take each cluster's snapshot; one that fails is reported and spoils no other."""
+    if not settings.fleet:
+        raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
+    results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
+    failed = [result for result in results.values() if "error" in result]
+    lines = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
+    finish(settings, {"clusters": results, "failed": len(failed)}, *lines, steps=[*_after_fleet(settings, results)])
+    if len(failed) == len(results):
+        return ExitCode(failed[0]["exit_code"])
+    return ExitCode.ERROR if failed else ExitCode.DONE
+
+
+def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[NextStep]:
+    """What has to be mended comes first; of those that were seen, the first few stand for all."""
+    for name in (name for name, result in results.items() if "error" in result):
+        yield next_step(settings, f"see what is in the way of {name}", "doctor", "--cluster", name)
+    for name in [name for name, result in results.items() if "error" not in result][:STEPS_SHOWN]:
+        yield next_step(settings, f"see what is due on {name}", "status", "--cluster", name)
+
+
+def _take_or_report(settings: Settings) -> Result:
+    """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
+    try:
+        return take_snapshot(settings, alone=False)
+    except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
+        message = str(error) if isinstance(error, SurveyorError) else unexpected(error)
+        say(f"surveyor: {settings.cluster}: {message}")
+        return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
+
+
+def snapshot_line(cluster: str, result: Result) -> str:
+    """Say in a line what was found.
+
+    >>> counts = {"brokers": 3, "topics": 2, "partitions": 60, "quarantined": 0}
+    >>> control = {"controller_id": -1, "controller_epoch": 7}
+    >>> took = {"seconds": 5.04, "seconds_by_phase": {"read": 0.71, "write": 1.23}}
+    >>> snapshot_line("east", {"snapshot_id": 4, **counts, **control, **took})
+    'snapshot 4 of east: 3 brokers, 2 topics, 60 partitions, 0 quarantined; no controller, epoch 7; 5.0 s (read 0.7, \
+write 1.2)'
+    """
+    *counts, quarantined = (result[name] for name in COUNTED)
+    known = [counted(count, name.removesuffix("s")) for count, name in zip(counts, COUNTED, strict=False)]
+    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
+    return (
+        f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(known)}, {quarantined} quarantined; "
+        f"{_controller(result['controller_id'])}, epoch {result['controller_epoch']}; "
+        f"{result['seconds']:.1f} s ({phases})"
+    )
+
+
+def _controller(controller_id: int | None) -> str:
+    """Name who is in control.
+
+    >>> _controller(2), _controller(None)
+    ('controller 2', 'a controller not understood')
+    """
+    return UNCLEAR.get(controller_id, f"controller {controller_id}")

@@ -1,0 +1,157 @@
+"""Retention: what is older goes from the tables and from the disk.
+
+Rows first, of `snapshots` before all others, then small files are joined, then files go that no snapshot still there
+names a version of; a crash anywhere is mended by running it again. Plans, changes, operations, rejections and commits
+stay whatever their age: they are the evidence that rollbacks and audits need, and they grow with what was changed, not
+with how often somebody looked. Plans that change nothing go after a day. Answers stay, of which a
+broker has one for each partition and request.
+
+The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
+"""
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.files import TableFiles
+from jobs.adapters.delta.locks import VACUUM, locked
+from jobs.adapters.delta.warehouse import Lake
+from jobs.core.units import parse_period
+from jobs.repositories.plans.store import drop_plans, is_empty
+from jobs.repositories.snapshots import find_snapshot, rows_of_use
+from jobs.runtime.console import Result, finish, table
+from jobs.runtime.progress import progress
+from jobs.runtime.settings import Settings
+from planner.text import counted
+from schemas.columns import TABLES
+
+GRACE_HOURS: Final = 1
+"""Files replaced or written within this time stay: a snapshot under way may be about to name them."""
+
+
+EMPTY_PLANS_KEPT: Final = timedelta(days=1)
+"""How long plans that change nothing are kept: a schedule makes one each time that nothing is due."""
+
+OF_ONE_SNAPSHOT: Final = ("snapshots", "events", "imbalance", "whatif")
+"""Tables whose rows belong to one snapshot and go with it, `snapshots` first."""
+
+
+FileSizes = dict[str, int]
+"""Path within a table's folder to bytes."""
+
+
+def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
+    """Return the id of the oldest snapshot taken within `keep` of `now`, or of the newest; all later ones stay."""
+    cutoff = now - keep
+    ids, taken = snapshots["snapshot_id"], snapshots["taken_at"]
+    recent = ids.filter(pc.greater_equal(taken, pa.scalar(cutoff, taken.type)))
+    oldest: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py()
+    return oldest
+
+
+def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+    """Drop what is older than `keep`; return what went, in all and by table. A dry run only counts it."""
+    with ExitStack() as stack:
+        if not dry_run:
+            with progress("waiting for snapshots that are under way, or for another vacuum"):
+                stack.enter_context(locked(lake.warehouse, VACUUM))
+        return _vacuumed(lake, now, keep, dry_run=dry_run)
+
+
+def _vacuumed(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+    oldest = oldest_kept(lake.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
+    before = {name: TableFiles(lake.path(name)).data() for name in TABLES}
+    with progress("dropping rows"):
+        rows = _drop_rows(lake, oldest, now, dry_run=dry_run)
+    with progress("removing files"):
+        after = _remove_files(lake, oldest, before, dry_run=dry_run)
+    tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLES]
+    totals = {name: sum(row[name] for row in tables) for name in tables[0] if name != "table"}
+    return {"oldest_snapshot": oldest, "snapshots_dropped": rows["snapshots"], **totals, "tables": tables}
+
+
+def _counts(rows_dropped: int, before: FileSizes, after: FileSizes) -> dict[str, Any]:
+    return {
+        "rows_dropped": rows_dropped,
+        "files_before": len(before),
+        "files_after": len(after),
+        "bytes_before": sum(before.values()),
+        "bytes_after": sum(after.values()),
+    }
+
+
+def _drop_rows(lake: Lake, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
+    """Drop rows that no snapshot from `oldest` on needs; return how many by table."""
+    dropped = {}
+    for name in OF_ONE_SNAPSHOT:
+        dropped[name] = lake.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
+        if dropped[name] and not dry_run:
+            lake.delete(name, f"snapshot_id < {oldest}")
+    empty = _empty_plans(lake, now)
+    if empty and not dry_run:
+        drop_plans(lake, empty)
+    return {**dropped, "plans": len(empty), "partition_history": _shorten_history(lake, oldest, dry_run=dry_run)}
+
+
+def _empty_plans(lake: Lake, now: datetime) -> list[str]:
+    """Plans that change nothing, whatever their names, and that are too old for a commit as well."""
+    rows = lake.rows("plans", ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
+    return [row["plan_id"] for row in rows if is_empty(lake, row)]
+
+
+def _shorten_history(lake: Lake, oldest: int, *, dry_run: bool) -> int:
+    """Keep of the rows up to `oldest` the newest of each partition, and its last state, unless it had vanished."""
+    until = ("snapshot_id", "<=", oldest)
+    key = ["topic", "partition", "snapshot_id", "partition_state", "vanished"]
+    rows = lake.read("partition_history", until, columns=key)
+    superfluous: int = rows.num_rows - rows_of_use(rows).num_rows
+    if superfluous and not dry_run:
+        lake.rewrite("partition_history", until, rows_of_use)
+    return superfluous
+
+
+def _remove_files(
+    lake: Lake,
+    oldest: int,
+    before: dict[str, FileSizes],
+    *,
+    dry_run: bool,
+) -> dict[str, FileSizes]:
+    """Join small files and remove those not needed; return each table's files then: path to bytes."""
+    named, after = lake.versions_named(oldest), {}
+    for name in TABLES:
+        files = TableFiles(lake.path(name))
+        if dry_run:
+            gone = set(files.unneeded(named[name], GRACE_HOURS))
+            after[name] = {path: size for path, size in before[name].items() if path not in gone}
+            continue
+        lake.compact(name)
+        files.remove_unneeded(named[name], GRACE_HOURS)
+        files.clean_log(named[name])
+        after[name] = files.data()
+    return after
+
+
+def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
+    """Drop what is older than `keep`, or else than the conf's retention, and say what went."""
+    kept = settings.conf.retention if keep is None else keep
+    age = parse_period("--keep", kept)
+    find_snapshot(settings.lake)
+    settings.lake.ensure_tables()
+    result = vacuum_lake(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
+    finish(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
+
+
+def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:
+    rows = [row for row in result["tables"] if row["files_before"]]
+    would = "would be " if dry_run else ""
+    summary = (
+        f"{counted(result['snapshots_dropped'], 'snapshot')} {would}dropped, the oldest is then "
+        f"{result['oldest_snapshot']}; "
+        f"{result['bytes_before']:,} bytes before, {result['bytes_after']:,} after"
+    )
+    waiting = f"files replaced less than {GRACE_HOURS} h ago stay until a later vacuum"
+    return [table(f"vacuum of {settings.cluster}", list(rows[0]), rows), summary, waiting]

@@ -1,0 +1,309 @@
+"""The writing half of a snapshot: what was read against the last complete snapshot, and only the difference written.
+
+The history comes before the table that it explains, so a crash in between is seen by the next snapshot: rows of an
+id that was never completed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.adapters.spark.session import tasks_done
+from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
+from jobs.repositories.brokers_last_seen import last_seen_after
+from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import as_of
+from jobs.runtime.progress import Phases
+from jobs.runtime.settings import Settings
+from jobs.snapshots.reader import Reading
+from planner.columns.derived_columns import absent_brokers, derive_partitions
+from planner.columns.shape import shaped
+from planner.history.events import (
+    as_events,
+    broker_events,
+    controller_events,
+    partition_events,
+    request_events,
+    topic_events,
+    topic_id_events,
+)
+from planner.history.snapshot_diff import (
+    KEY,
+    changed_cells,
+    difference,
+    differing,
+    has_changed,
+    in_cells,
+    keep_last_understood,
+    resized_topics,
+    stamped,
+)
+from planner.leadership.imbalance import imbalance
+from schemas.enums import RequestKind
+from schemas.tables import PARTITIONS, TABLES, TOPICS
+
+VANISHED = "vanished"
+
+BROADCAST = 500_000
+"""Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
+
+SCATTERED = 0.001
+"""Share of changed partitions above which most files of the table hold one: a MERGE would save no space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
+
+    pairs: DataFrame
+    rows: DataFrame
+    count: int
+    changed: int
+    """How many of them are changes of a partition: of the others the topic's znode alone has a later version."""
+
+    def history(self, snapshot_id: int) -> DataFrame:
+        """The rows of those."""
+        return self.rows.where(F.col("snapshot_id") == snapshot_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One snapshot being written."""
+
+    settings: Settings
+    tables: Tables
+    reading: Reading
+    last: Row | None
+    snapshot_id: int
+    phases: Phases
+
+    @property
+    def mine(self) -> str:
+        return f"snapshot_id = {self.snapshot_id}"
+
+    def write(self) -> dict[str, int]:
+        """Write every table but `snapshots`; return the counts."""
+        tasks = partial(tasks_done, self.tables.spark)
+        with self.phases.of("difference", "comparing with the last snapshot", tasks):
+            now = self.now()
+            change = None if self.last is None else self.changed_since(self.before(), now)
+        with self.phases.of("write", "writing", tasks):
+            self.write_small()
+            topics = self.write_topics(now.topics)
+            partitions = self.count(now)
+            self.write_partitions(now, change, partitions)
+            self.write_imbalance(now)
+            self.write_events(now, change, topics)
+        return {
+            "brokers": len(self.reading.state.brokers),
+            "topics": self.reading.counts.get("topic", 0),
+            "partitions": partitions,
+            "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
+        }
+
+    def count(self, now: "Now") -> int:
+        """Count the partitions; those kept for what is in quarantine have not been counted while reading."""
+        return now.partitions.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
+
+    def now(self) -> "Now":
+        tables, reading = self.tables, self.reading
+        brokers = tables.frame("brokers", reading.state.brokers)
+        configs = tables.frame("broker_configs", reading.broker_configs)
+        topics = self.topics().localCheckpoint()
+        partitions = self.partitions_read(topics)
+        return Now(partitions, topics, absent_brokers(partitions, brokers).localCheckpoint(), configs)
+
+    def topics(self) -> DataFrame:
+        queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
+        deleting = self.tables.frame("requests", queued).select("topic", F.lit(True).alias("queued"))  # noqa: FBT003
+        return (
+            self.reading.of("topic")
+            .join(F.broadcast(deleting), "topic", "left")
+            .withColumns(
+                {
+                    "cluster": F.lit(self.tables.lake.cluster),
+                    "snapshot_id": F.lit(self.snapshot_id).cast("bigint"),
+                    "deletion_requested": F.coalesce("queued", F.lit(False)),  # noqa: FBT003
+                },
+            )
+            .transform(shaped, TOPICS)
+        )
+
+    def partitions_read(self, topics: DataFrame) -> DataFrame:
+        """All partitions as read, those not understood as they last were."""
+        cluster = {"cluster": F.lit(self.tables.lake.cluster)}
+        partitions = self.reading.of("partition").withColumns(cluster).transform(shaped, PARTITIONS)
+        if not self.reading.quarantine:
+            return partitions
+        return partitions.transform(keep_last_understood, topics, self.before()).localCheckpoint()
+
+    def before(self) -> DataFrame:
+        """The partitions of the last complete snapshot."""
+        if self.last is None:
+            return self.tables.frame("partitions", [])
+        return self.was("partitions")
+
+    def was(self, table: str) -> DataFrame:
+        """A table as the last complete snapshot left it."""
+        assert self.last is not None  # noqa: S101 - for the type checker: callers know
+        return SnapshotTables(self.tables, self.last)[table]
+
+    def crashed(self, table: str) -> bool:
+        """Tell whether somebody wrote the cluster's rows after the last complete snapshot, as one that was killed does.
+
+        So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
+        """
+        assert self.last is not None  # noqa: S101 - as above
+        return not self.tables.lake.same_files(table, self.last["versions"][table])
+
+    def changed_since(self, before: DataFrame, now: "Now") -> Difference | None:
+        """What differs from the partitions `before`, None for nothing."""
+        cells = changed_cells(now.derived(now.partitions), before).localCheckpoint()
+        count = cells.count()
+        if not count:
+            return None
+        few = F.broadcast(cells) if count <= BROADCAST else cells
+        was, is_now = (rows.transform(in_cells, few) for rows in (before, now.partitions))
+        pairs = differing(was, now.derived(is_now)).localCheckpoint()
+        counts = pairs.agg(F.count("*").alias("all"), F.count_if(has_changed()).alias("changed")).collect()[0]
+        return Difference(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
+
+    def write_small(self) -> None:
+        state = self.reading.state
+        quarantine = [*state.quarantine, *self.reading.quarantine]
+        for name, rows in (
+            ("brokers", state.brokers),
+            ("broker_configs", self.reading.broker_configs),
+            ("requests", state.requests),
+            ("quarantine", quarantine),
+        ):
+            self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
+        self.write_last_seen()
+
+    def write_last_seen(self) -> None:
+        """Keep the last registration of brokers that are gone, or not understood."""
+        lake, last = self.tables.lake, self.last
+        if last is None:
+            return
+        rows = last_seen_after(lake, last, self.reading.state.brokers)
+        stale = LAST_SEEN not in last["versions"] or self.crashed(LAST_SEEN)
+        if stale or comparable(LAST_SEEN, rows) != comparable(LAST_SEEN, as_of(lake, last, LAST_SEEN)):
+            lake.replace(LAST_SEEN, rows)
+
+    def write_topics(self, topics: DataFrame) -> pa.Table:
+        """Write the topics if they differ; return them."""
+        rows = self.tables.few("topics", topics)
+        if self.last is None or self.crashed("topics") or self.topics_differ(self.last, rows):
+            self.tables.lake.replace_by("topics", rows)
+        return rows
+
+    def topics_differ(self, last: Row, new: pa.Table) -> bool:
+        """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
+        was = self.tables.lake.read("topics", version=last["versions"]["topics"])
+        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
+        return not then.equals(now)
+
+    def write_partitions(self, now: "Now", change: Difference | None, count: int) -> None:
+        """Write the difference to the history, then to the table of `count` partitions."""
+        tables = self.tables
+        if self.last is None:
+            tables.replace_counted(
+                "partitions", now.derived(now.partitions).transform(stamped, self.snapshot_id), count
+            )
+            tables.copy("partitions", "partition_history")
+            return
+        changed = change.changed if change else 0
+        if changed or self.crashed("partition_history"):
+            rows = change.history(self.snapshot_id) if change else tables.frame("partitions", [])
+            tables.replace_counted("partition_history", rows, changed, f"snapshot_id >= {self.snapshot_id}")
+        if self.crashed("partitions"):
+            change = self.changed_since(tables.read("partitions"), now)
+        if change:
+            self.update_partitions(change, count)
+
+    def update_partitions(self, change: Difference, count: int) -> None:
+        """Bring the table to what is now."""
+        tables = self.tables
+        if change.count <= count * SCATTERED:
+            tables.merge("partitions", change.rows, KEY, VANISHED)
+            return
+        rows = tables.few("partitions", change.rows)
+        kept = rows.filter(~pc.field("vanished"))
+        tables.lake.supersede("partitions", rows, kept, KEY)
+
+    def write_imbalance(self, now: "Now") -> None:
+        skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
+        self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
+
+    def write_events(self, now: "Now", change: Difference | None, topics: pa.Table) -> None:
+        """Write what happened since the last complete snapshot."""
+        events: list[DataFrame] = []
+        if self.last is not None:
+            events += [*self.small_events(self.last), *self.topic_id_events(self.last, topics)]
+            events += self.partition_events(now, change)
+        if events:
+            self.tables.replace_counted(
+                "events", as_events(events, self.snapshot_id), change.count if change else 0, self.mine
+            )
+        else:
+            self.tables.lake.replace("events", [], self.mine)
+
+    def small_events(self, last: Row) -> Iterator[DataFrame]:
+        """Events of brokers, requests and the controller; none asks Spark about what is as it was."""
+        state, frame = self.reading.state, self.tables.frame
+        for table, rows, events in (
+            ("brokers", state.brokers, broker_events),
+            ("requests", state.requests, request_events),
+        ):
+            was = as_of(self.tables.lake, last, table)
+            if comparable(table, was) != comparable(table, rows):
+                yield events(frame(table, was), frame(table, rows))
+        if any(last[name] != value for name, value in state.control.items()):
+            yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
+
+    def topic_id_events(self, last: Row, topics: pa.Table) -> Iterator[DataFrame]:
+        """Events of the topics whose id is not what it was."""
+        columns = ["cluster", "topic", "topic_id", "understood"]
+        before, after = (
+            {row["topic"]: row for row in as_rows(table.select(columns))}
+            for table in (self.tables.lake.read("topics", version=last["versions"]["topics"]), topics)
+        )
+        names = [name for name in before.keys() & after.keys() if before[name]["topic_id"] != after[name]["topic_id"]]
+        if names:
+            was, is_now = ([rows[name] for name in sorted(names)] for rows in (before, after))
+            yield topic_id_events(self.tables.frame("topics", was), self.tables.frame("topics", is_now))
+
+    def partition_events(self, now: "Now", change: Difference | None) -> Iterator[DataFrame]:
+        if change is None:
+            return
+        yield partition_events(change.pairs)
+        resized = resized_topics(change.pairs).localCheckpoint()
+        if not resized.isEmpty():
+            few = F.broadcast(resized)
+            yield topic_events(*(rows.join(few, "topic", "left_semi") for rows in (self.before(), now.partitions)))
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The cluster as it is, on Spark; `partitions` are those read, before anything is derived."""
+
+    partitions: DataFrame
+    topics: DataFrame
+    absent: DataFrame
+    broker_configs: DataFrame
+
+    def derived(self, partitions: DataFrame) -> DataFrame:
+        return derive_partitions(partitions, self.topics, self.absent, self.broker_configs)
+
+
+def comparable(table: str, rows: Sequence[Row]) -> list[str]:
+    """Rows without the snapshot that wrote them, in an order that does not matter."""
+    names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
+    return sorted(repr([row.get(name) for name in names]) for row in rows)

@@ -1,0 +1,284 @@
+"""The report of a cluster: its health, who leads and holds what, how that came about, what was planned and done.
+
+Every section is made of the views in `jobs.sql_views`, as of one snapshot; what-if's rows are those that
+`surveyor whatif` stored. In: the views. Out: what the template `cluster.html` shows.
+"""
+
+from collections import defaultdict
+from datetime import datetime
+from operator import itemgetter
+from shlex import quote
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Row, as_rows, schema_of
+from jobs.core.masking import masked_text
+from jobs.sql_views.database import Summaries
+from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
+from jobs.web.embedded_table import Island
+from jobs.web.render import Fact, about, alarming, fact, render
+from schemas.enums import NO_CONTROLLER, Lose
+
+MOST_BROKERS: Final = 100
+"""Brokers in a picture."""
+MOST_SNAPSHOTS: Final = 90
+"""Snapshots in a picture of time, the newest."""
+WORST: Final = 10
+"""Rows of what-if for each kind of loss."""
+
+_NO_RACK: Final = "(no rack)"
+_UNKNOWN_RACK: Final = "(not known)"
+"""Shown as the rack of a broker that is not registered, and was in none when it was last seen, or never seen."""
+
+
+def cluster_page(at: Summaries, now: datetime) -> str:
+    """Return the page as HTML."""
+    return render(
+        "cluster.html",
+        about=about(at.lake.cluster, at.snapshot, now),
+        health=health_facts(at.rows("health")[0]),
+        brokers=_brokers(at),
+        imbalance=_imbalance(at),
+        leaders=_leaders(at),
+        trouble=trouble(at),
+        plans=plans(at),
+        commits=commits(at),
+        is_cut=bool(at.only),
+        whatif=_whatif(at),
+    )
+
+
+def health_facts(row: Row) -> list[Fact]:
+    controller = row["controller_id"]
+    known = "unknown" if controller is None else "none" if controller == NO_CONTROLLER else f"broker {controller}"
+    return [
+        alarming("partitions offline", row["offline"], "bad"),
+        alarming("under min ISR", row["under_min_isr"], "bad"),
+        alarming("under-replicated", row["under_replicated"], "warn"),
+        alarming("brokers gone that hold replicas", row["brokers_gone"], "bad"),
+        alarming("znodes not understood", row["quarantined"] or 0, "warn"),
+        Fact("controller", known, "" if controller not in {None, NO_CONTROLLER} else "bad"),
+        fact("partitions not led by the preferred replica", row["not_led_by_preferred"], "warn"),
+        fact("partitions being reassigned", row["reassigning"]),
+        fact("brokers registered", row["brokers"]),
+        fact("racks", row["racks"]),
+        fact("topics", row["topics"]),
+        *([fact("topics being deleted", row["deleting_topics"])] if row["deleting_topics"] else []),
+        fact("partitions", row["partitions"]),
+        *([Fact("sign of a KRaft migration", row["migration"], "warn")] if row["migration"] else []),
+    ]
+
+
+def _brokers(at: Summaries) -> dict[str, Any]:
+    everyone = at.rows("leadership")
+    shown = sorted(everyone, key=itemgetter("leaders", "replicas"), reverse=True)[:MOST_BROKERS]
+    groups = [
+        Group(broker_name(row), (row["leaders"], row["replicas"])) for row in sorted(shown, key=itemgetter("broker_id"))
+    ]
+    table = at.query(
+        "SELECT broker_id::VARCHAR AS broker, coalesce(rack, '') AS rack, coalesce(host, '') AS host, "
+        "yes_or_no(registered) AS registered, leaders, preferred, replicas, out_of_sync FROM leadership",
+        "leadership",
+    )
+    series = ("partitions led", "replicas held")
+    return {
+        "chart": bars("Partitions led and replicas held, by broker", series, groups),
+        "racks": bars("Partitions led and replicas held, by rack", series, by_rack(everyone, "leaders", "replicas")),
+        "table": Island("brokers", "Brokers", table, brokers=("broker",), choices=("rack", "registered")),
+        "cut": len(shown) if len(shown) < len(everyone) else 0,
+    }
+
+
+def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
+    """Sum columns of brokers by their racks; those without one count together."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
+    for row in brokers:
+        name = row["rack"] or (_NO_RACK if row.get("registered", True) else _UNKNOWN_RACK)
+        sums[name] = [known + row[column] for known, column in zip(sums[name], columns, strict=True)]
+    return [Group(name, values) for name, values in sorted(sums.items())]
+
+
+def broker_name(row: Row) -> str:
+    """What a broker is called wherever it stands alone: who is not registered is gone, as in `status`."""
+    return f"broker {row['broker_id']}{'' if row['registered'] else ' (gone)'}"
+
+
+def _imbalance(at: Summaries) -> dict[str, Any]:
+    overall = as_rows(
+        at.query(
+            "SELECT snapshot_id, taken_at, sum(not_led) / sum(preferred_partitions) AS overall, max(ratio) AS worst, "
+            "max(threshold) AS threshold FROM imbalance_history GROUP BY ALL ORDER BY snapshot_id",
+            "imbalance_history",
+        ),
+    )[-MOST_SNAPSHOTS:]
+    table = at.query(
+        """
+        SELECT
+            snapshot_id AS snapshot, at_second(taken_at) AS taken_at, broker_id::VARCHAR AS broker,
+            preferred_partitions, not_led, ratio, yes_or_no(exceeds) AS exceeds
+        FROM imbalance_history ORDER BY snapshot_id DESC, imbalance_history.ratio DESC, broker_id
+        """,
+        "imbalance_history",
+    )
+    series = {name: [row[column] for row in overall] for column, name in _IMBALANCE_LINES.items()}
+    places = [_place(row) for row in overall]
+    drawn = {name: values for name, values in series.items() if any(value is not None for value in values)}
+    return {
+        "chart": lines("Share of partitions not led by their preferred replica", places, drawn, percent)
+        if places
+        else None,
+        "table": Island("imbalance", "Imbalance by snapshot and broker", table, ("broker",), ("exceeds",)),
+    }
+
+
+_IMBALANCE_LINES: Final = {"overall": "whole cluster", "worst": "worst broker", "threshold": "threshold"}
+
+
+def _place(row: Row) -> str:
+    return f"#{row['snapshot_id']} {row['taken_at']:%Y-%m-%d %H:%M}"
+
+
+ABSENCES: Final = {"gone": "was registered before", "not there": "was not registered yet"}
+"""Kinds of `presence` in the view `leaders_over_time` of brokers that are not registered, and what each means."""
+
+
+def cell_of(row: Row) -> Cell:
+    """Return the cell of a row of the view `leaders_over_time`."""
+    return Cell(row["leaders"], row["presence"] if row["presence"] in ABSENCES else "")
+
+
+def _leaders(at: Summaries) -> dict[str, Any]:
+    known = as_rows(at.query("SELECT * FROM leaders_over_time", "leaders_over_time"))
+    snapshots = {row["snapshot_id"]: _place(row) for row in known}
+    newest = dict(list(snapshots.items())[-MOST_SNAPSHOTS:])
+    cells: dict[int, list[Cell]] = defaultdict(list)
+    for row in known:
+        if row["snapshot_id"] in newest:
+            cells[row["broker_id"]].append(cell_of(row))
+    most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:MOST_BROKERS]
+    rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
+    left_out = [
+        f"the newest {len(newest)} of {len(snapshots)} snapshots" if len(newest) < len(snapshots) else "",
+        f"{len(most)} of {len(cells)} brokers, those that led most" if len(most) < len(cells) else "",
+    ]
+    cut = " and ".join(filter(None, left_out))
+    return {
+        "chart": heat_map(
+            "Partitions led, by broker and snapshot", "partitions led", rows, list(newest.values()), ABSENCES
+        )
+        if rows
+        else None,
+        "cut": f"The picture has {cut}." if cut else "",
+        "table": reigns(at),
+    }
+
+
+def reigns(at: Summaries) -> Island:
+    """Who led each partition from when until when, the newest change first."""
+    rows = at.query(
+        """
+        SELECT
+            named(topic, partition) AS partition, led_by(leader) AS leader,
+            if(changed, led_by(leader_before), '') AS before,
+            from_snapshot, if(from_at IS NULL, 'dropped by vacuum', at_second(from_at)) AS from_time,
+            until_snapshot, if(until_snapshot IS NULL, 'still', at_second(until_at)) AS until_time,
+            if(changed, 'change', 'first seen') AS seen
+        FROM leader_history
+        """,
+        "leader_history",
+    )
+    more = "`surveyor show history --topic TOPIC` shows all of a topic"
+    return Island("leaders", "Leaders of each partition", rows, ("leader", "before"), ("seen",), more)
+
+
+def trouble(at: Summaries) -> Island:
+    rows = at.query(
+        """
+        SELECT
+            named(topic, partition) AS partition, partition_state AS state, led_by(leader) AS leader,
+            listed(replicas) AS replicas, listed(isr) AS isr, listed(missing) AS not_in_sync,
+            listed(offline_replicas) AS on_brokers_gone, yes_or_no(under_min_isr) AS under_min_isr
+        FROM under_replicated
+        """,
+        "under_replicated",
+    )
+    brokers = ("leader", "replicas", "isr", "not_in_sync", "on_brokers_gone")
+    more = "`surveyor show partitions --topic TOPIC` shows a topic's"
+    return Island("trouble", "Partitions in trouble", rows, brokers, ("state", "under_min_isr"), more)
+
+
+def plans(at: Summaries) -> Island:
+    rows = at.query(
+        """
+        SELECT
+            plan_id AS plan, array_to_string(names, ', ') AS names, kind,
+            status || if(complete, ', complete', '') AS status,
+            at_second(created_at) AS planned_at, snapshot_id AS snapshot,
+            plan_summary.changes, operations, moves, rejected, attempts AS commits,
+            coalesce(why, '') || if(reasons > 1, ' (and ' || (reasons - 1) || ' other reasons)', '') AS why
+        FROM plan_summary
+        """,
+        "plan_summary",
+    )
+    more = "`surveyor show plans` shows all"
+    return Island("plans", "Plans, the newest first", rows, choices=("kind", "status"), more=more)
+
+
+def commits(at: Summaries) -> Island:
+    """Return the commits that the view has, the newest first; messages without what must not be shown."""
+    rows = at.query(
+        """
+        SELECT
+            plan_id AS plan, attempt, kind || coalesce(' of ' || plan_kind, '') AS kind, outcome,
+            at_second(ended_at) AS ended_at, applied, stale, fenced, failed, unknown, skipped, pending,
+            changes, array_to_string(names, ', ') AS names, who, at_second(began_at) AS began_at, message AS last_word
+        FROM commit_log
+        """,
+        "commit_log",
+    )
+    words = pa.array([masked_text(text) for text in rows["last_word"].to_pylist()], pa.string())
+    shown = rows.set_column(rows.column_names.index("last_word"), "last_word", words)
+    return Island("commits", "Commits and cancellations, the newest first", shown, choices=("plan", "kind", "outcome"))
+
+
+_WHATIF: Final = (
+    "scenario",
+    "newly_offline",
+    "offline",
+    "unclean_only",
+    "no_replica",
+    "newly_under_min_isr",
+    "under_min_isr",
+    "leaders_moved",
+    "max_leaders",
+    "most_leaders_on",
+    "leader_skew",
+)
+
+
+def _whatif(at: Summaries) -> dict[str, Any]:
+    """The worst rows of each kind of loss, of this snapshot or of the last one that was asked about before it."""
+    number = at.snapshot["snapshot_id"]
+    rows = at.lake.read("whatif", ("snapshot_id", "<=", number)) if at.lake.has("whatif") else pa.table({})
+    stored = as_rows(rows)
+    result: dict[str, Any] = {"not_asked": [], "tables": []}
+    for lose in Lose:
+        newest = max((row["snapshot_id"] for row in stored if row["lose"] == lose.value), default=None)
+        if newest is None:
+            command = f"surveyor whatif --cluster {quote(at.lake.cluster)} --lose {lose.value}"
+            result["not_asked"].append({"lose": lose.value, "command": command})
+            continue
+        those = [row for row in stored if (row["lose"], row["snapshot_id"]) == (lose.value, newest)]
+        result["tables"].append(_losses(lose, those, "" if newest == number else f", on snapshot {newest}"))
+    return result
+
+
+def _losses(lose: Lose, rows: list[Row], when: str) -> Island:
+    def cost(row: Row) -> tuple[float, ...]:
+        return tuple(-(row.get(name) or 0) for name in ("newly_offline", "offline", "under_min_isr", "leader_skew"))
+
+    worst = sorted(rows, key=lambda row: (*cost(row), row["lost"]))[:WORST]
+    table = pa.Table.from_pylist(worst, schema=schema_of("whatif")).select(list(_WHATIF))
+    caption = f"Losing {lose.value}: the worst {len(worst)} of {len(rows)}{when}"
+    return Island(f"whatif-{lose.name.lower()}", caption, table, brokers=())

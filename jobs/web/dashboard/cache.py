@@ -1,0 +1,127 @@
+"""What the dashboard reads: the views, kept for a while, so that a click does not read the tables again.
+
+A snapshot's own rows never change and are kept by its number; what grows meanwhile, as plans and commits, is read again
+after some seconds. Tables in Arrow are shared by all who look, for nobody changes them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import streamlit as st
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.core.masking import masked_text
+from jobs.repositories.snapshots import find_snapshot
+from jobs.sql_views.database import Summaries
+from jobs.web.cluster_page import commits, plans, reigns, trouble
+from jobs.web.plan_page import PlanTables
+from jobs.web.report import summaries
+
+FRESH: Final = 5
+"""Seconds after which what may have grown is read again."""
+KEPT: Final = 12
+"""Snapshots whose rows are kept."""
+SHOWN: Final = 1_000
+"""Rows of a table that are shown at once; a search finds the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One cluster in a warehouse as of one snapshot."""
+
+    warehouse: str
+    cluster: str
+    snapshot_id: int
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(self.warehouse, self.cluster)
+
+
+@st.cache_resource(ttl=FRESH, show_spinner=False)
+def clusters(warehouse: str) -> list[str]:
+    """Name the clusters of a warehouse."""
+    return Lake(warehouse, "").clusters()
+
+
+@st.cache_resource(ttl=FRESH, show_spinner=False)
+def snapshots(warehouse: str, cluster: str) -> list[Row]:
+    """The snapshots of a cluster, the oldest first: snapshot_id, taken_at and cluster_id."""
+    columns = ["snapshot_id", "taken_at", "cluster_id"]
+    rows = Lake(warehouse, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
+    return list(rows.to_pylist())
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def views(place: Place, names: Sequence[str]) -> dict[str, pa.Table]:
+    """Views that a snapshot decides; rows as in `jobs.sql_views`."""
+    lake = place.lake
+    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    return {name: at.table(name) for name in names}
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def held_by(place: Place, broker: int) -> pa.Table:
+    """The partitions that a broker leads or holds, and its part in each."""
+    lake = place.lake
+    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    return at.query(
+        f"""
+        SELECT
+            named(topic, partition) AS partition,
+            CASE WHEN leader = {broker} THEN 'leads' WHEN list_contains(isr, {broker}) THEN 'in sync'
+                 ELSE 'out of sync' END AS part,
+            partition_state || if(topic IN (SELECT topic FROM staying), '', ', being deleted') AS state,
+            led_by(leader) AS leader, listed(replicas) AS replicas, listed(isr) AS isr
+        FROM partitions WHERE list_contains(replicas, {broker}) OR leader = {broker}
+        ORDER BY topic, partitions.partition
+        """,  # noqa: S608 - a number
+        "staying",
+    )
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def sections(place: Place) -> dict[str, pa.Table]:
+    """Tables as the report has them: partitions in trouble, and who led what when."""
+    lake = place.lake
+    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    return {"trouble": trouble(at).rows, "leaders": reigns(at).rows}
+
+
+@st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
+def plans_and_commits(place: Place) -> dict[str, pa.Table]:
+    """Plans and commits of a cluster up to a snapshot; up to now for the newest."""
+    lake = place.lake
+    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    return {"plans": plans(at).rows, "commits": commits(at).rows}
+
+
+@st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
+def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
+    """What became of each row in one commit of a plan; messages without what must not be shown."""
+    lake = Lake(warehouse, cluster)
+    at = Summaries(lake, find_snapshot(lake), {"commits": ("plan_id", "=", plan_id)})
+    rows = at.query(f"SELECT * FROM commit_rows WHERE attempt = {attempt}", "commit_rows")  # noqa: S608 - a number
+    words = pa.array([masked_text(text) for text in rows["message"].to_pylist()], pa.string())
+    shown = rows.select(["committed_at", "action", "topic", "partition", "outcome", "state_version_after"])
+    return shown.append_column("message", words)
+
+
+@st.cache_resource(ttl=60, max_entries=4, show_spinner=False)
+def plan(warehouse: str, cluster: str, plan_id: str) -> PlanTables:
+    """One plan; checked against its id."""
+    return PlanTables.read(Lake(warehouse, cluster), plan_id)
+
+
+def searched(rows: pa.Table, words: str) -> pa.Table:
+    """Keep the rows that have every word in some column, whatever its case."""
+    for word in words.split():
+        columns = [pc.match_substring(column.cast(pa.string()), word, ignore_case=True) for column in rows.columns]
+        matches = columns[0]
+        for column in columns[1:]:
+            matches = pc.or_kleene(matches, column)
+        rows = rows.filter(pc.fill_null(matches, False))  # noqa: FBT003 - Arrow's
+    return rows

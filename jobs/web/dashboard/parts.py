@@ -1,0 +1,155 @@
+"""Parts of the dashboard's pages: tables with a search box, charts, and text that stays text.
+
+Streamlit reads much of what it is given as Markdown; what a cluster is called must not be a link or a picture from
+elsewhere, so names are escaped, or shown where nothing is read into them: in cells, charts and `st.text`.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import altair as alt
+import pyarrow as pa
+import streamlit as st
+from markupsafe import Markup
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.web.cluster_page import ABSENCES
+from jobs.web.dashboard.cache import SHOWN, searched
+from jobs.web.render import Fact
+
+COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
+"""Told apart by people who see colours otherwise, on light and dark."""
+BAR: Final = 20
+AROUND: Final = 130
+"""Room for the title, the legend and the axis of a chart."""
+MOST_BARS: Final = 60
+MOST_LABELLED: Final = 20
+"""Snapshots of a heat map up to which its cells have room for labels."""
+LABEL: Final = "#7f8790"
+"""Of values in charts: readable on a light and on a dark page."""
+ON_SHADES: Final = "#24292f"
+
+_TOP: Final = alt.Legend(orient="top")
+_EVERY: Final = alt.Axis(labelOverlap=False)
+_UPRIGHT: Final = alt.Axis(labelAngle=0, labelOverlap=True)
+
+_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&^=])")
+
+
+def plain(text: object) -> str:
+    r"""Escape text for where Markdown is read.
+
+    >>> plain("![x](http://y)")
+    '\\!\\[x\\]\\(http\\:\\/\\/y\\)'
+    """
+    return _MARKDOWN.sub(r"\\\1", str(text)).replace("/", "\\/")
+
+
+def table(rows: pa.Table, what: str, key: str) -> None:
+    """Show rows under a search box: the first of those found, and how many there are."""
+    words = st.text_input(f"Search {what}", key=f"search-{key}", placeholder="words that a row must have")
+    matching = searched(rows, words)
+    more = f"; the first {SHOWN:,} are shown" if matching.num_rows > SHOWN else ""
+    st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {what}{more}")
+    if matching.num_rows:
+        # named as the report names them, and empty where there is nothing
+        shown = matching.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in matching.column_names])
+        st.dataframe(shown, hide_index=True, width="stretch", key=f"rows-{key}", placeholder="")
+
+
+def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> None:
+    """Draw a bar for each of these columns of each row; many rows scroll, and what is left out is said."""
+    series = [column.replace("_", " ") for column in columns]
+    values = [
+        {"name": str(row[name]), "what": what, "count": row[column]}
+        for row in rows[:MOST_BARS]
+        for what, column in zip(series, columns, strict=True)
+    ]
+    base = alt.Chart(alt.InlineData(values=values), title=title).encode(
+        y=alt.Y("name:N", title=None, sort=None, axis=_EVERY),
+        yOffset=alt.YOffset("what:N", sort=series),
+        x=alt.X("count:Q", title=None, axis=alt.Axis(format=",d", tickMinStep=1)),
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("what:N"), alt.Tooltip("count:Q")],
+    )
+    labels = base.mark_text(align="left", dx=4, color=LABEL).encode(text=alt.Text("count:Q", format=",d"))
+    chart = base.mark_bar().encode(color=_colour("what", series)) + labels
+    st.altair_chart(chart.properties(height=AROUND + BAR * max(len(values), 1)), width="stretch")
+    if len(rows) > MOST_BARS:
+        st.caption(f"the first {MOST_BARS} of {len(rows)}")
+
+
+def lines(title: str, values: Sequence[Row], series: Sequence[str]) -> None:
+    """Draw lines of shares over snapshots; each value has `snapshot`, `what` and `share`."""
+    base = alt.Chart(alt.InlineData(values=list(values)), title=title).encode(
+        x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
+        y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%")),
+        tooltip=[alt.Tooltip("snapshot:O"), alt.Tooltip("what:N"), alt.Tooltip("share:Q", format=".1%")],
+    )
+    drawn = base.mark_line(point=True).encode(
+        color=_colour("what", series),
+        strokeDash=alt.StrokeDash("what:N", title=None, sort=list(series), legend=_TOP),
+    )
+    newest = max((row["snapshot"] for row in values), default=0)
+    labels = base.transform_filter(alt.datum.snapshot == newest).mark_text(align="right", dy=-8, color=LABEL)
+    st.altair_chart(drawn + labels.encode(text=alt.Text("share:Q", format=".1%")), width="stretch")
+
+
+def heat_map(title: str, values: Sequence[Row]) -> None:
+    """Draw how many partitions each broker led in each snapshot.
+
+    Values have `broker`, `snapshot`, `leaders`, `absence`, which says why a broker may lead none, and `label`.
+    """
+    there = [row for row in values if row["leaders"] or not row["absence"]]
+    absent = [row for row in values if row["absence"]]
+    shaded, framed = (
+        alt.Chart(alt.InlineData(values=rows), title=title).encode(
+            x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
+            y=alt.Y("broker:O", title="broker", axis=_EVERY),
+            tooltip=[alt.Tooltip("broker:O"), alt.Tooltip("snapshot:O"), alt.Tooltip("label:N", title="leads")],
+        )
+        for rows in (there, absent)
+    )
+    strokes = alt.Scale(domain=list(ABSENCES), range=list(COLOURS[1 : 1 + len(ABSENCES)]))
+    layers = [
+        shaded.mark_rect().encode(
+            color=alt.Color("leaders:Q", title="led", scale=alt.Scale(scheme="blues", domainMin=0)),
+        ),
+        framed.mark_rect(filled=False, strokeDash=[3, 3], strokeWidth=1.5).encode(
+            stroke=alt.Stroke("absence:N", scale=strokes, legend=None),
+        ),
+    ]
+    if len({row["snapshot"] for row in values}) <= MOST_LABELLED:
+        dark = 0.6 * max((row["leaders"] for row in there), default=0)
+        ink = alt.condition(alt.datum.leaders > dark, alt.value("white"), alt.value(ON_SHADES))
+        layers.append(shaded.mark_text().encode(text="label:N", color=ink))
+        layers.append(framed.transform_filter("!datum.leaders").mark_text(color=LABEL).encode(text="label:N"))
+    height = AROUND + BAR * max(len({row["broker"] for row in values}), 1)
+    st.altair_chart(alt.layer(*layers).properties(height=height), width="stretch")
+    st.caption("Framed cells: " + "; ".join(f"{name}, it {meaning}" for name, meaning in ABSENCES.items()))
+
+
+def _colour(field: str, series: Sequence[str]) -> Any:  # noqa: ANN401 - one of Altair's
+    colours = list(COLOURS[: len(series)])
+    return alt.Color(
+        f"{field}:N", title=None, sort=list(series), scale=alt.Scale(domain=list(series), range=colours), legend=_TOP
+    )
+
+
+def cards(facts: Sequence[Fact]) -> None:
+    """Show numbers side by side, each with the mark of its state, as the report does."""
+    items = Markup().join(
+        Markup('<div class="{}"><strong>{}</strong>{}</div>').format(fact.mood, fact.value, fact.name) for fact in facts
+    )
+    st.html(_CARDS + Markup('<div class="cards">{}</div>').format(items))
+
+
+_CARDS: Final = Markup("""<style>
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .6rem; }
+.cards div { --mood: rgba(128, 128, 128, .45); padding: .5rem .7rem; border: 1px solid rgba(128, 128, 128, .35);
+  border-left: .35rem solid var(--mood); border-radius: 6px;
+  background: color-mix(in srgb, var(--mood) 9%, transparent); }
+.cards strong { display: block; font-size: 1.45rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.cards .good { --mood: #2da44e; } .cards .warn { --mood: #d29922; } .cards .bad { --mood: #e5484d; }
+</style>""")
+"""The colours can be told apart on a light page and on a dark one; Streamlit's menu chooses between the two."""

@@ -1,0 +1,160 @@
+"""The pages of the dashboard: the cluster, its brokers, who led what when, plans and commits."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa
+import streamlit as st
+
+from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.preconditions.copy_volume import volume
+from jobs.repositories.plans.repository import titled
+from jobs.repositories.stored_rows import summary
+from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
+from jobs.web.dashboard.cache import Place, commit, held_by, plan, plans_and_commits, sections, views
+from jobs.web.dashboard.parts import bars, cards, heat_map, lines, plain, table
+from jobs.web.plan_page import (
+    before_and_after,
+    changes_island,
+    figures_of_page,
+    operations_island,
+    question_of,
+    rejections_island,
+    sums_of,
+    warnings_of,
+)
+from jobs.web.render import Fact, alarming, fact
+
+SNAPSHOTS_DRAWN: Final = 60
+
+
+def cluster(place: Place, _: float) -> None:
+    """How the cluster is, and how it became so."""
+    known = views(place, ("health", "leadership", "imbalance_history"))
+    cards(health_facts(as_rows(known["health"])[0]))
+    brokers = as_rows(known["leadership"])
+    left, right = st.columns(2)
+    with left:
+        named = [{**row, "broker": broker_name(row)} for row in brokers]
+        bars("Partitions led and replicas held, by broker", named, "broker", ("leaders", "replicas"))
+    with right:
+        racks = [
+            {"rack": group.name, "leaders": group.values[0], "replicas": group.values[1]}
+            for group in by_rack(brokers, "leaders", "replicas")
+        ]
+        bars("Partitions led and replicas held, by rack", racks, "rack", ("leaders", "replicas"))
+    _imbalance(as_rows(known["imbalance_history"]))
+    st.subheader("Offline and under-replicated partitions")
+    table(sections(place)["trouble"], "partitions in trouble", "trouble")
+
+
+def _imbalance(rows: list[Row]) -> None:
+    by_snapshot: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_snapshot[row["snapshot_id"]].append(row)
+    values = []
+    for number, those in sorted(by_snapshot.items())[-SNAPSHOTS_DRAWN:]:
+        preferred = sum(row["preferred_partitions"] for row in those) or 1
+        whole = sum(row["not_led"] for row in those) / preferred
+        shares = {"whole cluster": whole, "worst broker": max(row["ratio"] or 0 for row in those)}
+        values += [{"snapshot": number, "what": what, "share": share} for what, share in shares.items()]
+    if values:
+        lines("Share of partitions not led by their preferred replica", values, ("whole cluster", "worst broker"))
+
+
+def brokers(place: Place, _: float) -> None:
+    """From a broker to its partitions."""
+    rows = as_rows(views(place, ("health", "leadership", "imbalance_history"))["leadership"])
+    if not rows:
+        st.info("This snapshot has no broker.")
+        return
+    names = {row["broker_id"]: row for row in rows}
+    broker = st.selectbox("Broker", list(names), format_func=lambda known: broker_name(names[known]), key="broker")
+    row = names[broker]
+    st.text(f"host {row['host'] or 'unknown'}, rack {row['rack'] or 'none'}{'' if row['registered'] else ', gone'}")
+    cards(
+        [
+            Fact("registered", "yes" if row["registered"] else "no, gone", "good" if row["registered"] else "bad"),
+            *(fact(name, row[name]) for name in ("leaders", "preferred", "replicas")),
+            alarming("out of sync", row["out_of_sync"], "warn"),
+        ]
+    )
+    table(held_by(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
+
+
+def leaders(place: Place, _: float) -> None:
+    """Who led what when."""
+    over_time = as_rows(views(place, ("leaders_over_time",))["leaders_over_time"])
+    newest = set(sorted({row["snapshot_id"] for row in over_time})[-SNAPSHOTS_DRAWN:])
+    values = [
+        {"broker": row["broker_id"], "snapshot": row["snapshot_id"], "absence": cell.absence, "leaders": cell.value}
+        | {"label": cell.label}
+        for row in over_time
+        if row["snapshot_id"] in newest
+        for cell in [cell_of(row)]
+    ]
+    if values:
+        heat_map("Partitions led, by broker and snapshot", values)
+    table(sections(place)["leaders"], "leaders of partitions", "leaders")
+
+
+def plans(place: Place, max_age_hours: float) -> None:
+    """The plans, and one of them before and after."""
+    listed = plans_and_commits(place)["plans"]
+    table(listed, "plans", "plans")
+    if listed.num_rows:
+        named = {row["plan"]: row["names"] for row in as_rows(listed)}
+        chosen = st.selectbox("Plan", list(named), format_func=lambda known: f"{known} {named[known]}", key="plan")
+        _plan(place, chosen, max_age_hours)
+
+
+def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
+    chosen = plan(place.warehouse, place.cluster, plan_id)
+    st.subheader(plain(f"Plan {titled(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
+    for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
+        st.warning(plain(warning))
+    copied = volume(chosen.at.lake, chosen.changes)
+    cards(sums_of(chosen, summary(chosen.changes), copied, None))
+    figures = figures_of_page(chosen.row, copied, None)
+    for rows_shown in ([span._asdict() for span in figures.spans], figures.waves):
+        if rows_shown:
+            st.dataframe(pa.Table.from_pylist(rows_shown), hide_index=True, width="content")
+    for note in figures.notes:
+        st.text(note)
+    st.caption("What was asked")
+    if chosen.row.get("command"):
+        st.code(chosen.row["command"], language="shell")
+    st.code(question_of(chosen.row["parameters"]), language="json")
+    rows = [{**row, "broker": broker_name(row)} for row in before_and_after(chosen)]
+    for place_, what in zip(st.columns(2), ("leaders", "replicas"), strict=True):
+        with place_:
+            bars(f"{what.capitalize()} before and after", rows, "broker", (f"{what}_before", f"{what}_after"))
+    table(changes_island(chosen).rows, "changes", f"changes-{plan_id}")
+    for island in (operations_island(chosen), rejections_island(chosen)):
+        if island.total:
+            table(island.rows, island.name, f"{island.name}-{plan_id}")
+
+
+def commits(place: Place, _: float) -> None:
+    """What became of plans, attempt by attempt, and one of them row by row."""
+    listed = plans_and_commits(place)["commits"]
+    table(listed, "commits", "commits")
+    if listed.num_rows:
+        named = [(row["plan"], row["attempt"]) for row in as_rows(listed)]
+        plan_id, attempt = st.selectbox("Commit", named, format_func=lambda one: f"{one[0]}, attempt {one[1]}")
+        rows = commit(place.warehouse, place.cluster, plan_id, attempt)
+        table(rows, "rows of this commit", f"commit-{plan_id}-{attempt}")
+
+
+CLUSTER: Final = "Cluster"
+
+PAGES: Final[Mapping[str, Callable[[Place, float], None]]] = {
+    CLUSTER: cluster,
+    "Brokers": brokers,
+    "Who led what when": leaders,
+    "Plans": plans,
+    "Commits": commits,
+}
+"""What can be chosen, each shown for a cluster as of a snapshot."""

@@ -1,0 +1,63 @@
+"""`surveyor dashboard`: this process becomes Streamlit's server, which shows the tables and writes nothing.
+
+Streamlit is an extra. Nobody beyond this machine reaches the page unless told otherwise, for it asks nobody who they
+are. In: settings, an address and a port. Out: does not return where all is well.
+"""
+
+import os
+import signal
+import socket
+import sys
+from contextlib import closing
+from importlib.util import find_spec
+from typing import Final, NoReturn
+
+from jobs.core.errors import MissingError, UsageError
+from jobs.core.signals import SIGNALS
+from jobs.repositories.snapshots import find_snapshot
+from jobs.runtime.console import finish, say
+from jobs.runtime.settings import Settings
+
+EXTRA: Final = "kafka-surveyor[dashboard]"
+
+_STDOUT = 1
+
+
+def serve(settings: Settings, address: str, port: int) -> NoReturn:
+    """Become the server; raise MissingError without Streamlit, UsageError where it could not listen."""
+    find_snapshot(settings.lake)
+    if find_spec("streamlit") is None:
+        raise MissingError(
+            f"the dashboard needs Streamlit, which is not installed: pip install '{EXTRA}'; "
+            "`surveyor report` makes a page without it"
+        )
+    _refuse_taken(address, port)
+    url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
+    finish(settings, {"url": url, "cluster": settings.cluster})
+    say(f"dashboard of {settings.warehouse}: {url} (Ctrl-C ends it)")
+    sys.stdout.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the server waits for them: no import is to be cut in two
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Streamlit's banner; its errors go to stderr
+    os.execv(sys.executable, command_line(settings, address, port))  # noqa: S606 - this Python, these arguments
+
+
+def command_line(settings: Settings, address: str, port: int) -> list[str]:
+    """What is executed in place of this process."""
+    where = ["--address", address, "--port", str(port)]
+    own = ["--warehouse", settings.warehouse, "--cluster", settings.cluster]
+    hours = str(settings.conf.limits.max_plan_age_hours)
+    return [sys.executable, "-m", "jobs.web.dashboard", *where, *own, "--max-plan-age-hours", hours]
+
+
+def _refuse_taken(address: str, port: int) -> None:
+    """Find out before Streamlit does, which says it in more words."""
+    try:
+        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+        with closing(socket.socket(family, kind, protocol)) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+    except OSError as error:
+        raise UsageError(
+            f"--address {address} --port {port}: cannot listen there ({error.strerror}); "
+            "another --port, or an --address of this machine"
+        ) from None

@@ -1,0 +1,366 @@
+"""The report of a plan, to approve it from: warnings first, before and after by broker, and every change.
+
+The rows shown are checked against the plan's id, as a commit checks them, so what is approved under that id is what the
+page shows. In: a stored plan. Out: what the template `plan.html` shows.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import itemgetter
+from shlex import quote
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.advice.outage import outage_left_by
+from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
+from jobs.console_output.plan_review import Only, Review
+from jobs.console_output.plan_text import deletion_lines, shown_data, without_topic_ids
+from jobs.core.errors import RefusedError, UsageError
+from jobs.core.masking import masked_json, masked_text
+from jobs.core.units import shown_bytes, shown_duration
+from jobs.preconditions.copy_volume import Volume, volume
+from jobs.preconditions.limits import UNCOMMITTABLE
+from jobs.repositories.figures import figures_in
+from jobs.repositories.plans import digest
+from jobs.repositories.plans.repository import find_plan, is_cycle, titled
+from jobs.repositories.snapshots import find_snapshot, last_snapshot
+from jobs.repositories.stored_rows import StoredRows, summary
+from jobs.runtime.settings import Settings
+from jobs.sql_views.database import Summaries
+from jobs.web.charts import Group, Shown, bars, plainly
+from jobs.web.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
+from jobs.web.embedded_table import Island
+from jobs.web.render import Fact, about, alarming, fact, render, shown_time
+from schemas.digest import plan_header
+from schemas.enums import PlanStatus
+
+REASONS_SHOWN: Final = 20
+
+_SIDES: Final = ("before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTables:
+    """A plan's rows as Arrow has them, and the cluster as its snapshot found it."""
+
+    row: Row
+    changes: StoredRows
+    at: Summaries
+    snapshot: Row
+    is_whole: bool
+    """Whether the snapshot is still there: else the cluster is what the plan's own rows say of it."""
+    review: Review
+
+    @classmethod
+    def read(cls, lake: Lake, id_or_name: str) -> "PlanTables":
+        """Read a plan; raise UsageError where there is none, RefusedError where rows of it were edited or lost."""
+        row = find_plan(lake, id_or_name)
+        mine = ("plan_id", "=", row["plan_id"])
+        rows = {table: lake.read(table, mine) for table in ("changes", "operations", "rejections")}
+        _refuse_edited(row, rows)
+        in_order = [(name, "ascending") for name in ("wave", "topic", "partition")]
+        changes = StoredRows(rows["changes"].sort_by(in_order).combine_chunks())
+        try:
+            snapshot, is_whole = find_snapshot(lake, row["snapshot_id"]), True
+        except UsageError:
+            snapshot = {"snapshot_id": row["snapshot_id"], "cluster_id": row["cluster_id"], "taken_at": None}
+            is_whole = False
+        at = Summaries(lake, snapshot, {"commits": mine})
+        at.add("plan_changes", changes.table)
+        at.add("plan_operations", rows["operations"])
+        at.add("plan_rejections", rows["rejections"])
+        if not is_whole:
+            _add_what_the_plan_knows(at, row)
+        return cls(row, changes, at, snapshot, is_whole, Review(lake, row, Only()))
+
+
+def _refuse_edited(row: Row, rows: dict[str, pa.Table]) -> None:
+    hashed = digest.summary(plan_header(row), rows)["plan_id"]
+    if hashed != row["plan_id"]:
+        raise RefusedError(
+            f"plan {titled(row)} is not what was planned: its rows hash to {hashed}; somebody edited or lost rows of "
+            "it, and no page to approve it from is made; plan again"
+        )
+
+
+def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
+    """Stand in for a snapshot that was dropped: the brokers alive then, and the partitions that change."""
+    brokers = [broker["broker_id"] for broker in row["brokers"]]
+    nothing = pa.nulls(len(brokers), pa.string())
+    known = pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing})
+    at.add("brokers", known)
+    at.add("brokers_last_seen", known.slice(0, 0))
+    partitions = at.query(
+        "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
+        "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr, true AS understood "
+        "FROM plan_changes GROUP BY topic, partition"
+    )
+    at.add("partitions", partitions)
+    at.add("staying", partitions)
+
+
+def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
+    """Return the page as HTML; a plan that is older than a commit takes is warned of."""
+    row = plan.row
+    copied = volume(plan.at.lake, plan.changes)
+    sums = summary(plan.changes)
+    return render(
+        "plan.html",
+        about=about(plan.at.lake.cluster, plan.snapshot, now),
+        plan={
+            "title": titled(row),
+            "kind": row["kind"],
+            "status": row["status"],
+            "created_at": shown_time(row["created_at"]),
+            "age": shown_duration(max((now - row["created_at"]).total_seconds(), 0)),
+            "more_reasons": max(sums["reasons_in_all"] - REASONS_SHOWN, 0),
+            "question": question_of(row["parameters"]),
+            "command": row.get("command"),
+        },
+        warnings=list(warnings_of(plan, now, settings.conf.limits.max_plan_age_hours)),
+        sums=sums_of(plan, sums, copied, settings.throttle),
+        figures=figures_of_page(row, copied, settings.throttle),
+        reasons=sums["reasons"][:REASONS_SHOWN],
+        brokers=_brokers(plan),
+        changes=changes_island(plan),
+        operations=operations_island(plan),
+        rejections=rejections_island(plan),
+        evidence=_evidence(plan.review),
+        commits=commits(plan.at),
+        commands=[f"surveyor {command}" for command in commands_of(row, settings.typed.get("throttle", ()))],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PageFigures:
+    """What a plan comes to, for tables: numbers before and after, waves, and what is said in sentences."""
+
+    spans: list[Span]
+    waves: list[dict[str, str]]
+    """By the name of the column; the same columns in each."""
+    notes: list[str]
+
+
+def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
+    """Lay out the figures of a plan; `rate` in bytes a second, None where no throttle was asked for."""
+    figures = figures_in(row)
+    spans = [*broker_spans(figures), *byte_spans(figures), *rack_spans(figures)]
+    sentences = [*notes(row), *list(copied.lines(rate))[:1]]
+    if len(copied.waves) <= 1:
+        return PageFigures(spans, [], sentences)
+    if planned := figures.get("waves"):
+        sentences.append(f"waves {planned['count']} (at least {planned['fewest']})")
+    busiest = figures.get("waves", {})
+    columns = {"most into a broker": busiest.get("most_in", []), "most out of one": busiest.get("most_out", [])}
+    waves = []
+    for number, wave in enumerate(copied.waves):
+        cells = {"wave": str(wave.wave), "replicas copied": plainly(wave.replicas)}
+        cells |= {name: plainly(counts[number]) for name, counts in columns.items() if len(counts) == len(copied.waves)}
+        if copied.is_known:
+            cells["bytes"] = shown_bytes(wave.bytes)
+        if copied.is_known and rate:
+            cells["at least"] = shown_duration(wave.seconds(rate))
+        waves.append(cells)
+    return PageFigures(spans, waves, sentences)
+
+
+def commands_of(row: Row, throttle: Sequence[str] = ()) -> Iterator[str]:
+    """How to carry it out, with the throttle that was asked for; nothing where no commit does."""
+    if row["status"] in UNCOMMITTABLE or is_cycle(row):
+        return
+    named = f"{row['plan_id']} --cluster {quote(row['cluster'])}"
+    bounded = " ".join([named, *throttle])
+    yield f"commit {bounded}"
+    yield f"commit {bounded} --apply"
+    yield f"verify {named}"
+
+
+def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
+    """What a reviewer must not miss: what the plan's age and status say, then what goes, then what its rows do."""
+    yield from _standing(plan, now, max_age_hours)
+    yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
+    if outage := outage_left_by(plan.at.lake, plan.row):
+        yield outage.sentence
+    yield from map(masked_text, plan.review.warnings(plan.changes))
+
+
+def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
+    """What keeps the plan from being committed as it is, or makes its picture an old one."""
+    row = plan.row
+    if row["status"] in UNCOMMITTABLE:
+        yield f"this plan is {row['status']}: no commit carries it out; plan again"
+    elif is_cycle(row):
+        yield "this plan records a cycle of `surveyor control` that is over: no commit goes on with it"
+        return
+    elif row["status"] != PlanStatus.PLANNED:
+        yield f"this plan is {row['status']}: a commit of it has begun already; commits so far are listed below"
+    if now - row["created_at"] > timedelta(hours=max_age_hours):
+        age = shown_duration((now - row["created_at"]).total_seconds())
+        yield f"this plan is {age} old, and a commit refuses what is older than {max_age_hours:g} h; plan again"
+    newest = last_snapshot(plan.at.lake)
+    if newest is not None and newest["snapshot_id"] > row["snapshot_id"]:
+        yield (
+            f"this plan is on snapshot {row['snapshot_id']}, and the newest is {newest['snapshot_id']}: "
+            "a commit leaves out what has changed since"
+        )
+
+
+def question_of(parameters: str | None) -> str:
+    """What was asked, without what came of it, and without ids for new topics: Kafka's controller makes its own."""
+    stated = without_topic_ids(json.loads(parameters or "{}"))
+    return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
+
+
+def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | None) -> list[Fact]:
+    row = plan.row
+    known = [Fact("bytes copied", shown_bytes(copied.bytes))] if copied.is_known else []
+    if copied.is_known and rate:
+        known.append(Fact("time at the throttle, at least", shown_duration(copied.seconds(rate))))
+    actions = [fact(f"{each['action']}", each["rows"]) for each in sums["actions"]] if len(sums["actions"]) > 1 else []
+    return [
+        fact("changes", row["changes"]),
+        *actions,
+        fact("operations on topics", plan.at.query("SELECT * FROM plan_operations").num_rows),
+        fact("replicas copied", row["moves"]),
+        *known,
+        alarming("asked for and left as it is", row["rejected"], "warn"),
+        fact("topics with changes", sums["topics_in_all"]),
+        fact("brokers concerned", len(sums["brokers"])),
+        fact("waves", len(plan.changes.counts("wave"))),
+    ]
+
+
+_BEFORE_AND_AFTER: Final = """
+WITH ends AS (
+    SELECT
+        topic, partition,
+        arg_max(replicas_after, wave) AS replicas_after, arg_max(leader_after, wave) AS leader_after
+    FROM plan_changes GROUP BY topic, partition
+),
+after AS (
+    SELECT coalesce(replicas_after, replicas) AS replicas, coalesce(leader_after, leader) AS leader
+    FROM partitions FULL JOIN ends USING (topic, partition)
+    WHERE topic NOT IN (SELECT topic FROM plan_operations WHERE kind = 'delete_topic')
+),
+led AS (SELECT leader AS broker_id, count(*) AS leaders_after FROM after WHERE leader >= 0 GROUP BY leader),
+placed AS (SELECT unnest(replicas) AS broker_id FROM after),
+held AS (SELECT broker_id, count(*) AS replicas_after FROM placed GROUP BY broker_id)
+SELECT
+    broker_id, rack, coalesce(registered, false) AS registered,
+    coalesce(leaders, 0) AS leaders_before, coalesce(leaders_after, 0) AS leaders_after,
+    coalesce(replicas, 0) AS replicas_before, coalesce(replicas_after, 0) AS replicas_after
+FROM leadership FULL JOIN led USING (broker_id) FULL JOIN held USING (broker_id)
+ORDER BY broker_id
+"""
+"""What each broker leads and holds in the plan's snapshot, and once the plan has come about."""
+
+
+def before_and_after(plan: PlanTables) -> list[Row]:
+    """A row a broker: what it leads and holds before and after."""
+    return as_rows(plan.at.query(_BEFORE_AND_AFTER, "leadership"))
+
+
+def _brokers(plan: PlanTables) -> dict[str, Any]:
+    rows = before_and_after(plan)
+    bytes_held = {int(name): span for name, span in figures_in(plan.row).get("bytes_by_broker", {}).items()}
+    most = sorted(rows, key=_moved, reverse=True)[:MOST_BROKERS]
+    drawn = sorted(most, key=itemgetter("broker_id"))
+    notes = []
+    if not plan.is_whole:
+        notes.append("The plan's snapshot was dropped by `surveyor vacuum`: only partitions that change are counted.")
+    if len(drawn) < len(rows):
+        notes.append(f"The pictures have the {len(drawn)} brokers that change most; the table has all.")
+    charts = [
+        _chart("Partitions led, by broker", _groups(drawn, "leaders")),
+        _chart("Replicas held, by broker", _groups(drawn, "replicas")),
+        _chart("Partitions led, by rack", by_rack(rows, "leaders_before", "leaders_after")),
+        _chart("Replicas held, by rack", by_rack(rows, "replicas_before", "replicas_after")),
+    ]
+    if bytes_held:
+        held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:MOST_BROKERS]
+        charts.append(_chart("Bytes held, by broker", held, shown_bytes))
+    counts = [f"{what}_{side}" for what in ("leaders", "replicas") for side in _SIDES]
+    table = {
+        "broker": [str(row["broker_id"]) for row in rows],
+        "rack": [row["rack"] or "" for row in rows],
+        **{name: [row[name] for row in rows] for name in counts},
+        "leaders_gained": [row["leaders_after"] - row["leaders_before"] for row in rows],
+        "replicas_gained": [row["replicas_after"] - row["replicas_before"] for row in rows],
+    }
+    island = Island("brokers", "Brokers before and after", pa.table(table), ("broker",), ("rack",))
+    return {"notes": notes, "charts": charts, "table": island}
+
+
+def _moved(row: Row) -> int:
+    return sum(abs(int(row[f"{what}_after"]) - int(row[f"{what}_before"])) for what in ("leaders", "replicas"))
+
+
+def _groups(rows: Sequence[Row], what: str) -> list[Group]:
+    return [Group(broker_name(row), [row[f"{what}_{side}"] for side in _SIDES]) for row in rows]
+
+
+def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> Row:
+    return {"title": title, "picture": bars(title, _SIDES, groups, *([shown] if shown else []))}
+
+
+def changes_island(plan: PlanTables) -> Island:
+    """Every change, in the order it is committed in."""
+    rows = plan.at.query(
+        """
+        SELECT
+            named(topic, partition) AS partition, action, wave,
+            moved(leader_before, leader_after, led_by(leader_before), led_by(leader_after)) AS leader,
+            moved(replicas_before, replicas_after, listed(replicas_before), listed(replicas_after)) AS replicas,
+            moved(isr_before, isr_after, listed(isr_before), listed(isr_after)) AS isr,
+            reason
+        FROM plan_changes
+        """,
+    )
+    more = f"`surveyor show plan {plan.row['plan_id']} --all` shows all"
+    return Island("changes", "Changes", rows, ("leader", "replicas", "isr"), ("action",), more)
+
+
+def operations_island(plan: PlanTables) -> Island:
+    rows = plan.at.query("SELECT sequence, kind, topic, data FROM plan_operations ORDER BY sequence")
+    texts = zip(rows["kind"].to_pylist(), rows["data"].to_pylist(), strict=True)
+    data = pa.array([masked_json(shown_data(kind, text)) for kind, text in texts], pa.string())
+    return Island("operations", "Operations", rows.set_column(3, "data", data), choices=("kind",))
+
+
+def rejections_island(plan: PlanTables) -> Island:
+    rows = plan.at.query(
+        """
+        SELECT named(topic, partition) AS partition, action, code, reason
+        FROM plan_rejections ORDER BY topic, plan_rejections.partition
+        """,
+    )
+    reasons = pa.array([masked_text(text) for text in rows["reason"].to_pylist()], pa.string())
+    shown = rows.set_column(3, "reason", reasons)
+    more = f"`surveyor show rejections {plan.row['plan_id']} --all` shows all"
+    return Island("rejections", "Rejections", shown, (), ("action", "code"), more)
+
+
+def _evidence(review: Review) -> Island:
+    known = review.evidence().table
+    names = [f"{topic}-{partition}" for topic, partition in zip(*_lists(known, "topic", "partition"), strict=True)]
+    at = [shown_time(time) for time in known["last_in_isr_at"].to_pylist()]
+    rows = pa.table(
+        {
+            "partition": pa.array(names, pa.string()),
+            "rank": known["rank"],
+            "broker": known["broker_id"].cast(pa.string()),
+            "last_in_isr_snapshot": known["last_in_isr_snapshot"],
+            "last_in_isr_at": pa.array(at, pa.string()),
+            "epochs_since": known["epochs_since"],
+            "log_size": known["log_size"],
+        },
+    )
+    return Island("evidence", "Evidence for candidates, the best first", rows, ("broker",))
+
+
+def _lists(rows: pa.Table, *columns: str) -> list[list[Any]]:
+    return [rows[column].to_pylist() for column in columns]

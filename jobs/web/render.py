@@ -1,0 +1,92 @@
+"""Pages made of templates: a file each, with its style, script and data in it, which asks nobody for anything.
+
+Everything that comes from a cluster is escaped where it is put in: text by the templates, SVG by Markup, rows by
+`islands`. The page's own policy says so once more: the browser runs the one script whose hash it names, and loads
+nothing. In: a template's name and what it shows. Out: HTML.
+"""
+
+from base64 import b64encode
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.core.units import shown_duration
+from jobs.web.charts import plainly
+
+_PACKAGE: Final = "jobs.web"
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A number for the eye; `mood`: good, warn, bad or nothing."""
+
+    name: str
+    value: str
+    mood: str = ""
+
+
+def fact(name: str, value: int | None, mood: str = "") -> Fact:
+    """Show a count; it has its mood only where it is not 0."""
+    return Fact(name, "unknown" if value is None else plainly(value), mood if value else "")
+
+
+def alarming(name: str, value: int, mood: str) -> Fact:
+    """Show a count that should be 0, and is good then."""
+    return Fact(name, plainly(value), mood if value else "good")
+
+
+def shown_time(time: datetime | None) -> str:
+    """Write a time in UTC."""
+    return "" if time is None else time.astimezone(UTC).strftime(_TIME)
+
+
+def about(cluster: str, snapshot: Row, now: datetime) -> Row:
+    """Say which cluster's snapshot is shown, when it was taken and how old it is; the time of a dropped one is lost."""
+    taken = snapshot["taken_at"]
+    known = {"cluster": cluster, "cluster_id": snapshot["cluster_id"], "snapshot_id": snapshot["snapshot_id"]}
+    if taken is None:
+        return {**known, "taken_at": "", "iso": "", "age": "", "made_at": shown_time(now)}
+    age = shown_duration(max((now - taken).total_seconds(), 0))
+    iso = taken.astimezone(UTC).isoformat()
+    return {**known, "taken_at": shown_time(taken), "iso": iso, "age": age, "made_at": shown_time(now)}
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["number"] = plainly
+    return environment
+
+
+def _own(file: str) -> str:
+    return files(_PACKAGE).joinpath("templates", file).read_text(encoding="utf-8")
+
+
+def render(template: str, **shown: Any) -> str:  # noqa: ANN401 - whatever the template shows
+    """Make a page; a template that shows what it was not given is a mistake, and raises."""
+    script = _own("tables.js")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(_own("style.css")),  # noqa: S704 - a file of ours
+            script=Markup(script),  # noqa: S704 - a file of ours
+            script_source=Markup(f"'sha256-{digest}'"),  # noqa: S704 - made here
+            **shown,
+        )
+    )

@@ -1,0 +1,106 @@
+"""What follows from a partition's znodes and the live brokers: its state, its offline replicas, its warnings.
+
+Corresponds to the initial states of `PartitionStateMachine`, the metrics `UnderReplicated` and `UnderMinIsr`, and
+`LogConfig`'s fall-back to what brokers say. In: partitions as read, topics, brokers, broker_configs. Out: PARTITIONS.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.broker_sets import among, nobody, not_among
+from planner.columns.configs import MIN_ISR_OVERRIDE, boolean, whole_number
+from planner.columns.shape import shaped
+from schemas.enums import PartitionState
+from schemas.tables import PARTITIONS
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, UNCLEAN_ELECTION
+
+
+def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+    """One row: `absent`, the ids of leaders and replicas that no registered broker has, ascending.
+
+    Few, most often none: to look for these in every row costs little, to look for the live ones costs a lot.
+    """
+    named = F.array_append(F.coalesce("replicas", nobody()), F.col("leader"))
+    registered = F.broadcast(brokers.select("broker_id"))
+    return (
+        partitions.select(F.explode(named).alias("broker_id"))
+        .distinct()
+        .join(registered, "broker_id", "left_anti")
+        .agg(F.sort_array(F.collect_list("broker_id")).alias("absent"))
+    )
+
+
+def partition_state(leader: Column, alive: Column, deleting: Column | None = None) -> Column:
+    """New without leadership, Online with a leader that is `alive`, else Offline.
+
+    Of a topic that is being deleted, NonExistent unless it is Online still: the deletion takes its leaders first
+    (`TopicDeletionManager.onTopicDeletion`).
+    """
+    gone = F.lit(False) if deleting is None else deleting & ~F.coalesce(alive, F.lit(False))  # noqa: FBT003 - literals
+    return (
+        F.when(gone, PartitionState.NON_EXISTENT.value)
+        .when(leader.isNull(), PartitionState.NEW.value)
+        .when(alive, PartitionState.ONLINE.value)
+        .otherwise(PartitionState.OFFLINE.value)
+    )
+
+
+def under_replicated(replicas: Column, isr: Column) -> Column:
+    """Some replica is not in the ISR; most often the two are one and the same, which is seen at once."""
+    return (replicas != isr) & (F.size(not_among(replicas, isr)) > 0)
+
+
+def default_min_isr(broker_configs: DataFrame) -> DataFrame:
+    """One row: `default_min_isr`, the largest that any broker is known to use, else Kafka's default.
+
+    Kafka takes the leader's; the largest warns too early rather than too late where brokers disagree.
+    """
+    known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
+    values = F.when(known, F.expr(whole_number("value")))
+    return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
+
+
+def default_unclean_election() -> Column:
+    """An aggregate of BROKER_CONFIGS, `default_unclean_election`: true only if every broker is known to allow it.
+
+    Kafka takes the controller's; where brokers disagree or one did not answer it is false, which loses no data.
+    """
+    # an aggregate ignores nulls: what is not known would count for nothing
+    allowed = f"coalesce({boolean('value')} AND NOT assumed, false)"
+    everywhere = f"bool_and({allowed}) FILTER (WHERE name = '{UNCLEAN_ELECTION}')"
+    return F.expr(f"coalesce({everywhere}, false) AS default_unclean_election")
+
+
+def derive_partitions(
+    partitions: DataFrame,
+    topics: DataFrame,
+    absent: DataFrame,
+    broker_configs: DataFrame,
+) -> DataFrame:
+    """Fill the derived columns of PARTITIONS; `absent` is that of `absent_brokers`.
+
+    Shapes: one row a partition in, the same rows out; no units; raises nothing.
+    """
+    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", nobody())
+    overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
+    of_note = overrides.where("min_isr_override IS NOT NULL OR deleting")
+    alive, deleting = ~F.array_contains(gone, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
+    min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
+    return (
+        partitions.join(F.broadcast(of_note), "topic", "left")
+        .withColumns(
+            {
+                "partition_state": partition_state(leader, alive, deleting),
+                "offline_replicas": among(F.col("replicas"), gone),
+                "under_replicated": under_replicated(F.col("replicas"), isr),
+                "under_min_isr": F.size(isr) < min_isr,
+                "vanished": F.lit(False),  # noqa: FBT003 - a Spark literal
+            },
+        )
+        .transform(shaped, PARTITIONS)
+    )
+
+
+def min_isr_override() -> Column:
+    """What a topic's config says of min.insync.replicas, null if nothing."""
+    return F.expr(f"{MIN_ISR_OVERRIDE} AS min_isr_override")

@@ -1,0 +1,63 @@
+"""A plan's identity and counts: a hash of its snapshot, kind, parameters and rows, so the same input is the same plan.
+
+In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row: plan_id, changes, rejected,
+moves. What is hashed stands in `schemas.digest`; `jobs.repositories.plans.digest` makes the same of rows off Spark.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from schemas.digest import HASHED, ID_LENGTH, LINE_END, NULL, SEPARATOR
+
+_SUMMED: Final = ("topic", "line", "moves")
+
+
+def _cell(column: str) -> str:
+    """A value as text, in SQL: as Columns, the cells of a line would take hundreds of calls to Spark."""
+    return f"coalesce(CAST({column} AS string), '{NULL}')"
+
+
+def with_lines(table: str, rows: DataFrame) -> DataFrame:
+    """Add to the rows of a plan's table `line`, the text that its id covers, and `moves`, the replicas it copies."""
+    line = f"concat_ws('{SEPARATOR}', {', '.join(map(_cell, HASHED[table]))})"
+    return rows.withColumns({"line": F.expr(line), "moves": _moves() if table == "changes" else F.lit(0)})
+
+
+def _moves() -> Column:
+    return F.when(~F.col("is_new"), F.size(F.array_except("adding_after", "adding_before"))).otherwise(0)
+
+
+def _topic_digests(lines: DataFrame) -> DataFrame:
+    hashed = F.sha2(F.concat_ws(LINE_END, F.sort_array(F.collect_list("line"))), 256)
+    return lines.groupBy("table", F.expr(_cell("topic")).alias("name")).agg(
+        F.concat_ws(SEPARATOR, "table", "name", hashed).alias("digest"),
+        F.count("*").alias("rows"),
+        F.sum("moves").alias("moves"),
+    )
+
+
+def plan_summary(header: str, lined: Mapping[str, DataFrame]) -> DataFrame:
+    """One row: plan_id, changes, rejected, moves.
+
+    `lined` maps changes, operations and rejections to their rows `with_lines`. A move is a replica that is copied.
+    """
+    parts = (rows.select(F.lit(table).alias("table"), *_SUMMED) for table, rows in lined.items())
+    text = F.concat_ws(LINE_END, F.lit(header), F.sort_array(F.collect_list("digest")))
+    return (
+        reduce(DataFrame.unionByName, parts)
+        .transform(_topic_digests)
+        .agg(
+            F.substring(F.sha2(text, 256), 1, ID_LENGTH).alias("plan_id"),
+            _total("rows", "changes").alias("changes"),
+            _total("moves", "changes").alias("moves"),
+            _total("rows", "rejections").alias("rejected"),
+        )
+    )
+
+
+def _total(column: str, table: str) -> Column:
+    return F.coalesce(F.sum(F.when(F.col("table") == table, F.col(column))), F.lit(0)).cast("bigint")

@@ -1,0 +1,46 @@
+"""Partitions that somebody asks for: found among those there are, and why some cannot be judged at all.
+
+Corresponds to the checks of `KafkaController.processReplicaLeaderElection` before it elects. In: what is wanted
+(topic, partition), PARTITIONS, TOPICS, BROKERS. Out: a row for each wanted partition, with its surroundings.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.changes import surroundings
+from schemas.enums import RejectionCode
+from schemas.tables import KEYS
+
+KEY: Final = [*KEYS["partitions"]]
+
+NO_ELECTION: Final[Mapping[RejectionCode, str]] = {
+    RejectionCode.UNKNOWN_PARTITION: "no such partition in the snapshot",
+    RejectionCode.DELETION_REQUESTED: "its topic is queued for deletion",
+    RejectionCode.NOT_UNDERSTOOD: "its znode is in quarantine",
+}
+"""Why no election of any kind is planned."""
+
+
+def asked_for(named: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Return each wanted partition once; all its columns are null where there is no such partition."""
+    keys = named.select(*KEY).distinct()
+    present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # before anything is joined to every partition
+    return keys.join(present, KEY, "left").transform(surroundings, topics, brokers)
+
+
+def unfit_code() -> Column:
+    """The code of NO_ELECTION that holds, else null."""
+    return (
+        F.when(F.col("replicas").isNull(), RejectionCode.UNKNOWN_PARTITION.value)
+        .when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
+        .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
+    )
+
+
+def explained(reasons: Mapping[RejectionCode, Column | str]) -> Column:
+    """Return what to say of each code."""
+    texts = ((code, F.lit(why) if isinstance(why, str) else why) for code, why in reasons.items())
+    return F.coalesce(*(F.when(F.col("code") == code.value, why) for code, why in texts))

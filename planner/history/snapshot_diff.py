@@ -1,0 +1,132 @@
+"""What a snapshot makes of a reading: rows kept for znodes not understood, and the difference to the rows before.
+
+Not understood is not vanished: a partition whose state, or whose topic's assignment, could not be decoded keeps its
+last row, marked. Only differences are written, so an unchanged cluster costs no rows. A later version of the topic's
+znode alone is no change of a partition, as another one of the topic was moved: the row has the new version, which
+commits check, and the history does not grow. In: partitions as read and as they were, topics. Out: PARTITIONS rows.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType
+
+from planner.columns.shape import paired, shaped
+from schemas.enums import PartitionState
+from schemas.tables import KEYS, PARTITIONS
+
+KEY = [*KEYS["partitions"]]
+CELLS_A_TOPIC: Final = 16
+"""What a topic's partitions are divided into: more find a change more closely, fewer are summed up more quickly."""
+
+_COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster", "vanished"}]
+
+
+def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: DataFrame) -> DataFrame:
+    """Replace partitions that are not understood by their previous row, and restore those of topics unread.
+
+    A topic of which some partitions, or its config, are understood keeps the partitions just read.
+    """
+    opaque = partitions.where(~F.col("understood")).select(*KEY)
+    illegible = topics.where(~F.col("understood")).select("topic")
+    read = partitions.join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
+    unread = illegible.join(F.broadcast(read), "topic", "left_anti")
+    kept = previous.withColumns({"understood": F.lit(False)})  # noqa: FBT003 - a Spark literal
+    last_known = kept.join(F.broadcast(unread), "topic", "left_semi").unionByName(
+        kept.join(F.broadcast(opaque), KEY, "left_semi"),
+    )
+    current = partitions.join(F.broadcast(last_known.select(*KEY)), KEY, "left_anti")
+    return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)
+
+
+def changed_cells(now: DataFrame, before: DataFrame) -> DataFrame:
+    """Find the cells, a few partitions of a topic each, in which any row is new, differs or vanished; `cell` out.
+
+    Equal fingerprints cancel each other out, so neither rows nor keys have to meet; of 2^64 changes, one may be
+    taken for none.
+    """
+    prints = (rows.select(cell().alias("cell"), fingerprint().alias("print")) for rows in (now, before))
+    return (
+        reduce(DataFrame.unionAll, prints)
+        .groupBy("cell")
+        .agg(F.bit_xor("print").alias("left"))
+        .where(F.col("left") != 0)
+        .select("cell")
+    )
+
+
+def in_cells(partitions: DataFrame, cells: DataFrame) -> DataFrame:
+    """Keep the partitions of these cells."""
+    return partitions.withColumns({"cell": cell()}).join(cells, "cell", "left_semi").drop("cell")
+
+
+def cell() -> Column:
+    """Which cell a partition is in: the partitions of a topic are read by one task, and summed up there."""
+    return F.xxhash64("topic", F.col("partition") % CELLS_A_TOPIC)
+
+
+def fingerprint() -> Column:
+    """Hash all that is compared of a row, and which columns are null and how long arrays are.
+
+    Spark's hash passes over nulls, and takes [1] beside [2, 3] for [1, 2] beside [3].
+    """
+    return F.xxhash64(*_COMPARED, *(_extent(PARTITIONS[name].dataType, name) for name in _COMPARED))
+
+
+def _extent(data_type: DataType, name: str) -> Column:
+    if isinstance(data_type, ArrayType):
+        return F.when(F.col(name).isNotNull(), F.size(name)).otherwise(-1)
+    return F.col(name).isNull()
+
+
+def stamped(partitions: DataFrame, snapshot_id: int) -> DataFrame:
+    """All rows as this snapshot's, as when there was none before."""
+    return partitions.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, PARTITIONS)
+
+
+def differing(before: DataFrame, now: DataFrame) -> DataFrame:
+    """Pair the partitions of which anything but the snapshot that wrote them is new, differs or is gone.
+
+    `b` and `a` hold what was and what is, null where there was or is none.
+    """
+    pairs = paired(before, now, KEY, [*_COMPARED, "snapshot_id"])
+    was, is_now = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
+    return pairs.where(~is_now.eqNullSafe(was))
+
+
+def has_changed() -> Column:
+    """Whether a pair is a change of the partition: not where its topic's znode alone has a later version.
+
+    An earlier version is one, too: the topic was deleted and created again.
+    """
+    was, is_now = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
+    is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), F.lit(False))  # noqa: FBT003
+    return ~(is_now.eqNullSafe(was) & is_later)
+
+
+def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
+    """Make a row of each pair that differs: what is, or what was, as NonExistent.
+
+    It is stamped with `snapshot_id` where the partition has changed, else with the snapshot that it had before.
+    """
+    last = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
+    this = F.lit(snapshot_id).cast("bigint")
+    stamp = F.when(has_changed(), this).otherwise(F.coalesce("b.snapshot_id", this))
+    row = F.coalesce("a", last).withField("snapshot_id", stamp)
+    return (
+        differing.select("cluster", row.alias("row"), F.col("a").isNull().alias("vanished"))
+        .select("cluster", "row.*", "vanished")
+        .transform(shaped, PARTITIONS)
+    )
+
+
+def has_vanished() -> Column:
+    """Whether a row of history is of a partition that was gone; those of older versions tell it by their state."""
+    return F.expr(f"coalesce(vanished, partition_state <=> '{PartitionState.NON_EXISTENT}')")
+
+
+def resized_topics(differing: DataFrame) -> DataFrame:
+    """Name the topics that have partitions they had not, or have them no more: topic."""
+    return differing.where(F.col("a").isNull() | F.col("b").isNull()).select("topic").distinct()

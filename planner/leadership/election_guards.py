@@ -1,0 +1,129 @@
+"""Preferred elections that had better wait: not stable, not settled, or beyond what one plan may do.
+
+Kafka's timer (`checkAndTriggerAutoLeaderRebalance`) elects whatever is in the ISR at that moment, all at once; a broker
+that flaps gets its leaders back each time, and a broker that has just joined gets them all with a cold cache. In:
+verdicts of `planner.leadership.preferred`, and of the past PARTITION_HISTORY, BROKERS, EVENTS, SNAPSHOTS, IMBALANCE.
+Out: the same verdicts, those that wait with a code.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.requested_partitions import KEY
+from planner.history.events import EventKind
+from planner.history.snapshot_diff import has_vanished
+from schemas.enums import RejectionCode
+
+
+def _set_aside(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
+    """Give a code to those of the elections for which `holds` is not false."""
+    waits = F.col("code").isNull() & F.coalesce(holds, F.lit(True))  # noqa: FBT003 - a Spark literal
+    return verdicts.withColumns(
+        {
+            "code": F.when(waits, code.value).otherwise(F.col("code")),
+            "reason": F.when(waits, reason).otherwise(F.col("reason")),
+        },
+    )
+
+
+def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot: int, snapshot_id: int) -> DataFrame:
+    """The wanted (topic, partition, preferred) whose preferred replica was in the ISR in every snapshot of a range.
+
+    History has a row where something changed, so the state at `first_snapshot` is the last row until then; a
+    partition that was not there yet, or was not understood at some time, is not stable.
+    """
+    true = F.lit(True)  # noqa: FBT003 - a Spark literal
+    held = ~has_vanished() & F.coalesce("understood", true) & F.array_contains("isr", F.col("preferred"))
+    until_first = F.col("snapshot_id") <= first_snapshot
+    at_first = F.max_by(F.when(until_first, F.col("held")), F.when(until_first, F.col("snapshot_id")))
+    since = F.bool_and(F.when(~until_first, F.col("held")))
+    return (
+        history.where(F.col("snapshot_id") <= snapshot_id)
+        .join(F.broadcast(candidates.select(*KEY, "preferred")), KEY)
+        .select(*KEY, "snapshot_id", F.coalesce(held, ~true).alias("held"))
+        .groupBy(*KEY)
+        .agg((at_first & F.coalesce(since, true)).alias("stable"))
+        .where("stable")
+        .select(*KEY)
+    )
+
+
+def with_stability(
+    verdicts: DataFrame,
+    history: DataFrame,
+    first_snapshot: int | None,
+    snapshot_id: int,
+    snapshots: int,
+) -> DataFrame:
+    """Set aside elections of a replica that was not in the ISR in each of the last `snapshots` snapshots.
+
+    `first_snapshot` is the first of them, None where so many are not known: then nothing is stable.
+    """
+    preferred = F.col("preferred").cast("string")
+    reason = F.concat(
+        F.lit("preferred replica "),
+        preferred,
+        F.lit(f" is not known to have been in the ISR in all of the last {snapshots} snapshots"),
+    )
+    code = RejectionCode.NOT_STABLE
+    if first_snapshot is None:
+        return _set_aside(verdicts, F.lit(True), code, reason)  # noqa: FBT003 - a Spark literal
+    going = verdicts.where(F.col("code").isNull())
+    stable = stable_partitions(going, history, first_snapshot, snapshot_id).withColumns({"stable": F.lit(True)})  # noqa: FBT003
+    joined = verdicts.join(F.broadcast(stable), KEY, "left")
+    return _set_aside(joined, F.col("stable").isNull(), code, reason)
+
+
+def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, snapshot_id: int) -> DataFrame:
+    """How long before a snapshot each broker was first seen under its epoch: broker_id, `age` in seconds.
+
+    That is the snapshot whose event says so, else the oldest one still known: a broker has been there at least since.
+    """
+    at = F.col("snapshot_id") == snapshot_id
+    known = snapshots.where(F.col("snapshot_id") <= snapshot_id)
+    seconds = F.unix_micros("taken_at") / 1_000_000
+    range_ = known.agg(F.min(seconds).alias("oldest"), F.max(F.when(at, seconds)).alias("now"))
+    epoch = F.col("broker_epoch").cast("string")
+    seen = known.select("snapshot_id", seconds.alias("seen"))
+    joined = (
+        events.where(F.col("kind").isin(EventKind.BROKER_JOINED.value, EventKind.BROKER_BOUNCED.value))
+        .join(F.broadcast(seen), "snapshot_id")
+        .groupBy("subject", F.col("after").alias("epoch"))
+        .agg(F.max("seen").alias("seen"))
+    )
+    subject = F.concat(F.lit("broker "), F.col("broker_id").cast("string"))
+    return (
+        brokers.select("broker_id", subject.alias("subject"), epoch.alias("epoch"))
+        .join(F.broadcast(joined), ["subject", "epoch"], "left")
+        .crossJoin(F.broadcast(range_))
+        .select("broker_id", (F.col("now") - F.coalesce("seen", "oldest")).alias("age"))
+    )
+
+
+def with_settled_brokers(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
+    """Set aside elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
+    ages = ages.select(F.col("broker_id").alias("preferred"), "age")
+    reason = F.concat(
+        F.lit("broker "),
+        F.col("preferred").cast("string"),
+        F.lit(" has been there for "),
+        F.floor("age").cast("string"),
+        F.lit(f" s only, as snapshots saw it, less than {settle_seconds:g} s"),
+    )
+    joined = verdicts.join(F.broadcast(ages), "preferred", "left")
+    return _set_aside(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
+
+
+def with_cap(verdicts: DataFrame, imbalance: DataFrame, most: int) -> DataFrame:
+    """Let `most` elections through, those for the worst brokers first; a total order, so the same ones each time."""
+    ratios = imbalance.select(F.col("broker_id").alias("preferred"), "ratio")
+    within = (
+        verdicts.where(F.col("code").isNull())
+        .join(F.broadcast(ratios), "preferred", "left")
+        .orderBy(F.desc_nulls_last("ratio"), "preferred", *KEY)
+        .limit(most)
+        .select(*KEY, F.lit(True).alias("within"))  # noqa: FBT003 - a Spark literal
+    )
+    reason = F.lit(f"this plan may have {most} elections, and others are for worse brokers; plan again after them")
+    joined = verdicts.join(within, KEY, "left")
+    return _set_aside(joined, F.col("within").isNull(), RejectionCode.CAPPED, reason)

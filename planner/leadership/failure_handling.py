@@ -1,0 +1,180 @@
+"""What a cycle finds due after failures: first leaders, elections, ISR shrinks; at most one change a partition.
+
+Corresponds to `PartitionStateMachine` (New -> Online, Offline -> Online by `offlinePartitionLeaderElection`) and
+to `ReplicaStateMachine.removeReplicasFromIsr`; seed 000, "OfflinePartitionLeaderSelector" and "onBrokerFailure".
+Precedence: topic queued for deletion or znode not understood -> nothing; no state -> create; leader dead or none
+-> elect; dead ISR member -> shrink. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: verdicts, and of these
+CHANGES and REJECTIONS.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.broker_sets import (
+    FAILED,
+    NOBODY,
+    drained_leads,
+    in_order_of_choice,
+    in_words,
+    with_brokers_named,
+    with_topic,
+    words,
+)
+from planner.columns.changes import as_rejections, changed, told
+from planner.leadership.candidates import LOOKED_AT, in_need
+from planner.leadership.election import (
+    COUNTED_ON_FAILED,
+    ELECTED,
+    WHOSE_LOG_DIR,
+    why_nobody,
+    with_election,
+)
+from planner.leadership.unclean_config import with_unclean_allowed
+from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
+
+# an ISR member that is registered but not understood may well hold the data: it keeps the partition as it is
+ACTION: Final = f"""CASE
+    WHEN deletion_requested OR NOT understood THEN NULL
+    WHEN leader IS NULL THEN IF(size(alive) > 0, '{Action.CREATE}', NULL)
+    WHEN leaderless AND elected IS NOT NULL THEN '{Action.ELECT}'
+    WHEN leaderless AND leader != {NO_LEADER} AND size(survivors) = 0 AND size(isr) > 0 THEN '{Action.TAKE_OFFLINE}'
+    WHEN NOT leaderless AND size(gone) > 0 AND size(survivors) > 0 THEN '{Action.SHRINK_ISR}'
+END"""
+"""What is due for a partition, null for nothing."""
+
+CODE: Final = f"""CASE
+    WHEN deletion_requested THEN NULL
+    WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
+    WHEN leader IS NULL AND size(alive) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
+    WHEN leaderless AND (action IS NULL OR action = '{Action.TAKE_OFFLINE}') THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
+END"""
+"""Why a partition stays without a leader, or was not judged; null for one that has, or gets, what it needs."""
+
+_ABLE: Final = "array_intersect(array_intersect(replicas, eligible), live)"
+
+ALIVE: Final = f"""IF(
+    size(array_intersect({_ABLE}, informed)) > 0, array_intersect({_ABLE}, informed), {_ABLE}
+)"""
+"""The replicas that are the first ISR: one that a drain stops is among them only where no other is alive."""
+
+_FIRST_LEADER: Final = f"get({in_order_of_choice('alive')}, 0)"
+
+JUDGED_BY: Final = (
+    *LOOKED_AT,
+    *("topic_id", "live", "eligible", "electable", "informed", "drained", "unclean_state", FAILED),
+    *("elected", "gone", "survivors", "leaderless"),
+)
+"""What changes and rejections say of a partition, or rest on: what else was joined to it goes no further."""
+
+
+def reconcile_verdicts(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    allow_unclean: bool = False,
+) -> DataFrame:
+    """What becomes of each partition that may be in need: `action` and `code`, or null, and what its rows say of it.
+
+    `allow_unclean` allows for all what `unclean.leader.election.enable` of the topic, or else of the brokers, allows.
+    """
+    return (
+        partitions.transform(in_need, brokers)
+        .transform(with_topic, topics)
+        .transform(with_brokers_named, brokers)
+        .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
+        .transform(with_election)
+        .selectExpr(*JUDGED_BY, f"{ALIVE} AS alive", f"{ACTION} AS action", f"{CODE} AS code")
+    )
+
+
+def _by_action(otherwise: str, cases: Mapping[Action, str]) -> str:
+    whens = (f"WHEN '{action}' THEN {chosen}" for action, chosen in cases.items())
+    return f"CASE action {' '.join(whens)} ELSE {otherwise} END"
+
+
+_CREATE, _ELECT, _SHRINK, _OFFLINE = Action.CREATE, Action.ELECT, Action.SHRINK_ISR, Action.TAKE_OFFLINE
+
+CHANGED: Final = {
+    "leader_after": _by_action(
+        "leader", {_CREATE: _FIRST_LEADER, _ELECT: ELECTED["leader_after"], _OFFLINE: str(NO_LEADER)}
+    ),
+    "isr_after": _by_action("isr", {_CREATE: "alive", _ELECT: ELECTED["isr_after"], _SHRINK: "survivors"}),
+    "leader_epoch_after": _by_action(ELECTED["leader_epoch_after"], {_CREATE: "0"}),
+    "leader_recovery_state_after": _by_action(
+        "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: ELECTED["leader_recovery_state_after"]}
+    ),
+    "leader_and_isr_to": _by_action(told("isr"), {_CREATE: told("alive"), _ELECT: ELECTED["leader_and_isr_to"]}),
+    "requires_live": _by_action(
+        COUNTED_ON_FAILED,
+        {
+            _CREATE: "alive",
+            _ELECT: ELECTED["requires_live"],
+            _SHRINK: f"array_union(array(leader), {COUNTED_ON_FAILED})",
+        },
+    ),
+    "requires_dead": _by_action(ELECTED["requires_dead"], {_CREATE: NOBODY, _SHRINK: f"array_except(gone, {FAILED})"}),
+    "reason": _by_action(
+        "NULL",
+        {
+            _CREATE: f"""concat(
+                'no state yet: first live replica leads, live replicas are in sync', {drained_leads(_FIRST_LEADER)}
+            )""",
+            _ELECT: ELECTED["reason"],
+            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')}, {WHOSE_LOG_DIR})",
+            _SHRINK: f"concat('gone from the ISR: ', {words('gone')}, {WHOSE_LOG_DIR})",
+        },
+    ),
+}
+"""What a change changes: an unclean leader starts RECOVERING; one nobody can replace becomes -1, the ISR kept."""
+
+
+def changes_of(verdicts: DataFrame) -> DataFrame:
+    """One CHANGES row for each verdict that has an action."""
+    return verdicts.where("action IS NOT NULL").transform(changed, CHANGED)
+
+
+def rejections_of(verdicts: DataFrame) -> DataFrame:
+    """Say which partitions stay without a leader, and which were not judged, as REJECTIONS."""
+    return verdicts.withColumns({"reason": why_not()}).transform(as_rejections, Action.ELECT)
+
+
+def why_not() -> Column:
+    """What to say of a verdict that has a code."""
+    never_up = F.col("leader").isNull()
+    nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
+    return (
+        F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
+        .when(never_up, nobody_alive)
+        .otherwise(why_nobody())
+    )
+
+
+def reconcile_changes(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    allow_unclean: bool = False,
+) -> DataFrame:
+    """Plan what is due, one CHANGES row a partition in need."""
+    known = partitions, topics, brokers, broker_configs
+    return changes_of(reconcile_verdicts(*known, allow_unclean=allow_unclean))
+
+
+def reconcile_rejections(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    allow_unclean: bool = False,
+) -> DataFrame:
+    """Explain why nothing is due for a partition in need."""
+    known = partitions, topics, brokers, broker_configs
+    return rejections_of(reconcile_verdicts(*known, allow_unclean=allow_unclean))

@@ -1,0 +1,41 @@
+"""Where an unclean election is allowed, the topic's word over the brokers', and what it leaves behind.
+
+Corresponds to `LogConfig.uncleanLeaderElectionEnable` and its fall-back to `KafkaConfig`, and to
+`MetadataVersion.isLeaderRecoverySupported`. In: partitions with their topic's `config`, BROKER_CONFIGS. Out: the same
+partitions with `unclean_allowed` and `unclean_state`.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.configs import UNCLEAN_OVERRIDE
+from planner.columns.derived_columns import default_unclean_election
+from schemas.enums import RECOVERING
+
+IBP: Final = "inter.broker.protocol.version"
+RECOVERING_SINCE: Final = 302
+"""Kafka 3.2, as major * 100 + minor: from this inter.broker.protocol.version on, states say RECOVERING."""
+
+
+def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, everywhere: bool) -> DataFrame:
+    """Add `unclean_allowed`; false for a topic whose config was not read, for it may say so, unless `everywhere`."""
+    allowed = F.coalesce(F.expr(UNCLEAN_OVERRIDE), "default_unclean_election")
+    defaults = broker_configs.agg(default_unclean_election(), default_recovery_state())
+    return partitions.crossJoin(F.broadcast(defaults)).withColumns(
+        {"unclean_allowed": F.lit(everywhere) | allowed},
+    )
+
+
+def default_recovery_state() -> Column:
+    """An aggregate of BROKER_CONFIGS, `unclean_state`: RECOVERING unless a broker is known to speak an older protocol.
+
+    Then it is null.
+    """
+    major, minor = (rf"try_cast(regexp_extract(value, r'^(\d+)\.(\d+)', {group}) AS int)" for group in (1, 2))
+    known = f"name = '{IBP}' AND NOT coalesce(assumed, false)"
+    oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {known})"
+    return F.expr(
+        f"IF(coalesce({oldest}, {RECOVERING_SINCE}) >= {RECOVERING_SINCE}, {RECOVERING}, NULL) AS unclean_state"
+    )

@@ -1,0 +1,236 @@
+"""Offline partitions: a clean leader where there is one, else the replica that history says has most.
+
+Corresponds to `Election.electOfflineLeader`, whose unclean part takes the first live replica; seed 004 on unclean
+elections. Unclean is planned only where it is allowed, the others are rejections that name the candidates. A
+registered ISR member that is assigned and cannot be elected may hold the data: no replica is elected past it. One that
+is not assigned can never lead; where unclean elections are allowed the reason names it, as Kafka elects past it. A
+state znode that is gone is made again from what history knows of it. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS,
+EVIDENCE and who is allowed. Out: CHANGES, REJECTIONS; `offline` says what evidence is for.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.broker_sets import (
+    FAILED,
+    among,
+    drained_leads,
+    first,
+    in_order_of_choice,
+    in_words,
+    nobody,
+    not_among,
+)
+from planner.columns.changes import as_rejections, changed, surroundings
+from planner.history.lost_states import STATE, WHAT_WAS
+from planner.history.snapshot_diff import KEY
+from planner.leadership.election import COUNTED_ON_DEAD, ELECTED, WHO_LEFT, WHOSE_LOG_DIR
+from planner.leadership.unclean_config import default_recovery_state
+from schemas.enums import Action, RejectionCode
+
+
+def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Partitions without a live leader, with `in_sync` and `alive`, the replicas that could lead, in their order."""
+    isr = F.col("isr")
+    return (
+        partitions.where(F.col("leader").isNotNull())
+        .transform(surroundings, topics, brokers)
+        .where(~F.col("deletion_requested") & ~F.array_contains("live", F.col("leader")))
+        .withColumns(
+            {
+                "alive": F.expr(in_order_of_choice("replicas")),
+                "kafkas": first(among(F.col("replicas"), F.col("live"))),
+                "in_sync": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
+                "gone": not_among(isr, F.col("live")),
+                "seen": F.lit(None).cast("bigint"),
+            },
+        )
+    )
+
+
+def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Partitions whose state znode is gone, as `offline_partitions`: with the last state known, and when it was `seen`.
+
+    That state is not what was there in the end: nobody is in sync for sure. Whoever led then has most of all.
+    """
+    isr, leader = F.col("isr"), F.array("leader")
+    return (
+        partitions.drop(*STATE)
+        .join(F.broadcast(known.select(*KEY, "seen", *STATE)), KEY)
+        .transform(surroundings, topics, brokers)
+        .withColumns(
+            {
+                "alive": among(
+                    F.array_distinct(F.concat(leader, isr, "replicas")), F.expr(in_order_of_choice("replicas"))
+                ),
+                "kafkas": first(among(F.col("replicas"), F.col("live"))),
+                "in_sync": nobody(),
+                "gone": not_among(isr, F.col("live")),
+            },
+        )
+    )
+
+
+def without_in_sync(offline: DataFrame) -> DataFrame:
+    """Those for which an unclean election is all that is left: no assigned ISR member is registered, a replica is live.
+
+    Where the state is gone, also those of which a former ISR member can be elected.
+    """
+    may = (F.size(among(among(F.col("isr"), F.col("replicas")), F.col("live"))) == 0) | (
+        F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive")
+    )
+    return offline.where(F.col("understood") & may & (F.size("alive") > 0))
+
+
+def _considered(
+    offline: DataFrame, broker_configs: DataFrame, evidence: DataFrame, allowed: DataFrame | None
+) -> DataFrame:
+    """Add who would lead and by which evidence; `allowed` is topic and partition, or None for all."""
+    key = ["topic", "partition"]
+    considered = offline.join(_in_words(evidence), key, "left").crossJoin(
+        F.broadcast(broker_configs.agg(default_recovery_state())),
+    )
+    if allowed is None:
+        return considered.withColumns({"is_allowed": F.lit(True)})  # noqa: FBT003 - a Spark literal
+    named = allowed.select(*key, F.lit(True).alias("is_allowed"))  # noqa: FBT003 - a Spark literal
+    return considered.join(F.broadcast(named), key, "left")
+
+
+def _in_words(evidence: DataFrame) -> DataFrame:
+    """One row a partition: `best`, the broker ranked first, and `ranked`, all candidates as people read them."""
+    size = F.when(F.col("log_size").isNotNull(), F.concat(F.lit(", log of "), F.col("log_size"), F.lit(" bytes")))
+    seen = F.concat(
+        F.lit("in sync until snapshot "),
+        F.col("last_in_isr_snapshot").cast("string"),
+        F.lit(", leader epochs since: "),
+        F.col("epochs_since").cast("string"),
+        F.coalesce(size, F.lit("")),
+    )
+    known = F.coalesce(seen, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
+    kafka = F.when(F.col("kafkas_choice"), "; Kafka's choice").otherwise("")
+    text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), known, kafka, F.lit(")"))
+    ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
+    return evidence.groupBy("topic", "partition").agg(
+        F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
+        F.array_join(ranked["text"], ", ").alias("ranked"),
+        F.max(F.when(F.col("rank") == 1, F.date_format("last_in_isr_at", "yyyy-MM-dd HH:mm:ss"))).alias("since"),
+    )
+
+
+def recover_changes(
+    offline: DataFrame,
+    broker_configs: DataFrame,
+    evidence: DataFrame,
+    allowed: DataFrame | None,
+) -> DataFrame:
+    """One CHANGES row for each offline partition that gets a leader.
+
+    `offline` as `offline_partitions` makes it; `evidence` of those `without_in_sync`; `allowed` unclean: topic and
+    partition, None for all. An unclean leader is the whole ISR.
+    """
+    clean, unclean = F.size("in_sync") > 0, F.col("best").isNotNull() & F.col("is_allowed")
+    leader = F.when(clean, first(F.col("in_sync"))).otherwise(F.col("best"))
+    isr = F.when(clean, F.array_except("isr", "gone")).otherwise(F.array(leader))
+    elected = F.struct(leader.alias("leader"), isr.alias("isr"), (~clean).alias("unclean"))
+    return (
+        _considered(offline, broker_configs, evidence, allowed)
+        .where(F.col("understood") & (clean | unclean))
+        .withColumns({"elected": elected})
+        .transform(
+            changed,
+            {
+                "action": f"'{Action.ELECT}'",
+                **ELECTED,
+                "requires_dead": F.when(F.col("seen").isNull(), F.expr(COUNTED_ON_DEAD))
+                .when(F.array_contains("isr", leader), nobody())
+                .otherwise(F.array_except("gone", FAILED)),
+                "reason": F.concat(
+                    _what_happened(),
+                    F.lit("; "),
+                    F.when(clean, _clean(leader)).otherwise(_lost()),
+                    F.expr(drained_leads("elected.leader")),
+                    F.expr(WHOSE_LOG_DIR),
+                ),
+            },
+        )
+    )
+
+
+def _what_happened() -> Column:
+    return F.when(F.col("seen").isNull(), F.expr(WHO_LEFT)).otherwise(F.expr(WHAT_WAS))
+
+
+def _lost() -> Column:
+    """What may be lost; a znode made anew begins at version 0, which a broker that knows a later one ignores."""
+    restart = "; restart its brokers afterwards: one that runs since before ignores a state that begins anew"
+    return F.concat(_unclean(), F.when(F.col("seen").isNotNull(), restart).otherwise(""))
+
+
+def _clean(leader: Column) -> Column:
+    return F.concat(F.lit("first live in-sync replica is "), leader.cast("string"))
+
+
+def _unclean() -> Column:
+    bound = F.concat(F.lit("what was acknowledged after "), F.col("since"), F.lit(" UTC"))
+    lost = F.coalesce(bound, F.lit("all that was acknowledged"))
+    outside = not_among(among(F.col("isr"), F.col("live")), F.col("replicas"))
+    holders = F.concat(F.lit("; alive and in the ISR, but not assigned, so it cannot lead: "), in_words(outside))
+    named = F.when(F.size(outside) > 0, holders).otherwise("")
+    return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"), named)
+
+
+def recover_rejections(
+    offline: DataFrame,
+    broker_configs: DataFrame,
+    evidence: DataFrame,
+    allowed: DataFrame | None,
+) -> DataFrame:
+    """One REJECTIONS row for each offline partition that stays so, with the candidates where there are any."""
+    codes = RejectionCode
+    code = (
+        F.when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
+        .when(F.size("in_sync") > 0, F.lit(None))
+        .when(F.col("best").isNull(), codes.NO_ELIGIBLE_LEADER.value)
+        .when(F.col("is_allowed").isNotNull(), F.lit(None))
+        .when(F.col("seen").isNotNull(), codes.STATE_VANISHED.value)
+        .otherwise(codes.UNCLEAN_NOT_ALLOWED.value)
+    )
+    hidden = not_among(F.col("isr"), F.col("gone"))
+    holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), in_words(hidden))
+    nobody_alive = F.concat(F.lit("no replica is alive and may be elected: "), in_words(F.col("replicas")))
+    name_it = F.lit("; not allowed: name it by --partition once its brokers' logs were looked at")
+    why = (
+        F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
+        .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean(), F.lit("; not allowed")))
+        .when(F.col("code") == codes.STATE_VANISHED.value, F.concat(_what_happened(), F.lit("; "), _unclean(), name_it))
+        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR)))
+    )
+    return (
+        _considered(offline, broker_configs, evidence, allowed)
+        .withColumns({"code": code})
+        .withColumns({"reason": why})
+        .transform(as_rejections, Action.ELECT)
+    )
+
+
+def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each partition named that is not there or not offline."""
+    key = ["topic", "partition"]
+    there = partitions.select(*key, F.col("cluster"), F.lit(True).alias("there"))  # noqa: FBT003 - a Spark literal
+    unknown = F.col("there").isNull()
+    return (
+        allowed.select(*key)
+        .join(offline.select(*key), key, "left_anti")
+        .join(there, key, "left")
+        .withColumns(
+            {
+                "code": F.when(unknown, RejectionCode.UNKNOWN_PARTITION.value).otherwise(
+                    RejectionCode.NOT_OFFLINE.value,
+                ),
+                "reason": F.when(unknown, "no such partition in the snapshot").otherwise(
+                    "it has a leader, or no state yet, or its topic is queued for deletion",
+                ),
+            },
+        )
+        .transform(as_rejections, Action.ELECT)
+    )

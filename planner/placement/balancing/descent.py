@@ -1,0 +1,159 @@
+"""Evening out: load flows from full to empty brokers along cheapest ways until no way improves anything.
+
+The loads that partitions can give brokers form a base polyhedron, so that a distribution which no single way improves
+is the best there is, and as each unit goes a cheapest way, the number of copies stays the least for the load reached
+(successive shortest paths). In: a graph of arcs and what brokers should ideally hold. Works in the graph.
+"""
+
+from typing import Final, Protocol
+
+import numpy as np
+
+from planner.placement.balancing.shortest_paths import COSTS, reachable, search, way
+from planner.placement.problem import Bools, Ints
+
+UNLIMITED: Final = 1 << 60
+SPREAD: Final = 16
+"""A broker gives its excess to so many others at least, where so many lack something."""
+LAST: Final = 4
+FULLEST: Final = 32
+"""With so few copies left of a budget, so many brokers are looked at for the way that helps most, not one alone."""
+
+
+class Graph(Protocol):
+    """Arcs counted by cost + 1, the length of the cheapest, the load they shift, and the shifting."""
+
+    edges: Ints
+    lengths: Ints
+    load: Ints
+
+    def shift(self, source: int, target: int, cost: int, most: int) -> int: ...
+
+
+def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
+    """Even out the load of `takers`, at most `budget` copies more than now."""
+    descent = _Descent(graph, takers, budget)
+    done, moved = ~takers, False
+    while moved or not done.all():
+        if done.all():
+            done, moved = ~takers, False
+        if descent.left <= LAST:
+            if not descent.best_step():
+                return
+            continue
+        source = int(np.where(done, -1, graph.load).argmax())
+        if descent.step(source):
+            moved = True
+        else:
+            done[source] = True
+
+
+def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
+    """What brokers would hold after `budget` free moves, at most the even share: the fullest give, the emptiest take.
+
+    >>> even_goal(np.array([9, 5, 0, 0]), np.array([True, True, True, False]), 100)
+    array([5, 5, 4, 0])
+    >>> even_goal(np.array([9, 5, 0, 0]), np.array([True, True, True, False]), 2)
+    array([7, 5, 2, 0])
+    """
+    ranks = np.flatnonzero(takers)[np.argsort(-load[takers], kind="stable")]
+    if not len(ranks):
+        return load
+    share, over = divmod(int(load[ranks].sum()), len(ranks))
+    even = np.full(len(ranks), share)
+    even[:over] += 1
+    count = min(budget, int(np.maximum(load[ranks] - even, 0).sum()))
+    goal = load.copy()
+    goal[ranks] = -raised(-load[ranks], count)
+    goal[ranks] += raised(load[ranks], count) - load[ranks]
+    return goal
+
+
+def raised(load: Ints, count: int) -> Ints:
+    """Give `count` units, each to the emptiest.
+
+    >>> raised(np.array([5, 2, 3]), 4)
+    array([5, 5, 4])
+    """
+    low, high = int(load.min()), int(load.min()) + count
+    while low < high:
+        level = (low + high + 1) // 2
+        low, high = (level, high) if np.maximum(level - load, 0).sum() <= count else (low, level - 1)
+    raised = np.maximum(load, low)
+    rest = count - int((raised - load).sum())
+    raised[np.flatnonzero(raised == low)[:rest]] += 1
+    return raised
+
+
+class _Descent:
+    """What brokers should hold, the share of its excess a broker gives at once, and the copies that are left."""
+
+    def __init__(self, graph: Graph, takers: Bools, budget: int) -> None:
+        self.graph, self.takers, self.left = graph, takers, budget
+        self.goal = even_goal(graph.load, takers, budget)
+        lacking = int((self.goal > graph.load).sum())
+        self.share = np.maximum(-((self.goal - graph.load) // min(max(lacking, 1), SPREAD)), 1)
+        self.scale = len(takers) + 1
+
+    def step(self, source: int) -> bool:
+        """Send load from `source` to where it helps most; False if nowhere."""
+        distance, previous = search(self.graph.lengths, source)
+        cost = distance // self.scale
+        target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.left), cost)
+        if amount == 0:
+            return False
+        self._send(source, target, amount, cost, previous)
+        return True
+
+    def best_step(self) -> bool:
+        """Send one replica the way that helps most of those that the budget allows; False if none helps."""
+        best, best_way = -1.0, None
+        for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:FULLEST].tolist():
+            if not self.takers[source]:
+                break
+            distance, previous = search(self.graph.lengths, source)
+            cost = distance // self.scale
+            gap = self.graph.load[source] - self.graph.load
+            helps = self.takers & reachable(distance) & (cost <= self.left) & ((gap > 1) | ((gap == 1) & (cost < 0)))
+            # what costs nothing comes first, then what helps most for its price
+            worth = np.where(helps, (gap - 1) / np.maximum(cost, 1) + np.where(cost <= 0, UNLIMITED, 0), -1.0)
+            target = int(worth.argmax())
+            if worth[target] > best:
+                best, best_way = float(worth[target]), (source, target, 1, cost, previous)
+        if best_way is not None:
+            self._send(*best_way)
+        return best_way is not None
+
+    def _send(self, source: int, target: int, amount: int, cost: Ints, previous: Ints) -> None:
+        """Shift up to `amount` along the way that `previous` tells."""
+        route = [(*arc, self._cheapest(arc)) for arc in way(previous, source, target)]
+        room = min(int(self.graph.edges[kind + 1, a, b]) for a, b, kind in route) // len(route)
+        price = int(cost[target])
+        amount = max(1, min(amount, room, self.left // price if price > 0 else amount))
+        for a, b, kind in route:
+            if self.graph.shift(a, b, kind, amount) != amount:
+                raise AssertionError(f"{amount} partitions were to shift from {a} to {b} at {kind}, and are not there")
+        self.left -= price * amount
+
+    def _cheapest(self, arc: tuple[int, int]) -> int:
+        return next(cost for cost in COSTS if self.graph.edges[(cost + 1, *arc)] > 0)
+
+    def _target_of(self, source: int, open_to: Bools, cost: Ints) -> tuple[int, int]:
+        """Where to, and how much: first to who is below its goal, then to the emptiest, then to who saves copies."""
+        load, goal = self.graph.load, self.goal
+        gap = load[source] - load
+        lacking, emptier = open_to & (gap > 1) & (load < goal), open_to & (gap > 1)
+        if load[source] > goal[source] and lacking.any():
+            target = _best(lacking, cost, load - goal)
+            excess = min(int(load[source] - goal[source]), int(goal[target] - load[target]))
+            return target, min(int(self.share[source]), excess)
+        if emptier.any():
+            target = _best(emptier, cost, load)
+            return target, int(gap[target]) // 2
+        saving = open_to & (gap == 1) & (cost < 0)
+        return (_best(saving, cost, load), 1) if saving.any() else (source, 0)
+
+
+def _best(among: Bools, cost: Ints, load: Ints) -> int:
+    candidates = np.flatnonzero(among)
+    return int(candidates[np.lexsort((load[candidates], cost[candidates]))[0]])

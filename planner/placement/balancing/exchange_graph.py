@@ -1,0 +1,167 @@
+"""Which broker can hand a replica to which, over all partitions: the graph on which replicas are evened out.
+
+An arc a → b stands for partitions that may replace a by b and keep their hard rules: replicas distinct, on allowed
+brokers, as many racks as needed, and in each no more replicas than allowed; and one in sync leaves a partition that
+lacks one for another in sync only, which comes back. Its cost says how the number of copies changes. Arcs are counted,
+not listed, so that a hundred brokers are a small graph whatever the number of partitions. In: a World and the rows that
+may change.
+"""
+
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from planner.placement.balancing.shortest_paths import arcs
+from planner.placement.model import World, topic_load
+from planner.placement.problem import NOBODY, Bools, Ints
+from planner.placement.racks import alone, by_rack, crowding, spanned
+from planner.placement.removal_order import guarded
+from planner.placement.replica_arrays import arrivals, within
+
+AT_ONCE: Final = 1 << 15
+"""Rows counted at once, for the sake of memory."""
+
+
+class Exchange:
+    """Rows that may change, and how many of them offer each arc.
+
+    `voluntary`: replicas that need not move may. `edges` is (cost + 1, from, to).
+    """
+
+    def __init__(self, world: World, rows: Ints, *, voluntary: bool) -> None:
+        self.world, self.rows, self.voluntary = world, rows, voluntary
+        self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (world.before, world.after))
+        self.need, self.pinned, self.stay = world.need[rows], world.pinned[rows], world.stay[:, rows]
+        factor, count = world.factor[rows], max(len(world.rack_names), 1)
+        self.best, self.even = np.minimum(factor, len(world.rack_names)), -(-factor // count)
+        self.crowds = bool((self.even > 1).any() and world.rack_names)
+        self.limit = world.limit[rows]
+        # elsewhere the racks that a row has to span leave no room for more
+        self.limited = (self.limit <= factor - self.need) & bool(world.rack_names)
+        self.topic, self.topic_load = topic_load(world, rows)
+        self.rack_of = np.where(world.racks[:-1] < 0, len(world.rack_names), world.racks[:-1])
+        self.load = world.load()
+        self._by_rack = np.zeros((3, world.size, len(world.rack_names) + 1), dtype=np.int64)
+        self._apart = np.zeros((3, world.size, world.size), dtype=np.int64)
+        self._returns = np.zeros((3, world.size, world.size), dtype=np.int64)
+        for start in range(0, len(rows), AT_ONCE):
+            self._count(np.arange(start, min(start + AT_ONCE, len(rows))), 1)
+        self.edges = self._edges(np.arange(world.size))
+        self.lengths = arcs(self.edges)
+
+    def shift(self, source: int, target: int, cost: int, most: int) -> int:
+        """Replace `source` by `target` in up to `most` rows, each at `cost`; return in how many."""
+        columns = self.holders(source)
+        columns = columns[self.allowed(columns, source, target, cost)]
+        chosen = np.sort(columns[self._preferred(columns, source, target)[:most]])
+        self._count(chosen, -1)
+        slots = (self.after[:, chosen] == source).argmax(axis=0)
+        self.after[slots, chosen] = target
+        self._count(chosen, 1)
+        self._refresh(np.append(self.after[:, chosen], source))
+        self.load[[source, target]] += np.array([-1, 1]) * len(chosen)
+        np.add.at(self.topic_load[:, source], self.topic[chosen], -1)
+        np.add.at(self.topic_load[:, target], self.topic[chosen], 1)
+        return len(chosen)
+
+    def holders(self, broker: int) -> Ints:
+        """Columns in which `broker` holds a replica."""
+        return np.flatnonzero(reduce(np.logical_or, [replicas == broker for replicas in self.after]))
+
+    def finish(self) -> None:
+        """Write into the world what was changed."""
+        self.world.after[:, self.rows] = self.after
+
+    def _replaced(self, columns: Ints, source: int, target: int) -> Ints:
+        """Racks of the rows once `source` is replaced by `target`."""
+        after = self.after[:, columns]
+        racks: Ints = self.world.racks[np.where(after == source, target, after)]
+        return racks
+
+    def allowed(self, columns: Ints, source: int, target: int, cost: int) -> Bools:
+        before, after = self.before[:, columns], self.after[:, columns]
+        costs = (before == source).any(axis=0).astype(int) - (before == target).any(axis=0)
+        may_come = self.world.fresh[target] | (before == target).any(axis=0)
+        free = may_come & ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
+        stay = self.stay[:, columns]
+        free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
+        racks = self._replaced(columns, source, target)
+        allowed: Bools = free & (spanned(racks) >= self.need[columns])
+        if self.limited[columns].any():
+            allowed &= crowding(racks) <= self.limit[columns]
+        return allowed
+
+    def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
+        """Which rows first: where racks gain what they can, where it evens out the topic, where nothing else moves."""
+        topics = self.topic[columns]
+        first = np.maximum.accumulate(np.where(np.diff(topics, prepend=-1) != 0, np.arange(len(topics)), 0))
+        nth = np.arange(len(topics)) - first
+        gain = self.topic_load[topics, source] - self.topic_load[topics, target] - 2 * nth
+        racks = self._replaced(columns, source, target)
+        wasted = spanned(racks) < self.best[columns]
+        if self.crowds:
+            wasted |= crowding(racks) > self.even[columns]
+        moving = arrivals(self.before[:, columns], self.after[:, columns]).sum(axis=0)
+        order: Ints = np.lexsort((moving, -gain, wasted))
+        return order
+
+    def _count(self, columns: Ints, sign: int) -> None:
+        """Count the arcs these rows offer: by rack as if no replica were in the way, then those in the way.
+
+        Every target may have back what it gave away, at one copy less; only fresh ones get what they did not have.
+        """
+        before, after = self.before[:, columns], self.after[:, columns]
+        new, gone = ~within(after, before), ~within(before, after) & (before != NOBODY)
+        stay = self.stay[:, columns]
+        held_back = guarded(after, stay)
+        may = (after != NOBODY) & self.world.target[after] & (after != self.pinned[columns])
+        open_to = self._open_racks(columns) & may[:, None, :]
+        cost = np.where(new, 1, 2)
+        starts = cost * self.world.size + after
+        if held_back.any():
+            back = self._arcs(open_to & held_back[:, None, :], starts, before, gone & (stay != NOBODY))
+            np.add.at(self._returns.reshape(-1), back - self.world.size**2, sign)
+            open_to &= ~held_back[:, None, :]
+        slot, rack, row = np.nonzero(open_to)
+        np.add.at(self._by_rack.reshape(-1), starts[slot, row] * open_to.shape[1] + rack, sign)
+        held = self._arcs(open_to, starts, after, after != NOBODY)
+        np.add.at(self._apart.reshape(-1), held, -sign)
+        returning = self._arcs(open_to, starts, before, gone)
+        np.add.at(self._apart.reshape(-1), returning, -sign)
+        np.add.at(self._returns.reshape(-1), returning - self.world.size**2, sign)
+
+    def _arcs(self, open_to: Bools, starts: Ints, others: Ints, marked: Bools) -> Ints:
+        """Keys of the arcs from each slot to those of `others` that are marked."""
+        rows = np.arange(others.shape[1])
+        at = open_to[np.arange(len(starts))[:, None, None], self.rack_of[others][None], rows] & marked[None]
+        keys: Ints = (starts[:, None, :] * self.world.size + others[None])[at]
+        return keys
+
+    def _refresh(self, brokers: Ints) -> None:
+        """Count and measure again the arcs that leave these brokers: no others have changed."""
+        changed = np.unique(brokers[brokers != NOBODY])
+        self.edges[:, changed] = self._edges(changed)
+        self.lengths[changed] = arcs(self.edges[:, changed])
+
+    def _edges(self, brokers: Ints) -> Ints:
+        fresh = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.fresh
+        edges: Ints = fresh + self._returns[:, brokers] * self.world.target
+        if not self.voluntary:
+            edges[2] = 0
+        return edges
+
+    def _open_racks(self, columns: Ints) -> Bools:
+        """(slot, rack, row): a broker of this rack may replace the slot; the last rack is none."""
+        racks = self.world.racks[self.after[:, columns]]
+        count = len(self.world.rack_names)
+        without = spanned(racks) - alone(racks)
+        held = by_rack(racks, count)
+        at = racks[:, None, :] == np.arange(count + 1)[None, :, None]
+        fresh = held[None] == at
+        fresh[:, count] = False
+        need = self.need[columns]
+        spans: Bools = (without >= need)[:, None, :] | (fresh & (without + 1 >= need)[:, None, :])
+        if self.limited[columns].any():
+            spans[:, :count] &= held[None, :count] - at[:, :count] < self.limit[columns]
+        return spans

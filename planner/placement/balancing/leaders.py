@@ -1,0 +1,127 @@
+"""Which broker can hand leadership to which: reordering replicas moves no data.
+
+Corresponds to the preferred replica of `PartitionStateMachine`: the first of a list leads once it is in sync. An arc
+a → b stands for partitions that a leads and b follows; it costs 1 where the preferred leader stays in its partition
+and would lose it, so that leaders are even after as few changes as can be. A partition that neither gets nor loses a
+replica keeps its order unless all are asked for. In: a World with its replicas settled.
+"""
+
+from functools import reduce
+
+import numpy as np
+
+from planner.placement.balancing.descent import descend
+from planner.placement.balancing.shortest_paths import arcs
+from planner.placement.model import World, numbered
+from planner.placement.problem import NOBODY, Bools, Ints, Question
+from planner.placement.replica_arrays import arrivals, count_leaders
+
+
+class Leadership:
+    """The graph of leaders over the rows that may change; `edges` is (cost + 1, from, to)."""
+
+    def __init__(self, world: World, rows: Ints) -> None:
+        self.world, self.rows = world, rows
+        self.after = world.after[:, self.rows]
+        self.leader = self.after[0].copy()
+        stays = (self.after == world.before[0, self.rows]).any(axis=0)
+        self.home = np.where(stays, world.before[0, self.rows], NOBODY)
+        self.changed = (self.after != world.before[:, self.rows]).any(axis=0)
+        self.topic = numbered(world.topic[self.rows])
+        topics = int(self.topic.max(initial=-1)) + 1
+        led = np.bincount(self.topic * world.size + self.leader, minlength=topics * world.size)
+        self.topic_load = led.astype(np.int32).reshape(topics, world.size)
+        self.load = count_leaders(world.after, world.size)
+        self.edges = np.zeros((3, world.size, world.size), dtype=np.int64)
+        self._count(np.arange(len(self.rows)), 1)
+        self.lengths = arcs(self.edges)
+
+    def shift(self, source: int, target: int, cost: int, most: int) -> int:
+        """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; return in how many."""
+        columns = np.flatnonzero(self.leader == source)
+        columns = columns[reduce(np.logical_or, [replicas[columns] == target for replicas in self.after])]
+        columns = columns[self._costs(columns, np.full(len(columns), target)) == cost]
+        chosen = columns[self._preferred(columns, source, target)[:most]]
+        self._count(chosen, -1)
+        self.leader[chosen] = target
+        self._count(chosen, 1)
+        self.lengths[[source, target]] = arcs(self.edges[:, [source, target]])
+        self.load[[source, target]] += np.array([-1, 1]) * len(chosen)
+        np.add.at(self.topic_load[:, source], self.topic[chosen], -1)
+        np.add.at(self.topic_load[:, target], self.topic[chosen], 1)
+        return len(chosen)
+
+    def finish(self) -> None:
+        """Write the leaders to the front; the others keep their order."""
+        moved = np.flatnonzero(self.leader != self.after[0])
+        after, leader = self.after[:, moved], self.leader[moved]
+        order = np.argsort(after != leader, axis=0, kind="stable")
+        self.world.after[:, self.rows[moved]] = np.take_along_axis(after, order, axis=0)
+
+    def _costs(self, columns: Ints, targets: Ints) -> Ints:
+        home, leader = self.home[columns], self.leader[columns]
+        costs: Ints = (home == leader).astype(int) - (home == targets)
+        return costs
+
+    def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
+        """Which rows first: those that change anyway, then where it evens out the topic's leaders."""
+        topics = self.topic[columns]
+        gain = self.topic_load[topics, source] - self.topic_load[topics, target]
+        order: Ints = np.lexsort((-gain, ~self.changed[columns]))
+        return order
+
+    def _count(self, columns: Ints, sign: int) -> None:
+        size, target = self.world.size, self.world.target
+        leader = self.leader[columns]
+        for other in self.after[:, columns]:
+            at = (other != NOBODY) & (other != leader) & target[other] & target[leader]
+            keys = ((self._costs(columns, other) + 1) * size + leader) * size + other
+            np.add.at(self.edges.reshape(-1), keys[at], sign)
+
+
+def even_leaders(world: World, question: Question) -> tuple[int, Ints]:
+    """Reorder the rows that the question allows.
+
+    Return what is given up by that: how many more rows would be reordered if all could be, and what brokers would lead
+    then. A new replication factor keeps who leads, unless all rows are asked for.
+    """
+    rows: Bools = world.movable & (world.after[0] != NOBODY)
+    if question.leaders and question.reorder:
+        _evened(world, rows).finish()
+    if not question.leaders or question.reorder:
+        return 0, count_leaders(world.after, world.size)
+    more = _evened(world, rows)
+    concerned = _touched(world) if question.replication_factor is None else np.zeros_like(rows)
+    if concerned.any():
+        _evened(world, rows & concerned).finish()
+    left_as_they_are = (more.leader != more.after[0]) & ~concerned[more.rows]
+    return int(left_as_they_are.sum()), more.load
+
+
+def _evened(world: World, rows: Bools) -> Leadership:
+    leadership = Leadership(world, np.flatnonzero(rows))
+    if rows.any():
+        descend(leadership, world.target)
+    return leadership
+
+
+def _touched(world: World) -> Bools:
+    """Rows that may change and get a replica or lose one."""
+    moved = np.concatenate([arrivals(world.before, world.after), arrivals(world.after, world.before)])
+    touched: Bools = world.movable & moved.any(axis=0)
+    return touched
+
+
+def keep_places(world: World) -> None:
+    """Put each replica that stays where it stood, and new ones in the places that became free."""
+    before, after = world.before, world.after
+    rows = np.flatnonzero((before != after).any(axis=0))
+    before, after = before[:, rows], after[:, rows]
+    gone, new = arrivals(after, before), arrivals(before, after)
+    width = len(before)
+    free = np.argsort(~gone, axis=0, kind="stable")
+    nth = np.maximum(np.cumsum(new, axis=0) - 1, 0)
+    of_new = np.where(nth < gone.sum(axis=0), np.take_along_axis(free, nth, axis=0), width + nth)
+    stood = np.array([(replicas == before).argmax(axis=0) for replicas in after])
+    place = np.where(new, of_new, np.where(after == NOBODY, 3 * width, stood))
+    world.after[:, rows] = np.take_along_axis(after, np.argsort(place, axis=0, kind="stable"), axis=0)

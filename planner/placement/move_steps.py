@@ -1,0 +1,85 @@
+"""The steps of a partition on its way from one list of replicas to another: all at once, or one replica each.
+
+One replica at a time: a missing one comes for one that leaves, so that no rack gets more of them than at either end,
+and as many racks stay as can; rather for one that lags, for which the step would have to wait, and for followers first.
+Then, where the list grows, one comes alone. A list on the way never spans fewer racks than the poorer end, nor has it
+more replicas in one than the more crowded end: what both ends share stays, and bases of a matroid can be exchanged one
+element at a time (`racks`). In: lists as (slot, row) of brokers by index. Out: Steps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.placement.problem import NOBODY, Bools, Ints
+from planner.placement.racks import crowding, spanned
+from planner.placement.replica_arrays import arrivals, within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Steps:
+    """One entry a step, by row and then in order: `nth` of its `row`; lists before and after as (slot, step)."""
+
+    row: Ints
+    nth: Ints
+    before: Ints
+    after: Ints
+
+
+def whole(before: Ints, after: Ints) -> Steps:
+    """One step a row."""
+    rows = np.arange(before.shape[1])
+    return Steps(row=rows, nth=np.zeros_like(rows), before=before, after=after)
+
+
+def one_replica_each(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Steps:
+    """As many steps a row as it has replicas to come, at least one.
+
+    `racks` are numbers by broker; `lagging` are the replicas of each row that are not in sync, (slot, row).
+    """
+    links = list(_links(before, after, racks, lagging))
+    row, nth = (np.concatenate([link[n] for link in links]) for n in (0, 1))
+    order = np.lexsort((nth, row))
+    lists = (np.concatenate([link[n] for link in links], axis=1)[:, order] for n in (2, 3))
+    was, becomes = lists
+    return Steps(row=row[order], nth=nth[order], before=was, after=becomes)
+
+
+def _links(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Steps of many rows at once: rows, which step it is, lists before and after."""
+    current, nth = before.copy(), np.zeros(before.shape[1], dtype=np.int64)
+    while (rows := np.flatnonzero(arrivals(current, after).sum(axis=0) > 1)).size:
+        then = _exchanged(current[:, rows], after[:, rows], racks, lagging[:, rows])
+        yield rows, nth[rows], current[:, rows], then
+        current[:, rows] = then
+        nth[rows] += 1
+    yield np.arange(len(nth)), nth, current, after
+
+
+def _exchanged(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
+    """Bring in one missing replica in each row: for one that leaves, else behind the others."""
+    leaves, comes, late = arrivals(after, current), arrivals(current, after), within(current, lagging)
+    best, most = _joined(current, after, comes), np.full(current.shape[1], NOBODY)
+    ends = [racks[lists] for lists in (current, after)]
+    limit, need = np.maximum(*map(crowding, ends)), np.minimum(*map(spanned, ends))
+    for gone in reversed(range(len(current))):
+        for new in range(len(after)):
+            option = current.copy()
+            option[gone] = after[new]
+            there = racks[option]
+            span = spanned(there)
+            fits = (crowding(there) <= limit) & (span >= need)
+            merit = 2 * span + late[gone] + (2 * len(option) + 2) * fits
+            merit = np.where(leaves[gone] & comes[new], merit, NOBODY)
+            better = merit > most
+            best[:, better], most[better] = option[:, better], merit[better]
+    return best
+
+
+def _joined(current: Ints, after: Ints, comes: Bools) -> Ints:
+    """Each row with its first missing replica behind the others; for rows that nobody leaves, where a slot is free."""
+    columns = np.arange(current.shape[1])
+    joined = current.copy()
+    joined[(current == NOBODY).argmax(axis=0), columns] = after[comes.argmax(axis=0), columns]
+    return joined

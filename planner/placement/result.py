@@ -1,0 +1,171 @@
+"""What a placement comes to: the moves, how few they could be, what each broker and rack holds before and after.
+
+The lower bound on copies is what each partition is forced to copy, or, where brokers are to be even, what brokers
+cannot become as even without: where they get even, what those below their even share lack, else what `bound` finds
+for the evenness reached. In: a World that is done. Out: a Placement.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.placement.lower_bound import fewest_copies, fewest_in_any_order
+from planner.placement.model import World, copies
+from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Placement, Question, Tally
+from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
+from planner.placement.reasons import reasons
+from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
+from planner.text import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven.
+
+    `reordered`: what `even_leaders` has returned.
+    """
+
+    forced: int
+    reordered: tuple[int, Ints]
+    left: int = 0
+    uneven: str = ""
+
+
+def placement_of(world: World, partitions: Partitions, question: Question, search: SearchResult) -> Placement:
+    weights = None if partitions.weights is None else partitions.weights[world.order]
+    moves = _moves(world)
+    brokers = _tally(tuple(map(str, world.ids.tolist())), world, np.arange(world.size), weights)
+    names = (*world.rack_names, "")
+    racks = _tally(names, world, np.where(world.racks[:-1] < 0, len(names) - 1, world.racks[:-1]), weights)
+    changed = np.flatnonzero((world.after != world.before).any(axis=0))
+    inputs = world.order[changed]
+    ascending = np.argsort(inputs)
+    changed, inputs = changed[ascending], inputs[ascending]
+    lower, bound = _lower_bound(world, question, search.forced - search.left, weighted=weights is not None)
+    ids = np.append(world.ids, NOBODY)
+    lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
+    lists[world.order] = ids[world.after].T
+    racks_before, racks_after = (spanned(world.racks[some]) for some in (world.before, world.after))
+    return Placement(
+        replicas=lists,
+        changed=inputs,
+        reasons=reasons(world, question, changed, moves, brokers),
+        moves=Moves(row=world.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
+        copies=copies(world),
+        lower_bound=lower,
+        bound=bound,
+        uneven=search.uneven,
+        held=np.sort(world.order[world.held]),
+        left=search.left,
+        brokers=brokers,
+        racks=racks,
+        given_up=tuple(name for name, gone in zip(world.rack_names, world.given_up.tolist(), strict=True) if gone),
+        most_in_one_rack=(
+            _by_input(world, crowding(world.racks[world.before])),
+            _by_input(world, crowding(world.racks[world.after])),
+        ),
+        least_in_one_rack=_by_input(world, _least_in_one(world)),
+        even_in_one_rack=_by_input(world, _even_in_one(world)),
+        fewer_racks=int((racks_after < np.minimum(racks_before, world.factor)).sum()),
+        reorders=search.reordered[0],
+        leaders_reordered=search.reordered[1],
+    )
+
+
+def _by_input(world: World, measure: Ints) -> Ints:
+    """Put what is measured by row into the order of the input."""
+    of_input = np.empty_like(measure)
+    of_input[world.order] = measure
+    return of_input
+
+
+def _least_in_one(world: World) -> Ints:
+    """The least `crowding` that each row's number of replicas allows on the brokers that may hold any."""
+    factors = np.arange(len(world.after) + 1)
+    racks = world.racks[:-1][world.target]
+    sizes = np.bincount(racks[racks != NO_RACK], minlength=len(world.rack_names))
+    room = np.repeat(sizes[:, None], len(factors), axis=1)
+    of_factor = lowest_crowding(np.zeros_like(room), room, np.full(len(factors), (racks == NO_RACK).sum()), factors)
+    return of_factor[world.factor]
+
+
+def _even_in_one(world: World) -> Ints:
+    """The same if each rack that has such brokers had enough of them."""
+    racks = world.racks[:-1][world.target]
+    even: Ints = -(-world.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
+    return even
+
+
+def _moves(world: World) -> Moves:
+    """The nth replica that is given up, in order, pairs with the nth that is new."""
+    before, after = world.before, world.after
+    new, gone = arrivals(before, after), arrivals(after, before)
+    pairs = np.maximum(new.sum(axis=0), gone.sum(axis=0))
+    rows = np.repeat(np.arange(len(pairs)), pairs)
+    nth = np.arange(len(rows)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    return Moves(row=rows, source=_nth(before, gone, rows, nth), target=_nth(after, new, rows, nth))
+
+
+def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
+    """The nth marked replica of each row, NOBODY where there are fewer."""
+    first = np.take_along_axis(
+        np.where(marked, replicas, NOBODY)[:, rows],
+        np.argsort(~marked[:, rows], axis=0, kind="stable"),
+        axis=0,
+    )
+    brokers: Ints = first[nth, np.arange(len(rows))]
+    return brokers
+
+
+def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | None) -> Tally:
+    def grouped(count: Ints) -> Ints:
+        total = np.zeros(len(names), dtype=np.int64)
+        np.add.at(total, group, count)
+        return total
+
+    before, after = world.before, world.after
+    leads = [count_leaders(lists, world.size) for lists in (before, after)]
+    holds = [count_replicas(lists, world.size) for lists in (before, after)]
+    sizes = None if weights is None else [count_bytes(lists, weights, world.size) for lists in (before, after)]
+    return Tally(
+        names=names,
+        replicas=(grouped(holds[0]), grouped(holds[1])),
+        leaders=(grouped(leads[0]), grouped(leads[1])),
+        bytes=None if sizes is None else (grouped(sizes[0]), grouped(sizes[1])),
+    )
+
+
+def _lower_bound(world: World, question: Question, forced: int, *, weighted: bool) -> tuple[int, str]:
+    must = (
+        f"{counted(forced, 'replica', 'has', 'have')} to be copied whatever the plan: they leave a broker, "
+        "are added, or widen a rack"
+    )
+    if not question.even or weighted or not world.target.any():
+        return forced, must
+    before, after = (count_replicas(lists, world.size)[world.target] for lists in (world.before, world.after))
+    fewest = fewest_copies(before, after, world.fresh[world.target])
+    if question.max_moves is None and not question.onto:
+        fewest = max(fewest, fewest_in_any_order(before, after))
+    if forced >= fewest:
+        return forced, must
+    short, share = lacking(world)
+    as_even = f"as even as this, {after.min()} to {after.max()} replicas each, no {len(after)} brokers get with fewer"
+    return fewest, f"{share} lack {short}" if fewest == short else as_even
+
+
+def lacking(world: World) -> tuple[int, str]:
+    """How many copies brokers that may get any are short of an even share; and what that share is, in words.
+
+    Where replicas do not divide evenly, those left over are counted to the fullest brokers, so that no plan needs fewer
+    copies than this.
+    """
+    had = count_replicas(world.before, world.size)[world.target]
+    total = int(count_replicas(world.after, world.size)[world.target].sum())
+    share, over = divmod(total, max(len(had), 1))
+    even = np.full(len(had), share)
+    even[np.argsort(-had, kind="stable")[:over]] += 1
+    fresh = world.fresh[world.target]
+    lack = int(np.maximum(even - had, 0)[fresh].sum())
+    who = "those that have fewer" if fresh.all() else "those that are to take some"
+    shared = f"{counted(len(had), 'broker', 'shares', 'share')} {counted(total, 'replica')}"
+    return lack, f"{shared}, {share} each and one more on {over}; {who}"

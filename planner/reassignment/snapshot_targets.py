@@ -1,0 +1,81 @@
+"""Back to what an earlier snapshot showed: the replicas that each partition had then, where it has others now.
+
+In: PARTITIONS and TOPICS as two snapshots left them, and the brokers of the later one. Out: targets, for
+`planner.reassignment.targets`, with a code and a reason where there is no way back: partitions, topics or brokers gone
+since.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.columns.broker_sets import among, in_words, live_brokers, not_among
+from schemas.enums import LintCode, RejectionCode
+
+
+def former_targets(  # noqa: PLR0913 - two snapshots of two tables
+    partitions_then: DataFrame,
+    topics_then: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    *,
+    then: int,
+) -> DataFrame:
+    """One row for each partition that is not as snapshot `then` showed it: topic, partition, replicas, code, reason.
+
+    `replicas` are those of then; `code` is null where they may be asked for.
+    """
+    rows = (
+        _named(partitions, topics, "now")
+        .join(_named(partitions_then, topics_then, "then"), ["topic", "partition"], "full")
+        .crossJoin(F.broadcast(live_brokers(brokers)))
+    )
+    why = _why_not(then)
+    return rows.where(~F.coalesce(_is_there(), F.lit(False))).select(  # noqa: FBT003 - a Spark literal
+        "topic",
+        "partition",
+        F.col("replicas_then").alias("replicas"),
+        why["code"].alias("code"),
+        why["reason"].alias("reason"),
+    )
+
+
+def _named(partitions: DataFrame, topics: DataFrame, when: str) -> DataFrame:
+    """The assignment of each partition and its topic's id, with `when` in the names."""
+    ids = topics.select("topic", F.col("topic_id").alias(f"topic_id_{when}"))
+    return partitions.select(
+        "topic",
+        "partition",
+        F.col("replicas").alias(f"replicas_{when}"),
+        (F.size(F.concat("adding_replicas", "removing_replicas")) > 0).alias(f"moving_{when}"),
+    ).join(F.broadcast(ids), "topic", "left")
+
+
+def _is_there() -> Column:
+    same_topic = F.col("topic_id_now").eqNullSafe(F.col("topic_id_then"))
+    return same_topic & (F.col("replicas_now") == F.col("replicas_then")) & ~F.col("moving_now")
+
+
+def _why_not(then: int) -> Column:
+    """A struct of code and reason, null if there is a way back."""
+    now, before = F.col("replicas_now"), F.col("replicas_then")
+    added = not_among(before, now)
+    dead, drained = not_among(added, F.col("eligible")), among(added, F.col("drained"))
+    other_topic = ~F.col("topic_id_now").eqNullSafe(F.col("topic_id_then"))
+    unknown, moving = RejectionCode.UNKNOWN_PARTITION, RejectionCode.REASSIGNMENT_IN_PROGRESS
+    return F.coalesce(
+        _if(now.isNull(), unknown, F.lit(f"it is gone since snapshot {then}")),
+        _if(before.isNull(), unknown, F.lit(f"snapshot {then} does not know it")),
+        _if(other_topic, RejectionCode.UNKNOWN_TOPIC, F.lit(f"its topic was deleted and made anew after {then}")),
+        _if(F.col("moving_then"), moving, F.lit(f"snapshot {then} shows it being moved: nowhere to go back to")),
+        _if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, _adds("not alive", dead)),
+        _if(F.size(drained) > 0, RejectionCode.DRAINED, _adds("drained", drained)),
+    )
+
+
+def _if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Column:
+    return F.when(condition, F.struct(F.lit(code.value).alias("code"), reason.alias("reason")))
+
+
+def _adds(what: str, brokers: Column) -> Column:
+    return F.concat(F.lit(f"going back adds brokers that are {what}: "), in_words(brokers))

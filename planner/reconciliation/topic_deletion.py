@@ -1,0 +1,169 @@
+"""A topic's deletion as a controller carries it out: told, stopped, deleted, and only then removed from ZooKeeper.
+
+Corresponds to `TopicDeletionManager.resumeDeletions`, seed 000 "TopicDeletionManager", as far as it can be read off
+the tables: a replica's deletion is confirmed by what its broker answered to StopReplica, everything else stands in
+ZooKeeper. A topic is left alone while a replica not yet deleted is out of reach, while a partition is moved, or while
+a preferred election is asked for. In: topics queued for deletion with their partitions, the brokers, REQUESTS, and who
+has confirmed. Out: DELETIONS, one a queued topic; and NOTICES for the replicas that are to be deleted.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from planner.broker_requests.spark import notices
+from planner.columns.broker_sets import FAILED, NOBODY, nobody
+from planner.columns.configs import boolean
+from planner.columns.shape import shaped
+from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
+from schemas.tables import NOTICES
+from schemas.topic_configs import DELETION_ENABLED
+
+
+class DeletionStep(StrEnum):
+    """What is to be done about a queued topic."""
+
+    DELETE = "delete"
+    """Tell the brokers, and let them delete their logs."""
+    REMOVE = "remove"
+    """Every replica is deleted: remove the topic from ZooKeeper."""
+    REFUSE = "refuse"
+    """Take the request away: there is no such topic, or deletion is not enabled."""
+    WAIT = "wait"
+
+
+DELETIONS: Final = StructType(
+    [
+        StructField("topic", StringType(), metadata={"comment": "topic name"}),
+        StructField("topic_id", StringType(), metadata={"comment": "its id, null before Kafka 2.8"}),
+        StructField("step", StringType(), metadata={"comment": "delete, remove, refuse or wait"}),
+        StructField("code", StringType(), metadata={"comment": "why it waits or is refused"}),
+        StructField("reason", StringType(), metadata={"comment": "the same in words"}),
+    ],
+)
+
+_STEP: Final = f"""CASE
+    WHEN code IN ('{RejectionCode.UNKNOWN_TOPIC}', '{RejectionCode.DELETION_DISABLED}') THEN '{DeletionStep.REFUSE}'
+    WHEN code IS NOT NULL THEN '{DeletionStep.WAIT}'
+    WHEN left_over = 0 THEN '{DeletionStep.REMOVE}'
+    ELSE '{DeletionStep.DELETE}'
+END"""
+
+_HAS_STATE: Final = "(leader IS NOT NULL OR state_version IS NOT NULL)"
+"""What never had a state is not moved, whatever its topic assigns: nothing would end the wait for it."""
+
+_OUT_OF_REACH: Final = "array_join(CAST(sort_array(collect_set(broker_id) FILTER (WHERE {})) AS array<string>), ', ')"
+
+
+def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -> DataFrame:
+    """One row a replica: topic, partition, broker_id, whether it is `in_reach`, and whether it is `deleted`.
+
+    `deleted`: topic, partition and broker_id of replicas whose brokers have confirmed it.
+    """
+    failed = FAILED if FAILED in partitions.columns else NOBODY
+    known = brokers.selectExpr("broker_id", "understood AS reachable")
+    confirmed = deleted.select("topic", "partition", "broker_id").distinct().withColumns({"deleted": F.expr("true")})
+    return (
+        partitions.selectExpr("topic", "partition", f"{failed} AS failed", "explode(replicas) AS broker_id")
+        .join(F.broadcast(known), "broker_id", "left")
+        .join(confirmed, ["topic", "partition", "broker_id"], "left")
+        .selectExpr(
+            "topic",
+            "partition",
+            "broker_id",
+            "coalesce(reachable, false) AND NOT array_contains(failed, broker_id) AS in_reach",
+            "coalesce(deleted, false) AS deleted",
+        )
+    )
+
+
+def deletions(
+    requests: DataFrame, partitions: DataFrame, topics: DataFrame, replicas: DataFrame, broker_configs: DataFrame
+) -> DataFrame:
+    """Say of each queued topic what is to be done about it; partitions and replicas are those of queued topics."""
+    queued = requests.where(f"kind = '{RequestKind.DELETE_TOPIC}'")
+    moving = partitions.groupBy("topic").agg(
+        F.expr(f"bool_or(size(adding_replicas) + size(removing_replicas) > 0 AND {_HAS_STATE}) AS moves")
+    )
+    elected = requests.where(f"kind = '{RequestKind.PREFERRED_ELECTION}'").selectExpr("topic", "true AS elects")
+    reach = replicas.groupBy("topic").agg(
+        F.expr("count_if(NOT deleted) AS left_over"),
+        F.expr(f"{_OUT_OF_REACH.format('NOT deleted AND NOT in_reach')} AS out_of_reach"),
+    )
+    disabled = broker_configs.agg(
+        F.expr(f"coalesce(bool_or(NOT {boolean('value')}) FILTER (WHERE name = '{DELETION_ENABLED}'), false) AS off")
+    )
+    known = topics.selectExpr(
+        "topic", "topic_id", "coalesce(assignment_understood, understood) AS understood", "true AS known"
+    )
+    return (
+        queued.select("topic")
+        .distinct()
+        .join(known, "topic", "left")
+        .join(moving, "topic", "left")
+        .join(elected.distinct(), "topic", "left")
+        .join(reach, "topic", "left")
+        .crossJoin(disabled)
+        .withColumns({"left_over": F.expr("coalesce(left_over, 0)")})
+        .withColumns({"code": F.expr(_CODE)})
+        .withColumns({"step": F.expr(_STEP), "reason": F.expr(_REASON)})
+        .transform(shaped, DELETIONS)
+    )
+
+
+_CODE: Final = f"""CASE
+    WHEN known IS NULL THEN '{RejectionCode.UNKNOWN_TOPIC}'
+    WHEN off THEN '{RejectionCode.DELETION_DISABLED}'
+    WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
+    WHEN moves OR elects OR out_of_reach <> '' THEN '{RejectionCode.WAITS_FOR_REPLICAS}'
+END"""
+
+_REASON: Final = f"""CASE code
+    WHEN '{RejectionCode.UNKNOWN_TOPIC}' THEN 'there is no such topic'
+    WHEN '{RejectionCode.DELETION_DISABLED}' THEN 'delete.topic.enable is false'
+    WHEN '{RejectionCode.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
+    WHEN '{RejectionCode.WAITS_FOR_REPLICAS}' THEN CASE
+        WHEN moves THEN 'a partition of it is being moved'
+        WHEN elects THEN 'a preferred election is asked for'
+        ELSE concat('replicas out of reach, on brokers ', out_of_reach)
+    END
+END"""
+
+
+def deletion_notices(
+    decided: DataFrame, partitions: DataFrame, replicas: DataFrame, brokers: DataFrame, *, delete: bool
+) -> DataFrame:
+    """What brokers are told of topics that are deleted: first that nobody leads and that replicas stop, then `delete`.
+
+    Corresponds to `TopicDeletionManager.onTopicDeletion` and `ControllerBrokerRequestBatch`, where a topic that is
+    queued for deletion has leader and leader epoch -2.
+    """
+    going = decided.where(f"step = '{DeletionStep.DELETE}'").select("topic", "topic_id")
+    holders = (
+        replicas.where("NOT deleted")
+        .groupBy("topic", "partition")
+        .agg(F.sort_array(F.collect_set("broker_id")).alias("stop_replica_to"))
+    )
+    live = brokers.where("understood").agg(F.sort_array(F.collect_set("broker_id")).alias("live"))
+    rows = (
+        partitions.join(F.broadcast(going), "topic")
+        .join(holders, ["topic", "partition"])
+        .crossJoin(F.broadcast(live))
+        .withColumns(
+            {
+                "leader_and_isr_to": nobody(),
+                "update_metadata_to": nobody() if delete else F.col("live"),
+                "delete_partition": F.lit(delete),
+                "leader": F.lit(LEADER_DURING_DELETE),
+                "leader_epoch": F.lit(LEADER_DURING_DELETE),
+                "isr": F.coalesce("isr", nobody()),
+                "state_version": F.lit(0),
+                "is_new": F.lit(False),  # noqa: FBT003 - a Spark literal
+                "leader_recovery_state": F.lit(0),
+            },
+        )
+    )
+    return rows.transform(notices).transform(shaped, NOTICES)

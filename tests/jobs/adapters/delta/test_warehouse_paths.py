@@ -1,0 +1,118 @@
+"""Where a warehouse can be: odd names work or are refused in one line, and nothing is left half made."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse_paths import refuse_impossible, refuse_odd_name, refuse_unwritable, why_unwritten
+from jobs.core.errors import SurveyorError, UsageError
+from schemas.tables import TABLES
+from tests.jobs.support.commands.commands import Surveyor
+
+LOCKS = ".locks"
+
+POSSIBLE = ("a b", "über", "a%zz", "a#b", 'it\'s "it"', "a:b=c", "~", "&;$()")
+MOUNT, UMOUNT = "/bin/mount", "/bin/umount"
+IMPOSSIBLE = ("[x]", "{x}", "x*", "a%20b", "a\\b", "a|b", "a^b", "a\nb")
+
+
+@pytest.mark.parametrize("name", POSSIBLE)
+def test_possible_without_spark(tmp_path: Path, name: str) -> None:
+    lake = Lake(str(tmp_path / name / "warehouse"), name)
+    lake.ensure_tables()
+    lake.append("snapshots", [{"snapshot_id": 1}])
+    assert [row["snapshot_id"] for row in lake.rows("snapshots")] == [1]
+    assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted([*TABLES, LOCKS])
+
+
+def test_possible_with_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """All at once: what Spark writes Spark and deltalake read."""
+    odd = "".join(POSSIBLE)
+    lake = Lake(str(tmp_path / odd), odd)
+    lake.ensure_tables()
+    tables = Tables(spark, lake)
+    tables.replace("partitions", tables.frame("partitions", [{"topic": "t", "partition": 1}]))
+    assert [row["topic"] for row in lake.rows("partitions")] == ["t"]
+    assert tables.read("partitions").count() == 1
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_is_refused_before_anything(tmp_path: Path, name: str) -> None:
+    for arguments in (["snapshot"], ["plan", "reconcile"], ["show", "brokers"], ["commit", "p"]):
+        ran = Surveyor("127.0.0.1:1", tmp_path / name)(*arguments)
+        assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1)
+        assert "choose another folder" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_impossible_by_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "[here]").mkdir()
+    monkeypatch.chdir(tmp_path / "[here]")
+    with pytest.raises(UsageError, match="choose another folder"):
+        refuse_impossible("warehouse")
+
+
+@pytest.mark.parametrize("below", ["", "deeper/warehouse"])
+def test_a_file_in_its_place(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("")
+    ran = Surveyor("127.0.0.1:1", tmp_path / "file" / below)("snapshot")
+    assert (ran.code, len(ran.stderr.splitlines())) == (22, 1)
+    assert f"{tmp_path / 'file'} is a file" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201, "ü" * 40])
+def test_names_that_no_folder_can_have(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a cluster"):
+        refuse_odd_name(name)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 kB: room for some of the tables."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run([MOUNT, "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run([UMOUNT, disk], check=True)
+
+
+def test_full_disk_leaves_no_half_warehouse(small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(200_000))
+    with pytest.raises(Exception, match="No space left") as failed:
+        Lake(str(small_disk / "deep" / "warehouse"), "default").ensure_tables()
+    assert "no space is left on the disk" in (why_unwritten(failed.value) or "")
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_read_only_disk(small_disk: Path) -> None:
+    subprocess.run([MOUNT, "-o", "remount,ro", small_disk], check=True)
+    for folder in (small_disk, small_disk / "warehouse"):
+        with pytest.raises(SurveyorError, match="read-only"):
+            Lake(str(folder), "default").ensure_tables()
+
+
+def test_where_nothing_can_be_made(tmp_path: Path) -> None:
+    """By its permissions root may; to look leaves nothing behind."""
+    with pytest.raises(SurveyorError, match=r"--warehouse /proc/w cannot be written: no folder can be made in /proc: "):
+        refuse_unwritable("/proc/w")
+    refuse_unwritable(str(tmp_path / "w"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_that_are_there_stay(tmp_path: Path) -> None:
+    """One missing table is made; the others keep their rows."""
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    lake.append("snapshots", [{"snapshot_id": 1}])
+    (tmp_path / "plans").rename(tmp_path.parent / "gone")
+    lake.ensure_tables()
+    assert len(lake.rows("snapshots")) == 1
+    assert lake.rows("plans") == []

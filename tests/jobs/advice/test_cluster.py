@@ -1,0 +1,341 @@
+"""What is due, and the command for it: a case a rule, and that each command is one that the command line takes."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.advice.cluster import Situation, next_steps
+from jobs.advice.outage import Outage
+from jobs.repositories.warehouse_status import Recent
+from jobs.runtime.suggestions import NextStep
+from jobs.snapshots.health import Health
+from planner.leadership.last_in_sync import Start, StartOrder
+from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.enums import NO_CONTROLLER
+from tests.docs.shown import fault
+from tests.jobs.support.rows.lake_rows import NOW
+
+WELL: Final = Health(
+    controller_id=0,
+    controller_epoch=7,
+    latest_epoch=7,
+    migration=None,
+    live=[0, 1],
+    not_understood_brokers=[],
+    gone={},
+    able_brokers=2,
+    most_replicas=2,
+    topics=1,
+    deleting_topics=0,
+    partitions=9,
+    offline=0,
+    without_state=0,
+    under_replicated=0,
+    under_min_isr=0,
+    moving=0,
+    stalled=[],
+    not_understood=0,
+    leader_outside_isr=0,
+    named={},
+    configs_not_understood=0,
+    mendable=0,
+    stuck=0,
+    led_by_drained=0,
+    imbalance=[],
+    quarantined=0,
+    blocking=[],
+    throttled_brokers=[],
+    throttled_topics=[],
+)
+DAY: Final = 86_400.0
+SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)}
+
+
+def plan(status: str = "planned", **columns: object) -> Row:
+    made = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6, "operations": 0}
+    return {"plan_id": "5f", "name": "a", "names": ["a"], "kind": "elect", "status": status, **made, **columns}
+
+
+def uneven(broker: int) -> Row:
+    return {"broker_id": broker, "exceeds": True}
+
+
+def steps(health: Health = WELL, **recent: object) -> list[NextStep]:
+    known = Recent(**{"snapshot": SNAPSHOT, **recent})  # type: ignore[arg-type]
+    return next_steps(Situation(health=health, recent=known, now=NOW, max_plan_age=DAY))
+
+
+STOPPED: Final = (
+    "broker 4 is drained and down: start it once the work is done, and then give it back its leaders by "
+    "`surveyor plan undrain --brokers 4 --refresh`"
+)
+STILL: Final = ReplicaAssignment([0, 1])
+
+
+def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None) -> Reassignment:
+    return reassignment((topic, 0), now, request, [0, 1], [0, 1])
+
+
+REFUSED: Final = "brokers refuse the controller, and no election comes about; a take-over above it mends that"
+EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, which is known: {REFUSED}"
+GONE: Final = f"/controller_epoch does not exist, and controller epoch 57 is known: {REFUSED}"
+
+BLOCKING: Final[Row] = {"path": "/feature", "blocks": "fail-over", "reason": "why", "mend": None}
+
+CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]] = [
+    ({"latest_epoch": 57}, {}, EARLIER, "reconcile"),
+    ({}, {"latest_epoch": 57}, EARLIER, "reconcile"),
+    ({"controller_epoch": 0, "latest_epoch": 57}, {}, GONE, "reconcile"),
+    ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without the dead", "reconcile"),
+    (
+        {"controller_id": NO_CONTROLLER},
+        {},
+        "no broker is the controller: nobody is elected when a broker fails",
+        "reconcile",
+    ),
+    ({"gone": {4: 1, 3: 9}}, {}, "brokers 3, 4 are gone: start them", None),
+    (
+        {"leader_outside_isr": 2},
+        {},
+        (
+            "2 partitions led by a broker outside the ISR: Kafka leaves that as it is; an election of a preferred "
+            "replica that is in sync ends it"
+        ),
+        "plan elect --preferred --refresh",
+    ),
+    (
+        {"blocking": [BLOCKING | {"path": "/config/topics/t", "blocks": "broker start"}]},
+        {},
+        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md says how it is mended",
+        "show quarantine",
+    ),
+    (
+        {"blocking": [BLOCKING | {"path": "/admin/delete_topics/t"}]},
+        {},
+        "/admin/delete_topics/t blocks Kafka's fail-over: why; a controller of Surveyor's deletes it",
+        "reconcile",
+    ),
+    ({"gone": {4: 1}, "most_replicas": 3}, {}, "broker 4 is gone: start it", None),
+    (
+        {"gone": {4: 1}},
+        {"drained": [{"broker_id": 4}]},
+        STOPPED,
+        None,
+    ),
+    (
+        {"gone": {4: 1}},
+        {"drained": [{"broker_id": 4, "mode": "resident"}]},
+        "broker 4 is drained and down: start it once the work is done, which ends the drain",
+        None,
+    ),
+    (
+        {"stalled": [stalled("ghost", None, [1]), stalled("kept", STILL, [0, 1])]},
+        {},
+        (
+            "2 requests in /admin/reassign_partitions that cannot be carried out: ghost-0 to [1] (there is no such "
+            "partition), kept-0 to [0, 1] (it has these replicas already)"
+        ),
+        "cancel --partitions ghost-0,kept-0",
+    ),
+    (
+        {"stalled": [stalled("a", STILL.towards([0, 9]), None), stalled("b", STILL, [8, 0])]},
+        {},
+        (
+            "2 reassignments do not move: a-0 to [0, 9] (not alive: 9), b-0 to [8, 0] (not alive: 8); start "
+            "brokers 8, 9, or cancel"
+        ),
+        "cancel --partitions a-0,b-0",
+    ),
+    ({}, {"snapshot": None}, "no snapshot yet: plans are made on one, and `show` shows it", "snapshot"),
+    (
+        {},
+        {"snapshot": {"snapshot_id": 4, "taken_at": NOW - timedelta(hours=3)}},
+        "the last snapshot is 3 h 0 min old",
+        "snapshot",
+    ),
+    ({}, {"snapshot": None, "fault": "no table"}, "the warehouse could not be read: no table", None),
+    ({}, {"plans": [plan()]}, "plan a (elect) waits: 6 changes", "show plan a"),
+    ({}, {"plans": [plan(changes=0, operations=1)]}, "plan a (elect) waits: 1 operation", "show plan a"),
+    ({}, {"throttled": ["5f"]}, "nothing moves, and the throttle of plan 5f is still set", "commit 5f"),
+    (
+        {"throttled_brokers": ["0", "<default>"], "throttled_topics": ["t"]},
+        {},
+        "nothing moves, and a throttle is still set on brokers 0, <default> and topics t",
+        "cancel --throttles",
+    ),
+    ({}, {"plans": [plan("partial", names=[], name=None)]}, "plan 5f (elect) is partial", "commit 5f"),
+    ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
+    (
+        {},
+        {"plans": [plan("partial", created_at=NOW - timedelta(days=2))]},
+        "plan a (elect) is partial, and too old for a commit",
+        "verify a",
+    ),
+    (
+        {},
+        {"drained": [{"broker_id": 1}]},
+        "drained, the last choice of elections: 1",
+        "plan undrain --brokers 1 --refresh",
+    ),
+    (
+        {"led_by_drained": 2},
+        {"drained": [{"broker_id": 1}]},
+        "drained, the last choice of elections: 1; 2 partitions are led by a drained broker: do not stop it",
+        "plan undrain --brokers 1 --refresh",
+    ),
+    (
+        {"imbalance": [uneven(0), uneven(1), uneven(9)]},
+        {},
+        "2 brokers not leading what prefers them",
+        "plan elect --preferred --refresh",
+    ),
+    ({"quarantined": 3}, {}, "3 znodes not understood; plans leave alone what they concern", "show quarantine"),
+    (
+        {"migration": "/controller carries kraftControllerEpoch 3"},
+        {},
+        "a migration to KRaft is in sight (/controller carries kraftControllerEpoch 3): plans and commits are refused",
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "recent", "what", "command"), CASES)
+def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str, command: str | None) -> None:
+    assert steps(replace(WELL, **columns), **recent) == [NextStep(what, command)]  # type: ignore[arg-type]
+
+
+def test_a_znode_in_kafkas_way_comes_before_all_that_surveyor_does() -> None:
+    blocking = [BLOCKING | {"mend": "delete /feature"}, *[BLOCKING] * 9]
+    steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
+
+    assert steps_due[0] == NextStep(
+        "/feature blocks Kafka's fail-over: why; delete it", zookeeper_shell="delete /feature"
+    )
+    assert [step.command for step in steps_due] == [None, "show quarantine", "show quarantine", "reconcile"]
+
+
+OUTAGE: Final = Outage(
+    order=StartOrder(
+        partitions=1,
+        starts=(Start(brokers=(3,), partitions=1, brings_back=1),),
+        not_in_sync=(4,),
+        alive={},
+        unknown=0,
+        holders=(),
+    )
+)
+
+
+def gone_for(hours: float, health: Health, **columns: object) -> list[NextStep]:
+    """What is due where snapshots have missed every broker that is gone for so long."""
+    recent = Recent(**{"snapshot": SNAPSHOT, **columns})  # type: ignore[arg-type]
+    since = dict.fromkeys(health.gone, NOW - timedelta(hours=hours))
+    return next_steps(Situation(health=health, recent=recent, now=NOW, max_plan_age=DAY, missing_since=since))
+
+
+def test_a_broker_is_given_up_last_and_later() -> None:
+    """Once snapshots, the newest of them fresh, have missed it for long; never one that was drained."""
+    gone = replace(WELL, gone={4: 1}, quarantined=1)
+    start = NextStep("broker 4 is gone: start it", None)
+    quarantine = next_steps(Situation(health=gone, recent=Recent(), now=NOW, max_plan_age=DAY))[-1]
+    last = NextStep(
+        "broker 4 has been gone for 3 h 0 min at least: only where that is for good, copy to others what was there",
+        "plan reassign --remove-brokers 4 --refresh",
+    )
+    too_few = NextStep(
+        "broker 4 has been gone for 3 h 0 min at least: before giving up, add another broker, as 2 brokers cannot "
+        "hold 3 replicas",
+    )
+    old: Row = {"snapshot_id": 4, "taken_at": NOW - timedelta(hours=2)}
+
+    assert gone_for(0.9, gone) == [start, quarantine]
+    assert gone_for(3, gone) == [start, quarantine, last]
+    assert gone_for(3, replace(gone, most_replicas=3)) == [start, quarantine, too_few]
+    assert last not in gone_for(3, gone, snapshot=old)
+    assert [step.command for step in gone_for(3, gone, drained=[{"broker_id": 4}])] == [None, "show quarantine"]
+
+
+def test_an_outage_comes_first_and_nothing_is_given_up() -> None:
+    """Which broker to start, in which order, and, last, what is left where it cannot be started."""
+    dark = replace(WELL, gone={3: 1, 4: 1}, stuck=1, offline=1)
+    recent = Recent(snapshot=SNAPSHOT)
+    since = dict.fromkeys(dark.gone, NOW - timedelta(days=3))
+    advised = next_steps(
+        Situation(health=dark, recent=recent, now=NOW, max_plan_age=DAY, missing_since=since, outage=OUTAGE)
+    )
+
+    assert advised == [
+        NextStep(
+            "1 partition offline, nothing can be done from here: start broker 3 first (last in sync of it), "
+            "broker 4 was not",
+        ),
+        NextStep("brokers 3, 4 are gone: start them, in the order above"),
+        NextStep(
+            "if those brokers cannot be started: see which replica could lead, and what that loses",
+            "plan recover --refresh",
+        ),
+    ]
+
+
+def test_where_no_broker_is_alive_none_can_be_the_controller() -> None:
+    dark = replace(WELL, live=[], controller_id=NO_CONTROLLER, gone={0: 9, 1: 9})
+
+    assert steps(dark) == [NextStep("brokers 0, 1 are gone: start them")]
+
+
+@pytest.mark.parametrize("command", sorted({command for *_, command in CASES if command is not None}))
+def test_the_command_line_takes_the_command(command: str) -> None:
+    assert fault(command.split()) is None
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        plan(snapshot_id=3),
+        plan(changes=0),
+        plan(created_at=NOW - timedelta(days=2)),
+    ],
+)
+def test_plans_that_nobody_would_commit_are_not_due(old: Row) -> None:
+    assert steps(plans=[old]) == []
+
+
+def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:
+    assert steps(replace(WELL, moving=1), throttled=["5f"]) == []
+    assert [step.what for step in steps(plans=[plan("committing")], throttled=["5f"])] == [
+        "plan a (elect) is committing"
+    ]
+
+
+def test_a_throttle_of_others_is_due_once_nothing_moves_and_ours_is_gone() -> None:
+    throttled = replace(WELL, throttled_topics=["t"])
+
+    assert steps(replace(throttled, moving=1)) == []
+    assert [step.command for step in steps(throttled, throttled=["5f"])] == ["commit 5f"]
+    assert [step.command for step in steps(throttled, plans=[plan("committing")])] == ["commit a"]
+
+
+def test_all_is_well() -> None:
+    assert steps() == []
+
+
+def test_of_many_plans_the_newest_are_named() -> None:
+    advised = steps(plans=[plan(names=[f"p{number}"]) for number in range(5)])
+
+    assert [step.command for step in advised] == ["show plan p4", "show plan p3", "show plan p2", "show plans"]
+    assert advised[-1].what == "2 more plans wait"
+
+
+def test_the_most_urgent_comes_first() -> None:
+    advised = steps(replace(WELL, quarantined=1, mendable=1, gone={3: 1}), snapshot=None)
+
+    assert [step.command for step in advised] == [
+        "reconcile",
+        None,
+        "snapshot",
+        "show quarantine",
+    ]

@@ -1,0 +1,232 @@
+"""`surveyor doctor`: each thing that may be in the way, one at a time; and that it touches nothing."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from kazoo.security import make_acl, make_digest_acl
+
+from jobs.adapters.delta.warehouse import Lake
+from jobs.advice.doctor import State
+from schemas.znodes import State as PartitionState
+from schemas.znodes import encode_state
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+Findings = dict[str, tuple[str, str, str | None]]
+"""State, what was found, advice, by check."""
+
+
+@pytest.fixture
+def look(surveyor: Surveyor) -> Callable[..., Findings]:
+    """Findings of the doctor."""
+
+    def doctor(hosts: str, *options: str, code: int = 0) -> Findings:
+        ran = surveyor.run("doctor", "--zookeeper", hosts, "--json", *options)
+        assert ran.exit_code == code, ran.stdout
+        result = json.loads(ran.stdout)
+        findings = {row["check"]: (row["state"], row["found"], row["advice"]) for row in result["findings"]}
+        assert result["faults"] == sum(state == State.FAULT for state, _, _ in findings.values())
+        assert all(advice for state, _, advice in findings.values() if state == State.WARNING)
+        return findings
+
+    return doctor
+
+
+def states(findings: Findings) -> dict[str, str]:
+    return {check: state for check, (state, _, _) in findings.items()}
+
+
+def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:
+    Cluster(lake).snapshot()
+    before = tree.dump()
+
+    findings = look(tree.hosts)
+
+    # fake brokers answer control requests and no others
+    assert states(findings) == dict.fromkeys(findings, State.FINE) | {"settings": State.WARNING}
+    assert [*findings] == [
+        *("python", "java", "jars", "warehouse", "tables"),
+        *("zookeeper", "controller", "permissions", "clock", "brokers", "settings", "control requests"),
+    ]
+    assert findings["controller"][1] == "0, epoch 7"
+    assert re.match(r"(17|21)[\d.+-]*; /", findings["java"][1])
+    after = tree.dump()
+    assert after.pop("/")[0] == before.pop("/")[0]  # its children changed for a moment, and are as they were
+    assert after == before
+
+
+def test_nothing_is_made_where_there_is_no_warehouse(
+    tree: KafkaTree, lake: Lake, look: Callable[..., Findings]
+) -> None:
+    findings = look(tree.hosts)
+
+    assert findings["tables"] == (State.WARNING, "no snapshot of default yet", "surveyor snapshot")
+    assert not Path(lake.warehouse).exists()
+
+
+def test_what_the_cluster_has_in_the_way(
+    tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.client.delete("/controller")
+    tree.unregister(1)
+    tree.register(1, tree.client.get("/brokers/ids/0")[0].replace(b"PLAINTEXT", b"SSL"))
+    tree.register(9, b"?")
+    tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
+    monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() - 60)
+
+    findings = look(tree.hosts)
+
+    warned = {check for check, state in states(findings).items() if state == State.WARNING}
+    assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
+    assert findings["znodes"][1] == "not understood: /brokers/ids/9"
+    assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over and broker start: ")
+    assert findings["permissions"][1] == "not to be written by anybody, as Surveyor comes: /controller_epoch"
+    assert findings["clock"][1] in {"60 s behind ZooKeeper's", "59 s behind ZooKeeper's"}
+    assert "broker 1 has no PLAINTEXT endpoint, but SSL (SSL)" in findings["control requests"][1]
+
+
+def test_what_kafka_cannot_start_over_is_named_with_what_ends_it(
+    tree: KafkaTree, look: Callable[..., Findings]
+) -> None:
+    tree.write("/admin/preferred_replica_election", b"null")
+    tree.write("/brokers/topics/empty", b"")
+
+    advice = str(look(tree.hosts)["znodes"][2])
+
+    shell = f"zookeeper-shell.sh {tree.hosts} delete /admin/preferred_replica_election"
+    assert advice.startswith("/admin/preferred_replica_election blocks Kafka's fail-over: ")
+    assert f"Expected `object`, got `null`; delete it: {shell}; " in advice
+    assert "/brokers/topics/empty blocks Kafka's fail-over: empty, expected JSON; docs/troubleshooting.md" in advice
+    assert "delete /brokers/topics" not in advice
+
+
+@pytest.mark.parametrize(
+    ("epoch", "found"), [(None, "/controller_epoch does not exist"), (3, "/controller_epoch is 3")]
+)
+def test_an_epoch_before_that_of_a_state_is_a_fault(
+    tree: KafkaTree, look: Callable[..., Findings], epoch: int | None, found: str
+) -> None:
+    tree.add_topic("t", {0: [0, 1]})
+    state = PartitionState(controller_epoch=57, leader=0, leader_epoch=5, isr=[0, 1])
+    tree.client.set(state_path("t", 0), encode_state(state))
+    tree.client.delete("/controller_epoch")
+    if epoch is not None:
+        tree.write("/controller_epoch", str(epoch).encode())
+
+    findings = look(tree.hosts, code=1)
+
+    fault, what, advice = findings["controller epoch"]
+    assert (fault, what.startswith(found)) == (State.FAULT, True)
+    assert (advice or "").startswith("surveyor reconcile --apply")
+
+
+def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:
+    bare_tree.lay_out(brokers=())
+    bare_tree.write("/migration", b'{"kraft_controller_id":3000}')
+
+    findings = look(bare_tree.hosts, code=1)
+
+    assert findings["migration"][0] == State.FAULT
+    assert findings["brokers"][:2] == (State.WARNING, "none is registered")
+
+
+def test_a_machine_that_lacks_things(
+    tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setattr("jobs.advice.doctor.ROOM", 2**80)
+
+    findings = look(f"{tree.hosts}/elsewhere", code=1)
+
+    of_machine = ("java", "jars", "warehouse", "zookeeper")
+    assert [findings[check][0] for check in of_machine] == [State.FAULT, State.WARNING, State.WARNING, State.FAULT]
+    assert "JAVA_HOME" in findings["java"][1]
+    assert "/brokers/ids does not exist" in findings["zookeeper"][1]
+    assert not (tmp_path / "empty").exists()
+
+
+def test_people_read_what_to_do(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.advice.doctor.PATIENCE", 0.5)  # of ZooKeeper nothing is there
+    ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
+
+    assert ran.exit_code == 1
+    assert "FAULT  zookeeper         no ZooKeeper answered at 127.0.0.1:1" in ran.stdout
+    assert "                      -> surveyor snapshot\n" in ran.stdout
+    assert ran.stdout.endswith("\n1 fault, 1 warning\n")
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+
+
+def test_a_snapshot_from_the_future(lake: Lake, tree: KafkaTree, look: Callable[..., Findings]) -> None:
+    Cluster(lake).snapshot(age=timedelta(days=-40_000))
+
+    assert look(tree.hosts)["tables"][0] == State.WARNING
+
+
+def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ZooKeeper's own time: the newest znode of a cluster may be as old as the cluster."""
+    monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() + 60)
+    ahead = look(tree.hosts)["clock"]
+    tree.client.set_acls("/", [make_acl("world", "anyone", read=True, admin=True)])
+    untold = look(tree.hosts)["clock"]
+    tree.client.set_acls("/", [make_acl("world", "anyone", all=True)])
+
+    assert (ahead[0], "s ahead of ZooKeeper's" in ahead[1]) == (State.WARNING, True)
+    assert (untold[0], "not told whether it is ahead" in untold[1]) == (State.FINE, True)
+
+
+@pytest.mark.parametrize("path", ["/", "/brokers/topics", "/brokers/topics/t/partitions/0/state"])
+def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, path: str) -> None:
+    """As Kafka makes them with zookeeper.set.acl: everybody reads. The root is where /controller is made anew."""
+    tree.add_topic("t", {0: [0, 1]})
+    ours = tmp_path / "zookeeper.properties"
+    ours.write_text("digest.username=kafka\ndigest.password=secret\n")
+    ours.chmod(0o600)
+    everybody_reads = make_acl("world", "anyone", read=True, admin=True)
+    permissions = {}
+    for who, acl in {
+        "nobody": make_acl("ip", "10.1.2.3", all=True),
+        "this host": make_acl("ip", "127.0.0.1", all=True),
+        "a user": make_digest_acl("kafka", "secret", all=True),
+    }.items():
+        tree.client.set_acls(path, [acl, everybody_reads])
+        permissions[who] = look(tree.hosts)["permissions"]
+    permissions["us"] = look(tree.hosts, "--zookeeper-config", str(ours))["permissions"]
+    tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])
+
+    assert {who: state for who, (state, _, _) in permissions.items()} == {
+        "nobody": State.WARNING,
+        "this host": State.FINE,
+        "a user": State.WARNING,
+        "us": State.FINE,
+    }
+    assert permissions["nobody"][1] == f"not to be written by anybody, as Surveyor comes: {path}"
+
+
+def test_a_broker_that_has_gone(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(number, number) for number in (0, 1, 9)]
+    cluster.snapshot()
+
+    registered = len(tree.client.get_children("/brokers/ids"))
+    assert look(tree.hosts)["brokers"][:2] == (
+        State.WARNING,
+        f"{registered} registered; 9 was in the last snapshot and is not",
+    )
+
+
+def test_the_fault_is_not_the_clusters(tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    missing = look(tree.hosts, "--command-config", str(file), code=1)
+    file.write_text("security.protocol=SSL")
+    other = look(tree.hosts, "--command-config", str(file))
+
+    assert missing["command config"][0] == State.FAULT
+    assert missing["zookeeper"][0] != State.FAULT
+    assert "within 5 s: 0, 1, 2 (it has no SSL endpoint)" in other["settings"][1]

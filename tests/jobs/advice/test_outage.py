@@ -1,0 +1,161 @@
+"""An outage: what `status`, `reconcile`, `plan recover` and `verify` advise where nothing that is alive can lead."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake
+from jobs.advice.outage import Outage, outage_now
+from jobs.snapshots.cluster_view import observe_now
+from planner.leadership.last_in_sync import Start, StartOrder
+from schemas.enums import NO_LEADER
+from schemas.znodes import State, encode_state
+from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+SENTENCE: Final = (
+    "4 partitions offline, nothing can be done from here: "
+    "start broker 0 first (last in sync of all 4), broker 2 was not"
+)
+START: Final = [{"brokers": [0], "last_in_sync": 4, "brings_back": 4}]
+WHAT: Final = {"start": START, "not_in_sync": [2], "alive": [], "unknown": 0, "partitions": 4, "sentence": SENTENCE}
+
+
+def words(ran: Ran) -> str:
+    return " ".join(ran.stdout.split())
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    """Broker 2 died, then broker 0, of which all that was acknowledged is left; broker 1 has no replica of it."""
+    tree.add_topic("orders", {number: [0, 2] if number % 2 else [2, 0] for number in range(4)})
+    tree.elect(1, epoch=8)
+    for number in range(4):
+        state = State(controller_epoch=8, leader=NO_LEADER, leader_epoch=7, isr=[0])
+        tree.write(state_path("orders", number), encode_state(state))
+    tree.unregister(0)
+    tree.unregister(2)
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+def test_status(surveyor: Surveyor) -> None:
+    """Without a warehouse: the ISRs say it."""
+    ran, programs = surveyor("status"), surveyor.json("status")
+
+    assert SENTENCE in words(ran)
+    assert programs["outage"] == WHAT
+    assert programs["due"][0] == {"what": SENTENCE, "command": None}
+    assert not [step for step in programs["due"] if "remove-brokers" in (step["command"] or "")]
+
+
+@pytest.mark.usefixtures("spark")
+def test_reconcile_and_what_it_planned(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """It writes nothing and ends with 0, as ever where it has nothing to write; it does not say that all is well."""
+    before = tree.dump()
+    ran = surveyor("reconcile", "--apply", "--detailed-exitcode")
+    quiet = surveyor("reconcile", "--apply", "--until-quiet", "--yes")
+    programs = surveyor.json("reconcile")
+
+    assert (ran.code, SENTENCE in words(ran), "nothing is due" in ran.stdout) == (0, True, False)
+    assert (quiet.code, SENTENCE in words(quiet), "nothing is due" in quiet.stdout) == (0, True, False)
+    assert (programs["due"], programs["outage"]) == (0, WHAT)
+    assert SENTENCE in words(surveyor("plan", "reconcile"))
+    assert tree.dump() == before
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_plan_that_recovers_nothing_is_not_called_complete(surveyor: Surveyor) -> None:
+    planned = surveyor("plan", "recover", "--refresh", "--name", "rescue")
+    programs = surveyor.json("plan", "recover")
+    shown = surveyor("show", "plan", "rescue")
+    verified = surveyor("verify", "rescue")
+
+    assert [SENTENCE in words(ran) for ran in (planned, shown, verified)] == [True, True, True]
+    assert programs["outage"] == WHAT
+    assert (verified.code, "the plan is complete" in verified.stdout) == (0, False)
+    assert "it changes nothing, so there is nothing to verify; 4 rejected: see `surveyor show rej" in verified.stdout
+    assert surveyor.json("verify", "rescue")["outage"] == WHAT
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_is_repaired_is_not_counted(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Of another partition the in-sync replica is alive: the plan elects it, and says what stays."""
+    tree.add_topic("more", {0: [0, 1]})
+    ran = surveyor("reconcile")
+
+    assert SENTENCE in words(ran)
+    assert "would be written: ~ more-0  leader 0→1" in ran.stdout
+
+
+def test_history_knows_who_was_in_sync(lake: Lake, tree: KafkaTree) -> None:
+    """A state without an ISR, as tools leave it: a snapshot saw the last one."""
+    cluster = Cluster(lake)
+    cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]
+    cluster.partitions = {("orders", 0): partition([2, 0]), ("orders", 1): partition([0, 2])}
+    cluster.snapshot()
+    cluster.partitions["orders", 0] = partition([2, 0], isr=[0])
+    snapshot = {"snapshot_id": cluster.snapshot()}
+    tree.add_topic("orders", {0: [2, 0]})
+    tree.unregister(0)
+    tree.unregister(2)
+    seen = observe_now(tree.hosts)
+    rows = seen.partitions.to_pylist()
+    emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
+    without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})
+
+    told = outage_now(without, lake, snapshot)
+    assert told is not None
+    assert told.sentence == (
+        "1 partition offline, nothing can be done from here: start broker 0 first (last in sync of it), "
+        "broker 2 was not"
+    )
+    unknown = outage_now(without, None, None)
+    assert unknown is not None
+    assert unknown.sentence == (
+        "1 partition offline, nothing can be done from here: which replica was in sync last is not known of 1: "
+        "start brokers 0, 2"
+    )
+
+
+ORDER: Final = StartOrder(partitions=4, starts=(), not_in_sync=(), alive={}, unknown=0, holders=())
+THREE: Final = Start(brokers=(0,), partitions=3, brings_back=3)
+ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
+
+
+@pytest.mark.parametrize(
+    ("order", "failed", "advice"),
+    [
+        (
+            {
+                "starts": (
+                    Start(brokers=(0,), partitions=3, brings_back=3),
+                    Start(brokers=(2,), partitions=2, brings_back=1),
+                )
+            },
+            (),
+            "start broker 0 first (last in sync of 3 of 4), then broker 2 (last in sync of 2 of 4)",
+        ),
+        (
+            {"starts": (Start(brokers=(0, 1), partitions=4, brings_back=4),), "not_in_sync": (2, 3)},
+            (),
+            "start broker 0 or 1 first (each last in sync of all 4), brokers 2, 3 were not",
+        ),
+        (
+            {"alive": {1: 4}},
+            (1,),
+            f"{ALIVE} the log dir failed there: repair it and restart the broker",
+        ),
+        (
+            {"alive": {1: 4}},
+            (),
+            f"{ALIVE} cannot be elected: restart it, or see `surveyor show quarantine`",
+        ),
+    ],
+)
+def test_the_sentence(order: dict[str, object], failed: tuple[int, ...], advice: str) -> None:
+    told = {name: getattr(ORDER, name) for name in ORDER.__slots__} | order
+    outage = Outage(order=StartOrder(**told), failed_log_dirs=frozenset(failed))
+
+    assert outage.sentence == f"4 partitions offline, nothing can be done from here: {advice}"

@@ -1,0 +1,124 @@
+"""What may be done next with a plan: the case and its commands, and that the command line takes each of them."""
+
+import json
+import shlex
+
+import pytest
+from typer.main import get_command
+
+from jobs.advice.plans import (
+    RECONCILES,
+    after_cancellation,
+    after_commit,
+    after_dry_run,
+    after_planning,
+    after_verification,
+)
+from jobs.cli import app
+from jobs.repositories.plans.repository import Plan
+from jobs.runtime.settings import ClusterConf, Settings
+from jobs.runtime.suggestions import NextStep
+from planner.reassignment.cancellation import Standing
+from schemas.enums import PlanKind, PlanStatus
+from tests.docs.command_line import subcommands
+from tests.docs.shown import fault
+
+TYPED = {
+    "cluster": ("--cluster", "east"),
+    "zookeeper": ("--zookeeper", "zk1:2181"),
+    "mode": ("--mode", "batch"),
+    "as_json": ("--json",),
+}
+SETTINGS = Settings("east", "w", ClusterConf(), typed=TYPED)
+ON_CLUSTER = "--cluster east --zookeeper zk1:2181"
+
+
+def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: object) -> Plan:
+    row = {"plan_id": "5f", "name": "p", "names": ["p"], "kind": kind.value, "status": status.value, "changes": 1}
+    return Plan({**row, **columns}, [], [], [], given_name="p")
+
+
+def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[NextStep]:
+    return after_planning(SETTINGS, plan(status, changes=changes).row, "p", operations=operations)
+
+
+def verified(
+    status: PlanStatus, *standings: Standing, kind: PlanKind = PlanKind.REASSIGN, throttled: bool = False
+) -> list[NextStep]:
+    some = plan(status, kind, parameters=json.dumps({"brokers": [1, 2]}))
+    moving = kind is PlanKind.REASSIGN and Standing.IN_PROGRESS in standings
+    return after_verification(SETTINGS, some, standings, moving=moving, throttled=throttled)
+
+
+APPLY, VERIFY = f"surveyor commit p --apply {ON_CLUSTER}", f"surveyor verify p {ON_CLUSTER}"
+STATUS = f"surveyor status {ON_CLUSTER}"
+
+CASES = {
+    "a plan": (planned(PlanStatus.PLANNED), ["surveyor show plan p --cluster east", APPLY]),
+    "operations alone": (planned(PlanStatus.PLANNED, 0, 1), ["surveyor show plan p --cluster east", APPLY]),
+    "an empty plan": (planned(PlanStatus.PLANNED, 0), []),
+    "a plan that was committed": (planned(PlanStatus.COMMITTED), [VERIFY]),
+    "a plan that was begun": (planned(PlanStatus.PARTIAL), [APPLY]),
+    "a plan that was called back": (planned(PlanStatus.CANCELLED), []),
+    "a dry run": (after_dry_run(SETTINGS, "p", due=True), [f"{APPLY} --mode batch"]),
+    "a dry run of nothing": (after_dry_run(SETTINGS, "p", due=False), []),
+    "committed": (after_commit(SETTINGS, "p", "committed", {"applied": 1}), [VERIFY]),
+    "failed": (
+        after_commit(SETTINGS, "p", "partial", {"failed": 1}),
+        ["surveyor show commits p --cluster east", APPLY],
+    ),
+    "cancelled while it was committed": (
+        after_commit(SETTINGS, "p", "cancelled", {"stale": 7, "failed": 1}),
+        ["surveyor show commits p --cluster east", STATUS],
+    ),
+    "stale": (after_commit(SETTINGS, "p", "partial", {"stale": 1, "applied": 3}), [STATUS]),
+    "moving": (
+        verified(PlanStatus.COMMITTED, Standing.COMPLETE, Standing.IN_PROGRESS),
+        [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],
+    ),
+    "being deleted": (verified(PlanStatus.COMMITTED, Standing.IN_PROGRESS, kind=PlanKind.DELETE), [VERIFY]),
+    "half done": (verified(PlanStatus.PARTIAL, Standing.COMPLETE, Standing.NOT_STARTED), [APPLY]),
+    "closed half done": (verified(PlanStatus.CANCELLED, Standing.COMPLETE, Standing.NOT_STARTED), []),
+    "diverged": (verified(PlanStatus.COMMITTED, Standing.DIVERGED), [STATUS]),
+    "complete": (verified(PlanStatus.COMMITTED, Standing.COMPLETE), []),
+    "complete, and its throttle is left": (verified(PlanStatus.COMMITTED, Standing.COMPLETE, throttled=True), [APPLY]),
+    "begun, and its throttle is left": (verified(PlanStatus.PARTIAL, Standing.NOT_STARTED, throttled=True), [APPLY]),
+    "moving, throttled": (
+        verified(PlanStatus.COMMITTED, Standing.IN_PROGRESS, throttled=True),
+        [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],
+    ),
+    "a complete drain": (
+        verified(PlanStatus.COMMITTED, Standing.COMPLETE, kind=PlanKind.DRAIN),
+        [f"surveyor plan undrain --brokers 1,2 --refresh {ON_CLUSTER}"],
+    ),
+    "called back": (
+        after_cancellation(SETTINGS, plan(PlanStatus.CANCELLED), again=False, complete=True),
+        [f"surveyor rollback p {ON_CLUSTER}"],
+    ),
+    "an election called back": (
+        after_cancellation(SETTINGS, plan(PlanStatus.CANCELLED, PlanKind.ELECT), again=False, complete=True),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "commands"), CASES.values(), ids=CASES)
+def test_what_is_next(steps: list[NextStep], commands: list[str]) -> None:
+    named = [step.command or "" for step in steps]
+
+    assert (named, [fault(shlex.split(line)[1:]) for line in named]) == (commands, [None] * len(commands))
+
+
+def test_a_commit_is_told_nothing_that_reconcile_alone_takes() -> None:
+    """The dry run of `surveyor reconcile` names a commit with the options that it was given."""
+    commands = dict(subcommands(get_command(app)))
+    reconcile, commit = ({option.name for option in commands[name].params} for name in ("reconcile", "commit"))
+
+    assert reconcile - commit == {*RECONCILES}
+
+
+def test_cancelling_again_says_apply_once() -> None:
+    settings = Settings("default", "w", ClusterConf(), typed={"apply": ("--apply",), "yes": ("--yes",)})
+    (step,) = after_cancellation(settings, plan(PlanStatus.CANCELLED), again=True, complete=True)
+
+    assert step.command == "surveyor cancel p --apply --yes"

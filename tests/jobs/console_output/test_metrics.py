@@ -1,0 +1,261 @@
+"""`surveyor metrics`: what Prometheus' own parser makes of it; in a file that is replaced whole, and served."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+from urllib.error import HTTPError
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.http.server import Page, parse_address
+from jobs.console_output.metrics import families, read_figures
+from jobs.core.errors import UnreadableError, UsageError
+from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, written
+from jobs.runtime.settings import settings_from
+from schemas.enums import NO_LEADER, Outcome, PlanStatus
+from tests.docs.markdown import ROOT
+from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+
+NOWHERE: Final = "127.0.0.1:1"
+COMMITTED: Final = NOW - timedelta(hours=1)
+
+
+def commit_row(number: int, outcome: Outcome, action: str = "elect", attempt: int = 1) -> Row:
+    key = {"plan_id": "5f", "attempt": attempt, "wave": 0, "topic": "orders", "partition": number, "action": action}
+    return {**key, "outcome": outcome.value, "committed_at": COMMITTED}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    """A snapshot with troubles, three plans, and a commit of two attempts, the last of which was killed."""
+    lake = Lake(str(tmp_path_factory.mktemp("measured") / "warehouse"), "default")
+    cluster = Cluster(lake)
+    cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
+    cluster.partitions = {
+        ("orders", 0): partition([1, 0], leader=0, isr=[0]),
+        ("orders", 1): partition([0, 2]),
+        ("orders", 2): partition([1], leader=NO_LEADER),
+        ("orders", 3): partition([0, 2], leader=2, adding_replicas=[2]),
+    }
+    statuses = (PlanStatus.COMMITTED, PlanStatus.PLANNED, PlanStatus.PLANNED)
+    plans = [
+        {"plan_id": str(number), "status": status.value, "created_at": NOW} for number, status in enumerate(statuses)
+    ]
+    lake.append("plans", plans)
+    rows = [commit_row(0, Outcome.PENDING), commit_row(0, Outcome.APPLIED), commit_row(1, Outcome.STALE)]
+    killed = [commit_row(number, Outcome.PENDING, attempt=2) for number in (0, 1)]
+    lake.append("commits", [*rows, *killed, commit_row(0, Outcome.APPLIED, action="take_over")])
+    lake.append("drained", [{"broker_id": 2, "mode": "admin", "plan_id": "5f"}])
+    cluster.snapshot()
+    return Surveyor(NOWHERE, Path(lake.warehouse))
+
+
+def parsed(text: str) -> dict[str, dict[frozenset[str], float]]:
+    """Values by name and by what their labels say, but for the cluster."""
+    samples: dict[str, dict[frozenset[str], float]] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation
+        assert family.type in {"gauge", "counter"}
+        for sample in family.samples:
+            labels = frozenset(value for name, value in sample.labels.items() if name != "cluster")
+            assert labels not in samples.setdefault(sample.name, {})
+            samples[sample.name][labels] = sample.value
+    return samples
+
+
+def test_what_the_parser_reads(measured: Surveyor) -> None:
+    ran = measured("metrics")
+    samples = parsed(ran.stdout)
+
+    def one(name: str) -> float:
+        return samples[f"surveyor_{name}"][frozenset()]
+
+    def by_label(name: str) -> Mapping[str, float]:
+        return {next(iter(label)): value for label, value in samples[f"surveyor_{name}"].items()}
+
+    assert (ran.code, ran.stderr) == (0, "")
+    assert (one("snapshot_id"), one("partitions"), one("topics")) == (1, 4, 1)
+    assert (one("offline_partitions"), one("under_replicated_partitions"), one("moving_partitions")) == (1, 1, 1)
+    assert (one("mendable_partitions"), one("stuck_partitions"), one("drained_brokers")) == (0, 1, 1)
+    assert by_label("brokers") == {"live": 2, "gone": 1, "not_understood": 0}
+    assert by_label("gone_broker_partitions") == {"1": 2}
+    assert by_label("imbalance_ratio") == {"0": 0.5, "1": 1.0}
+    plans = dict.fromkeys(PlanStatus, 0) | {PlanStatus.COMMITTED: 1, PlanStatus.PLANNED: 2}
+    assert by_label("plans") == plans
+    rows = dict.fromkeys(Outcome, 0) | {Outcome.APPLIED: 1, Outcome.STALE: 1}
+    del rows[Outcome.PENDING]
+    assert by_label("commit_rows_total") == rows
+    assert one("commit_rows_pending") == 2
+    assert one("last_commit_timestamp_seconds") == COMMITTED.timestamp()
+    assert one("last_snapshot_timestamp_seconds") == NOW.timestamp()
+    age = (datetime.now(UTC) - NOW).total_seconds()
+    assert one("last_snapshot_age_seconds") == pytest.approx(age, abs=60)
+    assert one("last_commit_age_seconds") == pytest.approx(age + 3600, abs=60)
+
+
+def test_the_page_names_every_metric(measured: Surveyor) -> None:
+    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
+    settings = settings_from(cluster="default", zookeeper=None, warehouse=str(measured.warehouse), **given)
+    page = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| `(surveyor_\w+)`", page, re.MULTILINE) == [
+        family.name for family in families(read_figures(settings, NOW))
+    ]
+
+
+def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lay_tables(lake)
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text("[clusters.default]\n")
+    samples = parsed(SurveyorAlone(lake).run("metrics", "--all", "--conf", str(conf)).stdout)
+
+    assert sorted(samples) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
+
+
+def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_path: Path) -> None:
+    """Nor is the file touched that had some."""
+    file = tmp_path / "surveyor.prom"
+    file.write_text("before")
+    ran = measured("metrics", "--cluster", "defualt", "--out", str(file))
+
+    assert (ran.code, ran.stdout, file.read_text()) == (22, "", "before")
+    assert "no snapshot of cluster 'defualt'" in ran.stderr
+
+
+def test_nor_are_they_served(measured: Surveyor) -> None:
+    """Found before the address, so that nobody serves the whole day what is not there."""
+    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
+        ran = measured("metrics", "--cluster", "defualt", "--listen", str(taken.server_address[1]))
+
+    assert (ran.code, "no snapshot of cluster 'defualt'" in ran.stderr) == (22, True)
+
+
+def test_no_warehouse(tmp_path: Path) -> None:
+    ran = Surveyor(NOWHERE, tmp_path / "none")("metrics")
+
+    assert (ran.code, ran.stdout, "no warehouse at" in ran.stderr) == (22, "", True)
+
+
+def test_a_fleet_has_each_family_once(measured: Surveyor, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(f'warehouse = "{measured.warehouse}"\n[clusters.default]\n[clusters.east]\n')
+    text = SurveyorAlone(measured.lake).run("metrics", "--all", "--conf", str(conf)).stdout
+    read = list(text_string_to_metric_families(text))
+
+    assert len({family.name for family in read}) == len(read)
+    (plans,) = (family for family in read if family.name == "surveyor_plans")
+    assert {sample.labels["cluster"] for sample in plans.samples} == {"default", "east"}
+
+
+def test_json_is_one_object(measured: Surveyor) -> None:
+    samples = measured.json("metrics")["samples"]
+
+    expected = {"name": "surveyor_partitions", "type": "gauge", "labels": {"cluster": "default"}, "value": 4}
+    assert expected in samples
+
+
+def test_in_a_file(measured: Surveyor, tmp_path: Path) -> None:
+    out = tmp_path / "surveyor.prom"
+    out.write_text("old")
+    ran = measured("metrics", "--out", str(out))
+
+    assert (ran.code, "samples written to" in ran.stdout) == (0, True)
+    assert parsed(out.read_text())["surveyor_partitions"] == {frozenset(): 4}
+    assert (list(tmp_path.iterdir()), out.stat().st_mode & 0o777) == ([out], 0o644)
+
+
+def test_a_file_that_cannot_be_written(measured: Surveyor, tmp_path: Path) -> None:
+    ran = measured("metrics", "--out", str(tmp_path / "no" / "x.prom"))
+
+    assert (ran.code, "name a file in a folder that exists" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [("--out", "x.prom"), ("--json",)])
+def test_serving_goes_on(measured: Surveyor, arguments: tuple[str, ...]) -> None:
+    ran = measured("metrics", "--listen", "0", *arguments)
+
+    assert (ran.code, "choose one of these" in ran.stderr) == (2, True)
+
+
+def test_served_on_the_loopback_until_interrupted(measured: Surveyor) -> None:
+    command = [sys.executable, "-m", "jobs.entry", "metrics", "--listen", "0", "--warehouse", str(measured.warehouse)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        url = running.stderr.readline().split()[3].rstrip(";")
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 - what the command itself said
+            kind, text = answer.headers["Content-Type"], answer.read().decode()
+        os.kill(running.pid, signal.SIGTERM)
+        _, stderr = running.communicate()
+
+    assert url.startswith("http://127.0.0.1:")
+    assert (kind, parsed(text)["surveyor_partitions"]) == (CONTENT_TYPE, {frozenset(): 4})
+    assert (running.returncode, stderr) == (143, "surveyor: interrupted; nothing was written to the cluster\n")
+
+
+def test_an_answer_for_each_who_asks() -> None:
+    """What cannot be made is an answer too, and the next one may be."""
+    made: list[Exception | str] = [UnreadableError("no table"), ValueError("odd"), "fine 1\n"]
+    texts = iter(made)
+
+    def make() -> str:
+        text = next(texts)
+        if isinstance(text, Exception):
+            raise text
+        return text
+
+    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, make) as page:
+        Thread(target=page.serve_forever, args=(0.01,), daemon=True).start()
+        answers = [_fetched(page.url.replace("metrics", path)) for path in ("elsewhere", *["metrics"] * 3)]
+        page.shutdown()
+
+    assert answers == [
+        (HTTPStatus.NOT_FOUND, "only /metrics is here\n"),
+        (HTTPStatus.SERVICE_UNAVAILABLE, "no table\n"),
+        (HTTPStatus.SERVICE_UNAVAILABLE, "unexpected ValueError: odd\n"),
+        (HTTPStatus.OK, "fine 1\n"),
+    ]
+
+
+def _fetched(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 - the test's own
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_an_address_that_is_taken() -> None:
+    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as page:
+        address = page.server_address[0], page.server_address[1]
+        with pytest.raises(UsageError, match=r"cannot listen on .* give another port"):
+            Page((str(address[0]), int(address[1])), "/metrics", CONTENT_TYPE, str)
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "a b:1", "host:70000", "::1"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(UsageError, match="is no address"):
+        parse_address("--listen", text)
+
+
+def test_labels_and_help_are_escaped() -> None:
+    odd = 'back\\slash "quotes"\nand a line'
+    family = Family("surveyor_x", odd, (Sample({"cluster": odd}, float("inf")),))
+    (read,) = text_string_to_metric_families(written(merged([family])))
+
+    assert (read.samples[0].labels["cluster"], read.samples[0].value) == (odd, float("inf"))

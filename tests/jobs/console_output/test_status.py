@@ -1,0 +1,256 @@
+"""`surveyor status`: what people and programs are shown, from ZooKeeper and from the tables, once and again."""
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake
+from jobs.console_output.status import Status, look, paint, watch_status
+from jobs.core.errors import UnreadableError
+from jobs.repositories.snapshots import find_snapshot
+from jobs.repositories.warehouse_status import missing_since
+from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
+from schemas.enums import NO_LEADER
+from schemas.znodes import State, encode_state
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+WELL = """\
+controller        broker 0, epoch 7
+brokers           3 live, 0 gone
+partitions        2 in 1 topic
+offline           0
+under-replicated  0
+under min ISR     0 (brokers taken to have Kafka's min.insync.replicas=1)
+moving            0
+imbalance         none
+last snapshot     none
+
+due  no snapshot yet: plans are made on one, and `show` shows it
+     surveyor snapshot
+"""
+
+
+@pytest.fixture
+def orders(tree: KafkaTree) -> KafkaTree:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
+    return tree
+
+
+@pytest.fixture
+def used(lake: Lake) -> Lake:
+    """A warehouse with a snapshot of two brokers, of which 1 led and is gone; the brokers say min ISR 2."""
+    cluster = Cluster(lake)
+    cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
+    cluster.partitions = {("orders", 0): partition([1, 0]), ("orders", 1): partition([0, 2], isr=[0])}
+    config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
+    lake.replace("broker_configs", [config])
+    cluster.snapshot()
+    return lake
+
+
+def where(tree: KafkaTree, warehouse: Path) -> str:
+    """The options that commands to copy have, as they were given."""
+    return f" --zookeeper {tree.hosts} --warehouse {warehouse}"
+
+
+def test_without_a_warehouse(orders: KafkaTree, tmp_path: Path) -> None:
+    ran = Surveyor(orders.hosts, tmp_path / "none")("status")
+
+    title, controller, rest = ran.stdout.partition("controller")
+    assert (ran.code, controller + rest.replace(where(orders, tmp_path / "none"), ""), ran.stderr) == (0, WELL, "")
+    assert re.fullmatch(rf"cluster default, {orders.hosts},\s[\d-]+\s[\d:]+\sUTC\n", title)
+    assert not (tmp_path / "none").exists()
+
+
+def test_in_trouble(orders: KafkaTree, used: Lake) -> None:
+    """It is no error of the command: 0 says that the cluster could be read."""
+    orders.unregister(1)
+    orders.client.delete("/controller")
+    lost = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=6, isr=[1])
+    orders.write(state_path("orders", 1), encode_state(lost))
+    orders.write("/brokers/topics/bad", b"{")
+    ran = Surveyor(orders.hosts, Path(used.warehouse))("status")
+
+    assert ran.code == 0
+    figures = dict(re.findall(r"^(\w[\w -]+\w)  +(.*)$", ran.stdout, re.MULTILINE))
+    assert figures["controller"] == "none, epoch 7"
+    assert (figures["brokers"], figures["gone"]) == ("2 live, 1 gone", "1 (in 2 partitions)")
+    assert (figures["offline"], figures["under-replicated"], figures["under min ISR"]) == ("1", "1", "1")
+    to_copy = where(orders, Path(used.warehouse))
+    assert re.findall(r"^     (surveyor .*)$", ran.stdout, re.MULTILINE) == [
+        f"surveyor reconcile{to_copy}",
+        f"surveyor snapshot{to_copy}",
+        f"surveyor show quarantine --warehouse {used.warehouse}",
+        f"surveyor plan recover --refresh{to_copy}",
+    ]
+    for_people = [line for line in ran.stdout.splitlines() if not line.startswith("     surveyor ")]
+    assert max(map(len, for_people)) <= 80
+
+
+def test_as_a_snapshot_left_it(used: Lake) -> None:
+    """Nobody asks ZooKeeper."""
+    status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
+
+    names = ("snapshot_id", "live", "gone", "offline", "under_replicated", "under_min_isr", "min_isr_assumed")
+    gone = [{"broker_id": 1, "partitions": 1}]
+    assert [status[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
+    assert status["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
+    assert status["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
+    title = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", "--as-of", "1").stdout.partition("controller")[0]
+    assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
+
+
+@pytest.mark.parametrize(("seen_in", "missing"), [(1, timedelta(hours=5)), (2, timedelta(minutes=1))])
+def test_since_when_a_broker_is_missing(lake: Lake, seen_in: int, missing: timedelta) -> None:
+    """The snapshot after the one that saw it last; where none has seen it, the oldest."""
+    cluster = Cluster(lake)
+    cluster.brokers, cluster.topics = [broker(0, 10)], [topic("orders")]
+    lake.replace("brokers_last_seen", [{"broker_id": 1, "snapshot_id": seen_in}])
+    for age in (timedelta(days=1), timedelta(hours=5), timedelta(minutes=1)):
+        cluster.snapshot(age)
+
+    since = missing_since(lake, find_snapshot(lake), [0, 1, 2])
+    assert {number: NOW - moment for number, moment in since.items()} == {1: missing, 2: timedelta(days=1)}
+
+
+def test_as_of_a_snapshot_no_later_plan_waits(used: Lake) -> None:
+    """Plans are told of as long as they are fresh; the one on snapshot 2 is none of snapshot 1."""
+    common = {"kind": "elect", "changes": 1, "status": "partial", "created_at": _now()}
+    used.append("plans", [{**common, "plan_id": f"on-{number}", "snapshot_id": number} for number in (1, 2)])
+    status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
+
+    assert [step["what"] for step in status["due"] if step["what"].startswith("plan ")] == [
+        "plan on-1 (elect) is partial"
+    ]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def test_the_commands_name_the_cluster(orders: KafkaTree, tmp_path: Path) -> None:
+    status = Surveyor(orders.hosts, tmp_path / "none").json("status", "--cluster", "east")
+
+    assert [step["command"] for step in status["due"]] == [
+        f"surveyor snapshot --cluster east{where(orders, tmp_path / 'none')}"
+    ]
+
+
+def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree, used: Lake) -> None:
+    shutil.rmtree(used.path("plans"))
+    status = Surveyor(orders.hosts, Path(used.warehouse)).json("status")
+
+    assert (status["partitions"], status["last_snapshot"]) == (2, None)
+    assert "no table plans" in status["warehouse_fault"]
+    assert [step["command"] for step in status["due"]] == [None]
+
+
+def test_surveyor_in_office(orders: KafkaTree, tmp_path: Path) -> None:
+    orders.elect(CONTROLLER_ID, epoch=8)
+    ran = Surveyor(orders.hosts, tmp_path / "none")("status")
+
+    assert f"controller        Surveyor, as {CONTROLLER_ID}, epoch 8\n" in ran.stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_painted_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the top left, each line to its end, and what is left of a longer block."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    paint(["one", "two"])
+
+    assert terminal.getvalue() == "\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J"
+
+
+def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
+    used: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings("default", used.warehouse, ClusterConf())
+    seen = look(settings, 1)
+    looks: list[Status | Exception] = [seen, UnreadableError("it went away"), seen]
+    answers = iter(looks)
+
+    def answer(*_: object) -> Status:
+        following = next(answers, KeyboardInterrupt())
+        if isinstance(following, BaseException):
+            raise following
+        return following
+
+    monkeypatch.setattr("jobs.console_output.status.look", answer)
+    monkeypatch.setattr("jobs.console_output.status.time.sleep", lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        watch_status(settings, 5.0)
+    blocks = capsys.readouterr().out.removesuffix("\n\n").split("\n\ncluster default")
+
+    first, failed = blocks[0].rsplit("\n\n", 1)
+    assert first in f"cluster default{blocks[1]}"
+    assert re.fullmatch(r".* UTC  nothing could be read; trying again\nit went away", failed)
+
+
+def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.snapshots.cluster_view.PATIENCE", 0.1)
+    ran = Surveyor("127.0.0.1:1", tmp_path)("status", "--json")
+
+    assert (ran.code, ran.json["exit_code"]) == (22, 22)
+    assert "no ZooKeeper answered at 127.0.0.1:1" in ran.stderr
+    assert "that the server runs" in ran.stderr
+
+
+def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.snapshots.cluster_view.PATIENCE", 0.1)
+    ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
+
+    assert (ran.code, "nobody here knows the name 'no.such.invalid'" in ran.stderr) == (22, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--as-of", "1", "--watch", "5s"), "give one of the two"),
+        (("--json", "--watch", "5s"), "give one of the two"),
+        (("--watch", "often"), "expected 30s"),
+        (("--watch", "0s"), "expected more than 0s"),
+        (("--as-of", "9"), "no snapshot 9"),
+    ],
+)
+def test_what_cannot_be_meant(used: Lake, arguments: tuple[str, ...], message: str) -> None:
+    ran = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", *arguments)
+
+    assert (ran.code, message in ran.stderr) == (2, True)
+
+
+def test_again_and_again_until_interrupted(orders: KafkaTree, tmp_path: Path) -> None:
+    """Block after block where stdout is no terminal; it does not repaint there."""
+    command = [sys.executable, "-m", "jobs.entry", "status", "--watch", "0.01s"]
+    told = where(orders, tmp_path / "none")
+    with subprocess.Popen(
+        [*command, *told.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        seen = ""
+        for line in running.stdout:
+            seen += line
+            if seen.count("cluster default") > 1:
+                break
+        os.kill(running.pid, signal.SIGINT)
+        _, stderr = running.communicate()
+
+    assert (f"{WELL}\ncluster default" in seen.replace(told, ""), "\x1b" in seen) == (True, False)
+    assert (running.returncode, stderr) == (130, "surveyor: interrupted; nothing was written to the cluster\n")

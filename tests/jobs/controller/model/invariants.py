@@ -1,0 +1,173 @@
+"""What must hold of an island once nothing new happens and the controller has come to rest."""
+
+from collections.abc import Iterator
+
+from schemas.enums import NO_LEADER
+from schemas.rows import Key
+from schemas.znodes import Assignment, State, decode_partitions
+from tests.jobs.controller.model.brokers import Replica
+from tests.jobs.controller.model.islands import ELECT, REASSIGN, Island
+
+
+def faults_at_rest(island: Island) -> list[str]:
+    """Say what does not hold."""
+    return [*_of_topics(island), *_of_requests(island), *_of_logs(island)]
+
+
+def _of_topics(island: Island) -> Iterator[str]:
+    for topic in island.topics:
+        assignment = island.assignment(topic)
+        assert assignment is not None
+        for number, replicas in sorted(assignment.partitions.items()):
+            key = topic, number
+            if not island.is_queued(topic):
+                yield from (f"{topic}-{number}: {what}" for what in _of_partition(island, key, replicas))
+                yield from (f"{topic}-{number}: {what}" for what in _of_move(island, key, assignment))
+
+
+def _of_partition(island: Island, key: Key, replicas: list[int]) -> Iterator[str]:
+    znode = island.state(key)
+    healthy = [broker for broker in replicas if island.is_healthy(broker, key)]
+    if znode is None:
+        # somebody whose log dir failed cannot be told from somebody whose log dir is fine before it was told
+        if healthy and key not in island.lost:
+            yield f"nobody leads it, and {healthy} are alive"
+        return
+    state, version = znode
+    in_sync = [broker for broker in state.isr if broker in healthy]
+    if not in_sync:
+        if state.leader != NO_LEADER:
+            yield f"{state.leader} leads it, and nobody of the ISR {state.isr} is alive"
+        if healthy and island.allows_unclean(key[0]):
+            yield f"nobody leads it, and {healthy} are alive, and its topic allows unclean elections"
+        return
+    if state.leader not in in_sync:
+        yield f"nobody alive leads it: {state}, alive and in sync are {in_sync}"
+        return
+    leader = _replica(island, state.leader, key)
+    if leader is None or (leader.leader, leader.leader_epoch, leader.state_version) != (
+        state.leader,
+        state.leader_epoch,
+        version,
+    ):
+        yield f"its leader does not know it: {state} at version {version}, and it knows {leader}"
+    yield from _of_followers(island, key, state, healthy)
+
+
+def _of_followers(island: Island, key: Key, state: State, healthy: list[int]) -> Iterator[str]:
+    if sorted(state.isr) != sorted(healthy):
+        yield f"the ISR is {state.isr}, and {healthy} are alive"
+    for broker in healthy:
+        replica = _replica(island, broker, key)
+        if replica is None or (replica.leader, replica.leader_epoch, replica.stopped) != (
+            state.leader,
+            state.leader_epoch,
+            False,
+        ):
+            yield f"{broker} does not follow: {state}, and it knows {replica}"
+    for each in island.brokers.values():
+        known = each.process.metadata.get(key) if each.process else None
+        if each.process and known != (state.leader, state.leader_epoch, state.isr):
+            yield f"{each.id} tells clients {known}: {state}"
+
+
+def _replica(island: Island, broker: int, key: Key) -> Replica | None:
+    process = island.brokers[broker].process
+    return process.replicas.get(key) if process and key not in process.offline else None
+
+
+def _of_move(island: Island, key: Key, assignment: Assignment) -> Iterator[str]:
+    removing = assignment.removing_replicas.get(key[1], [])
+    if not (removing or assignment.adding_replicas.get(key[1])) or not _is_led(island, key):
+        return
+    target = [broker for broker in assignment.partitions[key[1]] if broker not in removing]
+    if all(island.is_healthy(broker, key) for broker in target):
+        yield f"it moves for ever: {assignment}"
+
+
+def _is_led(island: Island, key: Key) -> bool:
+    znode = island.state(key)
+    return znode is not None and island.is_healthy(znode[0].leader, key)
+
+
+def _of_requests(island: Island) -> Iterator[str]:
+    for order in island.orders(REASSIGN):
+        key = order.topic, order.partition
+        assignment = island.assignment(order.topic)
+        moves = assignment is not None and order.partition in {
+            *assignment.adding_replicas,
+            *assignment.removing_replicas,
+        }
+        if _is_led(island, key) and not moves and all(map(island.is_up, order.replicas or [])):
+            yield f"a reassignment is asked for ever: {order}"
+        if assignment is None or order.partition not in assignment.partitions:
+            yield f"a reassignment of nothing is asked for ever: {order}"
+    yield from (f"a preferred election is asked for ever: {order}" for order in island.orders(ELECT))
+    for topic in island.tree.names("/admin/delete_topics"):
+        if topic.startswith(island.topic("")) and _is_deletable(island, topic):
+            yield f"{topic} is queued for deletion for ever"
+    for path in (REASSIGN, ELECT):
+        data = island.tree.get(path)
+        if data is not None and not decode_partitions(data):
+            yield f"{path} asks for nothing, and stays"
+    for path in ("/isr_change_notification", "/log_dir_event_notification"):
+        if island.tree.names(path):
+            yield f"{path} has {island.tree.names(path)}"
+
+
+def _is_deletable(island: Island, topic: str) -> bool:
+    assignment = island.assignment(topic)
+    if assignment is None:
+        return True
+    if any(assignment.adding_replicas.values()) or any(assignment.removing_replicas.values()):
+        return not any(
+            _stands_still(island, (topic, number), assignment)
+            for number in {*assignment.adding_replicas, *assignment.removing_replicas}
+        )
+    return all(
+        island.is_healthy(broker, (topic, number))
+        for number, replicas in assignment.partitions.items()
+        for broker in replicas
+    )
+
+
+def _stands_still(island: Island, key: Key, assignment: Assignment) -> bool:
+    """Whether a move waits for somebody who is not there, or was told of the leader while that was not there.
+
+    A topic that is queued for deletion elects nobody, as in Kafka: a leader that comes back leads on under the leader
+    epoch it had, and of that nobody is told but itself.
+    """
+    removing = assignment.removing_replicas.get(key[1], [])
+    target = [broker for broker in assignment.partitions[key[1]] if broker not in removing]
+    if not (_is_led(island, key) and all(island.is_healthy(broker, key) for broker in target)):
+        return True
+    return any(_was_told_too_early(island, broker, key) for broker in target)
+
+
+def _was_told_too_early(island: Island, broker: int, key: Key) -> bool:
+    znode, process = island.state(key), island.brokers[broker].process
+    assert znode is not None and process is not None  # noqa: PT018 - for the type checker
+    leader, replica = island.brokers[znode[0].leader].process, process.replicas.get(key)
+    knows = replica is not None and replica.leader_epoch == znode[0].leader_epoch
+    return leader is not None and not knows and leader.epoch > process.epoch
+
+
+def _of_logs(island: Island) -> Iterator[str]:
+    """Processes host what is assigned to them, and nothing else, and tell clients of no topic that they forgot.
+
+    Who took no requests while a topic was deleted, until the controller ended, tells clients of it for ever, as with
+    Kafka: the next controller does not know that there was such a topic.
+    """
+    assigned = {
+        (topic, number): replicas
+        for topic in island.topics
+        if (assignment := island.assignment(topic)) is not None
+        for number, replicas in assignment.partitions.items()
+    }
+    for broker in island.brokers.values():
+        for key in broker.process.replicas if broker.process else ():
+            if broker.id not in assigned.get(key, ()) and broker.hosts(key):
+                yield f"{broker.id} still hosts {key}, which is assigned to {assigned.get(key)}"
+        for key in broker.process.forgotten & broker.process.metadata.keys() if broker.process else ():
+            if key not in assigned:
+                yield f"{broker.id} tells clients again of {key}, which is deleted"

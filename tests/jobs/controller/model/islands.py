@@ -1,0 +1,382 @@
+"""An island: a little cluster of its own beside others in one ZooKeeper, and what happens to it by its script.
+
+Whatever must never be, at no time, is looked for at each write and at each notice: leaders outside of the ISR, epochs
+that fall back, replicas forgotten before they were stopped, leaders given to partitions whose state was lost. What must
+be once all is quiet stands in `invariants`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.enums import NO_LEADER
+from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
+from schemas.rows import Key
+from schemas.topic_configs import UNCLEAN_ELECTION
+from schemas.znodes import (
+    Assignment,
+    MalformedZnodeError,
+    State,
+    TopicPartition,
+    decode_assignment,
+    decode_config,
+    decode_partitions,
+    decode_state,
+    encode_assignment,
+    encode_config,
+    encode_config_change,
+    encode_partitions,
+    encode_state,
+)
+from tests.jobs.controller.model.brokers import Broker
+from tests.jobs.controller.model.network import MOST_BROKERS, Network
+from tests.jobs.controller.model.scripts import Event, Point, Script
+from tests.jobs.controller.model.zookeeper import Tree, Write
+from tests.jobs.support.zookeeper.kafka_tree import state_path
+
+REASSIGN, ELECT = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+CONFIGS, CONFIG_CHANGES = "/config/topics", "/config/changes"
+
+
+@dataclass
+class Island:
+    """One of many; `log` is its history, `faults` what must not have been."""
+
+    index: int
+    script: Script
+    tree: Tree
+    network: Network
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    turn_began_at: int = 0
+    """The zxid at which the turn began: who registered since may not have been seen by the controller."""
+    last_turn_began_at: int = 0
+    """That of the turn before: states that were there by then have been seen."""
+    allowed: set[str] = field(default_factory=set)
+    """Topics that allowed unclean elections when the turn began: what is taken back since may not have been read."""
+    lost: set[Key] = field(default_factory=set)
+    """Partitions whose state vanished or became illegible, by no doing of the controller: to be left alone."""
+    last_turn: int = 0
+    """The last turn in which something was written or told here."""
+
+    def __post_init__(self) -> None:
+        for local in range(self.script.brokers):
+            broker = Broker(self.index * MOST_BROKERS + local, self.tree, self.fault)
+            self.brokers[broker.id] = self.network.brokers[broker.id] = broker
+
+    def fault(self, what: str) -> None:
+        self.log.append(f"FAULT: {what}")
+        self.faults.append(what)
+
+    def topic(self, name: str) -> str:
+        return f"i{self.index:05d}.{name}"
+
+    def ids(self, local: Sequence[int]) -> list[int]:
+        return [self.index * MOST_BROKERS + broker for broker in local]
+
+    # what there is
+    @property
+    def topics(self) -> list[str]:
+        prefix = self.topic("")
+        return [name for name in self.tree.names("/brokers/topics") if name.startswith(prefix)]
+
+    def assignment(self, topic: str) -> Assignment | None:
+        data = self.tree.get(f"/brokers/topics/{topic}")
+        return None if data is None else decode_assignment(data)
+
+    def state(self, key: Key) -> tuple[State, int] | None:
+        """A state and its version; None where there is none, or none that could be read."""
+        node = self.tree.nodes.get(state_path(*key))
+        state = None if node is None else _legible(node.data)
+        return None if node is None or state is None else (state, node.version)
+
+    def allows_unclean(self, topic: str) -> bool:
+        """Whether the settings of a topic allow that somebody leads who was not in sync."""
+        data = self.tree.get(f"{CONFIGS}/{topic}")
+        return data is not None and decode_config(data).get(UNCLEAN_ELECTION) == "true"
+
+    def is_queued(self, topic: str) -> bool:
+        return f"/admin/delete_topics/{topic}" in self.tree.nodes
+
+    def is_healthy(self, broker_id: int, key: Key) -> bool:
+        """Whether a broker runs and has the log dir of a partition."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.process is not None and key not in broker.process.offline
+
+    def is_up(self, broker_id: int) -> bool:
+        """Whether a broker runs."""
+        return broker_id in self.brokers and self.brokers[broker_id].process is not None
+
+    def orders(self, path: str) -> Iterator[TopicPartition]:
+        """What is asked for of its partitions."""
+        data = self.tree.get(path)
+        prefix = self.topic("")
+        yield from (each for each in decode_partitions(data) if each.topic.startswith(prefix)) if data else ()
+
+    # what happens
+    def begin(self) -> None:
+        """Start the brokers, and have the topics of the script, led and in sync."""
+        for broker in self.brokers.values():
+            broker.start()
+        for name, partitions in self.script.topics.items():
+            topic = self.topic(name)
+            assigned = {number: self.ids(replicas) for number, replicas in partitions.items()}
+            self.tree.put(f"/brokers/topics/{topic}", encode_assignment(Assignment(assigned, {}, {}, None)))
+            for number, replicas in assigned.items():
+                data = encode_state(State(controller_epoch=1, leader=replicas[0], leader_epoch=5, isr=replicas))
+                self.tree.put(state_path(topic, number), data)
+                for holder in replicas:
+                    self.brokers[holder].logs.add((topic, number))
+
+    def happen(self, round_: int, point: Point) -> None:
+        """Let happen what the script has for this moment."""
+        for event in self.script.events:
+            if (event.round, event.point) == (round_, point):
+                self.do(event)
+
+    def do(self, event: Event) -> None:
+        self.log.append(str(event))
+        getattr(self, f"_{event.kind}")(*event.args)
+
+    def begin_turn(self) -> None:
+        """Remember what the controller may count on in this turn."""
+        self.last_turn_began_at, self.turn_began_at = self.turn_began_at, self.tree.zxid
+        self.allowed = {topic for topic in self.topics if self.allows_unclean(topic)}
+
+    def turn(self) -> None:
+        """Let leaders do what they do now and then."""
+        for broker in self.brokers.values():
+            if not broker.stalled:
+                broker.lead(self.brokers)
+
+    def calm(self) -> None:
+        """End all that is out of order, but for what stays so for good."""
+        self.log.append("calm")
+        for local, broker in enumerate(self.brokers.values()):
+            broker.stalled = broker.lags = False
+            broker.fails = 0
+            if broker.process is None and local not in self.script.stay_dead:
+                self.log.append(f"calm: start {local}")
+                broker.start()
+            elif broker.process is not None and broker.process.lacks_dir and not self.script.stay_failed:
+                self.log.append(f"calm: bounce {local}")
+                self._bounce(local)
+
+    def _broker(self, local: int) -> Broker:
+        return self.brokers[self.index * MOST_BROKERS + local]
+
+    def _kill(self, local: int) -> None:
+        if self._broker(local).process is not None:
+            self._broker(local).stop()
+
+    def _start(self, local: int) -> None:
+        if self._broker(local).process is None:
+            self._broker(local).start()
+
+    def _bounce(self, local: int) -> None:
+        self._kill(local)
+        self._start(local)
+
+    def _stall(self, local: int) -> None:
+        self._broker(local).stalled ^= True
+
+    def _fail(self, local: int, count: int, in_part: bool) -> None:  # noqa: FBT001 - an argument of an event
+        broker = self._broker(local)
+        broker.fails, broker.fails_in_part = count, in_part
+
+    def _lag(self, local: int) -> None:
+        self._broker(local).lags ^= True
+
+    def _act(self) -> None:
+        self.turn()
+
+    def _deliver(self) -> None:
+        self.network.step(lambda broker: broker.id in self.brokers)
+
+    def _create(self, name: str, partitions: dict[int, list[int]]) -> None:
+        topic = self.topic(name)
+        if self.tree.get(f"/brokers/topics/{topic}") is None and not self.is_queued(topic):
+            assigned = {number: self.ids(replicas) for number, replicas in partitions.items()}
+            self.tree.put(f"/brokers/topics/{topic}", encode_assignment(Assignment(assigned, {}, {}, None)))
+
+    def _grow(self, name: str, replicas: list[int]) -> None:
+        """Add a partition; also to a topic that is queued for deletion, as whoever writes the znode can."""
+        topic = self.topic(name)
+        before = self.assignment(topic)
+        if before is not None:
+            after = before.partitions | {len(before.partitions): self.ids(replicas)}
+            whole = Assignment(after, before.adding_replicas, before.removing_replicas, before.topic_id)
+            self.tree.put(f"/brokers/topics/{topic}", encode_assignment(whole))
+
+    def _delete(self, name: str) -> None:
+        self.tree.put(f"/admin/delete_topics/{self.topic(name)}")
+
+    def _keep(self, name: str) -> None:
+        """Take back that a topic is to be deleted, as operators do by hand; Kafka knows no such request."""
+        self.tree.remove(f"/admin/delete_topics/{self.topic(name)}")
+
+    def _reassign(self, name: str, partition: int, replicas: list[int]) -> None:
+        self._order(REASSIGN, TopicPartition(self.topic(name), partition, self.ids(replicas)))
+
+    def _cancel(self, name: str, partition: int) -> None:
+        """Ask for the replicas from before the reassignment under way."""
+        before = self.assignment(self.topic(name))
+        if before is not None and partition in before.partitions:
+            adding = before.adding_replicas.get(partition, [])
+            origin = [broker for broker in before.partitions[partition] if broker not in adding]
+            if origin:
+                self._order(REASSIGN, TopicPartition(self.topic(name), partition, origin))
+
+    def _junk(self) -> None:
+        """Leave behind what asks for nothing, and what nobody can read."""
+        self.tree.put("/isr_change_notification/isr_change_", b"{illegible", sequence=True)
+        self.tree.put("/log_dir_event_notification/log_dir_event_", b"", sequence=True)
+        for path in (REASSIGN, ELECT):
+            if path not in self.tree.nodes:
+                self.tree.put(path, encode_partitions([]))
+
+    def _elect(self, name: str, partition: int) -> None:
+        self._order(ELECT, TopicPartition(self.topic(name), partition))
+
+    def _order(self, path: str, order: TopicPartition) -> None:
+        data = self.tree.get(path)
+        kept = [
+            each
+            for each in (decode_partitions(data) if data else [])
+            if (each.topic, each.partition) != (order.topic, order.partition)
+        ]
+        self.tree.put(path, encode_partitions([*kept, order]))
+
+    def _fail_dir(self, local: int, of_three: int) -> None:
+        broker = self._broker(local)
+        if broker.process is not None:
+            broker.fail_dir(key for key in broker.logs if (len(key[0]) + key[1]) % 3 == of_three)
+
+    def _unclean(self, name: str, allowed: bool) -> None:  # noqa: FBT001 - an argument of an event
+        """Allow a topic unclean elections, or take that back, and notify of it as Kafka's tools do."""
+        topic = self.topic(name)
+        if topic in self.topics:
+            self.tree.put(f"{CONFIGS}/{topic}", encode_config({UNCLEAN_ELECTION: str(allowed).lower()}))
+            self.tree.put(f"{CONFIG_CHANGES}/config_change_", encode_config_change(f"topics/{topic}"), sequence=True)
+
+    def _vanish(self, name: str, partition: int) -> None:
+        """Lose the state of a partition that the controller knows to have had one."""
+        key = self.topic(name), partition
+        node = self.tree.nodes.get(state_path(*key))
+        if node is not None and node.czxid <= self.last_turn_began_at:
+            self.lost.add(key)
+            self.tree.remove(state_path(*key))
+
+    def _garble(self, name: str, partition: int) -> None:
+        """Let the state of a partition be illegible, whether there was one before or not."""
+        key = self.topic(name), partition
+        assignment = self.assignment(key[0])
+        if assignment is not None and partition in assignment.partitions:
+            self.lost.add(key)
+            self.tree.put(state_path(*key), b"{illegible")
+
+    # what must never be
+    def see(self, write: Write) -> None:
+        """Look at a write of one of its topics."""
+        parts = write.path.split("/")
+        if parts[-1] == "state":
+            self.log.append(f"  {_who(write)} {parts[3]}-{parts[5]}: {_text(write.before)} -> {_text(write.after)}")
+            self._see_state((parts[3], int(parts[5])), write)
+        elif len(parts) == 4:
+            self.log.append(f"  {_who(write)} {parts[3]}: {_text(write.before)} -> {_text(write.after)}")
+            if write.session and write.before:
+                self._see_topic(parts[3], decode_assignment(write.before), write.after)
+            if write.after is None:
+                self.lost = {key for key in self.lost if key[0] != parts[3]}
+
+    def _see_state(self, key: Key, write: Write) -> None:
+        if write.after is None:
+            if write.session and not self.is_queued(key[0]):
+                self.fault(f"the state of {key} is deleted, and its topic is not queued for deletion")
+            return
+        if key in self.lost:
+            if write.session:
+                self.fault(f"{key} is given a state, though its own was lost or illegible: {_text(write.after)}")
+            elif _legible(write.after) is not None:
+                # a leader that runs goes by its own state: where the version is the one it knows, it writes that anew
+                self.lost.discard(key)
+            return
+        self._see_values(key, write)
+
+    def _see_values(self, key: Key, write: Write) -> None:
+        after = decode_state(write.after)
+        if after.leader != NO_LEADER and after.leader not in after.isr:
+            self.fault(f"{key}: leader {after.leader} is outside of the ISR {after.isr}")
+        if write.before is None:
+            if after.leader_epoch != 0:
+                self.fault(f"{key} begins at leader epoch {after.leader_epoch}")
+            return
+        before = decode_state(write.before)
+        if after.leader_epoch < before.leader_epoch or after.controller_epoch < before.controller_epoch:
+            self.fault(f"{key}: an epoch falls back: {before} -> {after}")
+        if not write.session:
+            return
+        if after.leader_epoch != before.leader_epoch + 1:
+            self.fault(f"{key}: the controller does not raise the leader epoch by one: {before} -> {after}")
+        if not set(after.isr) <= set(before.isr) and not self._is_by_right_unclean(key, before, after):
+            self.fault(f"{key}: the controller elects, or takes into the ISR, who was not in it: {before} -> {after}")
+
+    def _is_by_right_unclean(self, key: Key, before: State, after: State) -> bool:
+        """Whether its topic allows that one leads alone who was not in sync, and nobody who was is alive."""
+        allowed = key[0] in self.allowed or self.allows_unclean(key[0])
+        return allowed and after.isr == [after.leader] and not any(self.is_healthy(each, key) for each in before.isr)
+
+    def _see_topic(self, topic: str, before: Assignment, data: bytes | None) -> None:
+        after = None if data is None else decode_assignment(data)
+        if after is not None and after.partitions.keys() != before.partitions.keys():
+            self.fault(f"{topic}: the controller changes which partitions there are")
+        for number, replicas in before.partitions.items():
+            left = set(replicas) - set(after.partitions.get(number, ()) if after else ())
+            for broker in sorted(left):
+                if self._could_stop(broker, (topic, number)) and (topic, number) in self.brokers[broker].logs:
+                    self.fault(f"{topic}-{number}: replica {broker} is forgotten before its log is deleted")
+
+    def _could_stop(self, broker_id: int, key: Key) -> bool:
+        process = self.brokers[broker_id].process if broker_id in self.brokers else None
+        return process is not None and key not in process.offline and process.epoch <= self.turn_began_at
+
+    def hear(self, broker: Broker, api: str, notice: Notice) -> None:
+        """Look at what a broker is told."""
+        key = notice.topic, notice.partition
+        if api != UPDATE_METADATA or notice.leader < NO_LEADER:
+            self.log.append(f"  {broker.id} hears {api} {_notice(notice)}")
+        state = self.state(key)
+        if api == LEADER_AND_ISR and state is not None and notice.leader_epoch > state[0].leader_epoch:
+            self.fault(f"{broker.id} is told of leader epoch {notice.leader_epoch} of {key}, which is not written")
+
+
+def _legible(data: bytes | None) -> State | None:
+    try:
+        return decode_state(data)
+    except MalformedZnodeError:
+        return None
+
+
+def _who(write: Write) -> str:
+    return f"session {write.session} writes" if write.session else "written:"
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "none"
+    text = data.decode().replace('"', "").replace("controller_epoch", "ce").replace("leader_epoch", "le")
+    return text.replace("version:1,", "").replace("version:3,", "")
+
+
+def _notice(notice: Notice) -> str:
+    deletes = ", and delete" if notice.delete_partition else ""
+    what: dict[str, Any] = {
+        "leader": notice.leader,
+        "le": notice.leader_epoch,
+        "isr": notice.isr,
+        "replicas": notice.replicas,
+        "version": notice.state_version,
+    }
+    words = ", ".join(f"{name} {value}" for name, value in what.items())
+    return f"{notice.topic}-{notice.partition}: {words}{', new' * notice.is_new}{deletes}"

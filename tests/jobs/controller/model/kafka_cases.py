@@ -1,0 +1,285 @@
+"""Kafka's own tests of its ZooKeeper controller, as a table: what they set up, what they do, what they expect.
+
+Names are those of the methods in Kafka 3.9: ControllerIntegrationTest (C), TopicDeletionManagerTest (D),
+DeleteTopicTest (T), ReplicaStateMachineTest (R), PartitionStateMachineTest (P), and what concerns the controller of
+ReassignPartitionsIntegrationTest (A), which later became ReassignPartitionsCommandTest. Each is an island of its own,
+but for moves, and one controller serves all of them. Where Kafka creates a topic first, it is there already, at leader
+epoch 5: epochs are counted from there. What needs another controller in the midst stands in a table of its own, as the
+world is small: whoever takes over tells everybody everything, and would mend what the other rows are to show.
+
+Deviations on purpose: a move to a broker that is not alive begins once it is, where Kafka assigns it at once; a
+broker that dies costs one leader epoch, also at a fail-over, where Kafka's takes two; replicas are stopped before they
+are forgotten, so that a move from a to b also costs three (start, narrow, end), and one whose target restarts under
+way costs no more; a topic is not told to be deleted before all its replicas are in reach, where Kafka deletes those it
+reaches; a preferred election that is asked for is done before a deletion goes on; partitions added to a topic that is
+queued are deleted with it, where Kafka takes them out of the znode; who leads already and is preferred is not elected
+anew; a cancelled or overridden move goes on at one more leader epoch.
+
+Not here, and why:
+- testAlterPartition*, testIdempotentAlterPartition, testShutdownBrokerNotAddedToIsr: AlterPartition is not served.
+- testControlledShutdown, testControllerRejectControlledShutdown…, …TransitionForControlledShutdown: nor is that API.
+- testControllerFeatureZNodeSetup*: /feature is for inter.broker.protocol.version 2.7 and later, which is refused.
+- testTopicId*, testNoTopicId*: topics keep the ids they have; from 2.8 on only the controller would add them.
+- testAutoPreferredReplicaLeaderElection*: time stands still here; when leaders are balanced, and which, is tested in
+  tests/jobs/controller/test_auto_rebalance.py, and once due these are elections as in
+  testPreferredReplicaLeaderElection.
+- testPreemption*, testControllerEpochPersists…, testControllerMove…: take-overs are tested on a real ZooKeeper
+  (tests/jobs/controller/test_controller.py), and by the histories here.
+- testMetadataPropagation*, testEmptyCluster: who is told which brokers are alive is an invariant of each history here.
+- testInvalid…Transition, …PartitionsCount, P's …ToNewPartition…, …ToOffline… and …ToNonexistentPartition…: there are
+  no states in memory; legal transitions are a table of the planner
+  (tests/planner/reconciliation/test_replica_states.py).
+- …ZooKeeperClientException…, …ErrorCodeFrom…: lost connections and refused multis befall each history here.
+- KRaft's half of DeleteTopicTest, and testDeleteTopicWithCleaner: not the controller's.
+- of ReassignPartitionsIntegrationTest, throttles, log dirs and --generate: the tool's and the brokers'; records and
+  high watermarks: of real brokers (tests/jobs/stories/test_control_brokers.py); testReassignmentCompletionDuring…: with
+  brokers of which some use AlterPartition `surveyor control` does not begin.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from tests.jobs.controller.model.scripts import Event, Point, Script
+
+FIRST: Final = 5
+"""The leader epoch of what is there at the beginning."""
+
+ROUNDS: Final = 8
+ALL: Final = frozenset(range(4))
+
+Led = tuple[int, int, list[int]]
+"""Leader, leader epoch, ISR."""
+
+
+class Case(NamedTuple):
+    """`states` and `replicas` are what is expected at the end, by topic and partition; None: nothing is there."""
+
+    replicas: dict[int, list[int]]
+    events: list[tuple[int, str, tuple[Any, ...]]]
+    states: dict[tuple[str, int], Led | None]
+    assigned: dict[tuple[str, int], list[int]] = {}  # noqa: RUF012 - nobody changes it
+    queued: bool = False
+    """The deletion still waits."""
+    stay_dead: frozenset[int] = ALL
+    stay_failed: bool = True
+    is_asked: bool = False
+    """A request for a move that has not begun still stands."""
+
+
+T0: Final = ("a", 0)
+CASES: Final[dict[str, Case]] = {
+    "C.testTopicCreation, P.testNewPartitionToOnlinePartitionTransition": Case(
+        {0: [0]}, [(0, "create", ("b", {0: [0]}))], {("b", 0): (0, 0, [0])}
+    ),
+    "C.testTopicCreationWithOfflineReplica": Case(
+        {0: [0]}, [(0, "kill", (1,)), (1, "create", ("b", {0: [1, 0]}))], {("b", 0): (0, 0, [0])}
+    ),
+    "C.testTopicPartitionExpansion": Case({0: [0]}, [(0, "grow", ("a", [0]))], {("a", 1): (0, 0, [0])}),
+    "C.testTopicPartitionExpansionWithOfflineReplica": Case(
+        {0: [1, 0]}, [(0, "kill", (1,)), (1, "grow", ("a", [1, 0]))], {("a", 1): (0, 0, [0])}
+    ),
+    "C.testPartitionReassignment": Case(
+        {0: [0]}, [(0, "reassign", ("a", 0, [1]))], {T0: (1, FIRST + 3, [1])}, {T0: [1]}
+    ),
+    "C.testPartitionReassignmentToBrokerWithOfflineLogDir": Case(
+        {0: [0], 1: [1]},
+        [(0, "fail_dir", (1, of_three)) for of_three in range(3)] + [(2, "reassign", ("a", 0, [1]))],
+        {T0: (1, FIRST + 3, [1])},
+        {T0: [1]},
+    ),
+    "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: on purpose not begun": Case(
+        {0: [0]}, [(0, "kill", (1,)), (1, "reassign", ("a", 0, [1]))], {T0: (0, FIRST, [0])}, {T0: [0]}, is_asked=True
+    ),
+    "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: dies under way, on purpose waited for": Case(
+        {0: [0]},
+        [(0, "lag", (1,)), (0, "reassign", ("a", 0, [1])), (2, "kill", (1,))],
+        {T0: (0, FIRST + 1, [0])},
+        {T0: [1, 0]},
+    ),
+    "C.testPartitionReassignmentResumesAfterReplicaComesOnline": Case(
+        {0: [0]},
+        [(0, "lag", (1,)), (0, "reassign", ("a", 0, [1])), (2, "kill", (1,)), (4, "start", (1,))],
+        {T0: (1, FIRST + 3, [1])},
+        {T0: [1]},
+    ),
+    "C.testPreferredReplicaLeaderElection": Case(
+        {0: [1, 0]},
+        [(0, "kill", (1,)), (2, "start", (1,)), (5, "elect", T0)],
+        {T0: (1, FIRST + 2, [0, 1])},
+    ),
+    "C.testPreferredReplicaLeaderElectionWithOfflinePreferredReplica": Case(
+        {0: [1, 0]}, [(0, "kill", (1,)), (2, "elect", T0)], {T0: (0, FIRST + 1, [0])}
+    ),
+    "C.testBackToBackPreferredReplicaLeaderElections": Case(
+        {0: [1, 0]},
+        [
+            *((0, "kill", (1,)), (1, "start", (1,)), (3, "elect", T0)),
+            *((4, "kill", (1,)), (5, "start", (1,)), (7, "elect", T0)),
+        ],
+        {T0: (1, FIRST + 4, [0, 1])},
+    ),
+    "C.testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled": Case(
+        {0: [1]}, [(0, "kill", (1,))], {T0: (-1, FIRST + 1, [1])}
+    ),
+    "C.testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionEnabled": Case(
+        {0: [1]}, [(0, "unclean", ("a", True)), (1, "kill", (1,))], {T0: (-1, FIRST + 1, [1])}
+    ),
+    "P.testOfflinePartitionToUncleanOnlinePartitionTransition": Case(
+        {0: [0, 1]},
+        [(0, "unclean", ("a", True)), (0, "kill", (1,)), (5, "kill", (0,)), (5, "start", (1,))],
+        {T0: (1, FIRST + 2, [1])},
+    ),
+    "C.testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionEnabled: only afterwards": Case(
+        {0: [0, 1]},
+        [(0, "kill", (1,)), (2, "kill", (0,)), (2, "start", (1,)), (4, "unclean", ("a", True))],
+        {T0: (1, FIRST + 3, [1])},
+    ),
+    "C.testControllerDetectsBouncedBrokers": Case({0: [0, 1]}, [(0, "bounce", (1,))], {T0: (0, FIRST + 1, [0, 1])}),
+    "P.testOfflinePartitionToOnlinePartitionTransition": Case(
+        {0: [1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (1, FIRST + 2, [1])}
+    ),
+    "R.testOnlineReplicaToOfflineReplicaTransition": Case(
+        {0: [0, 1, 2]}, [(0, "kill", (1,))], {T0: (0, FIRST + 1, [0, 2])}
+    ),
+    "R.testOfflineReplicaToOnlineReplicaTransition": Case(
+        {0: [0, 1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (0, FIRST + 1, [0, 1])}
+    ),
+    "D.testBasicDeletion": Case({0: [0, 1, 2], 1: [1, 2, 0]}, [(0, "delete", ("a",))], {T0: None, ("a", 1): None}),
+    "D.testDeletionWithBrokerOffline": Case(
+        {0: [0, 1, 2]}, [(0, "kill", (2,)), (1, "delete", ("a",)), (4, "start", (2,))], {T0: None}
+    ),
+    "D.testDeletionWithBrokerOffline: halted": Case(
+        {0: [0, 1, 2]},
+        [(0, "kill", (2,)), (2, "delete", ("a",))],
+        {T0: (0, FIRST + 1, [0, 1])},
+        queued=True,
+    ),
+    "D.testBrokerFailureAfterDeletionStarted": Case(
+        {0: [0, 1, 2]},
+        [(0, "stall", (2,)), (0, "delete", ("a",)), (2, "kill", (2,)), (4, "start", (2,))],
+        {T0: None},
+    ),
+    "T.testPartitionReassignmentDuringDeleteTopic": Case(
+        {0: [0, 1]},
+        [(0, "stall", (1,)), (0, "delete", ("a",)), (1, "reassign", ("a", 0, [1, 2])), (3, "stall", (1,))],
+        {T0: None},
+    ),
+    "T.testDeleteTopicDuringAddPartition": Case(
+        {0: [0, 1, 2]},
+        [(0, "kill", (2,)), (1, "grow", ("a", [0, 1, 2])), (1, "delete", ("a",)), (4, "start", (2,))],
+        {T0: None, ("a", 1): None},
+    ),
+    "T.testAddPartitionDuringDeleteTopic": Case(
+        {0: [0, 1, 2]},
+        [(0, "stall", (2,)), (0, "delete", ("a",)), (2, "grow", ("a", [0, 1, 2])), (4, "stall", (2,))],
+        {T0: None, ("a", 1): None},
+    ),
+    "T.testRecreateTopicAfterDeletion": Case(
+        {0: [0, 1]}, [(0, "delete", ("a",)), (5, "create", ("a", {0: [1, 0]}))], {T0: (1, 0, [1, 0])}
+    ),
+    "T.testDeleteNonExistingTopic": Case({0: [0]}, [(0, "delete", ("nothing",))], {T0: (0, FIRST, [0])}),
+}
+
+SLOW: Final = 4
+"""The broker whose followers lag until the fifth round."""
+
+MOVES: Final[dict[str, Case]] = {
+    "A.testReassignmentWithAlterIsrDisabled": Case(
+        {0: [0, 1, 2], 1: [3, 2, 1]},
+        [(0, "reassign", ("foo", 0, [0, 1, 3])), (0, "reassign", ("foo", 1, [3, 2, 0]))],
+        {("foo", 0): (0, FIRST + 3, [0, 1, 3]), ("foo", 1): (3, FIRST + 3, [3, 2, 0])},
+        {("foo", 0): [0, 1, 3], ("foo", 1): [3, 2, 0]},
+    ),
+    "A.testHighWaterMarkAfterPartitionReassignment": Case(
+        {0: [0, 1, 2]},
+        [(0, "reassign", ("high", 0, [3, 1, 2]))],
+        {("high", 0): (3, FIRST + 3, [1, 2, 3])},
+        {("high", 0): [3, 1, 2]},
+    ),
+    "A.testProduceAndConsumeWithReassignmentInProgress": Case(
+        {0: [0, 2, 1]},
+        [(0, "reassign", ("baz", 0, [SLOW, 2, 1]))],
+        {("baz", 0): (SLOW, FIRST + 3, [2, 1, SLOW])},
+        {("baz", 0): [SLOW, 2, 1]},
+    ),
+    "A.testCancellation": Case(
+        {0: [0, 1, 2]},
+        [(0, "reassign", ("back", 0, [0, 1, SLOW])), (3, "cancel", ("back", 0)), (6, "cancel", ("back", 0))],
+        {("back", 0): (0, FIRST + 3, [0, 1, 2])},
+        {("back", 0): [0, 1, 2]},
+    ),
+    "A.testCancellationWithAddingReplicaInIsr": Case(
+        {0: [0, 1, 2]},
+        [(0, "reassign", ("in_sync", 0, [0, 3, SLOW])), (4, "cancel", ("in_sync", 0))],
+        {("in_sync", 0): (0, FIRST + 4, [0, 1, 2])},
+        {("in_sync", 0): [0, 1, 2]},
+    ),
+    "A: a request for what moves overrides the one before, as KIP-455 has it": Case(
+        {0: [0, 1]},
+        [(0, "reassign", ("other", 0, [0, SLOW])), (3, "reassign", ("other", 0, [3, 0]))],
+        {("other", 0): (0, FIRST + 4, [0, 3])},
+        {("other", 0): [3, 0]},
+    ),
+    "P.testOnlinePartitionToOnlineTransition: on purpose not written": Case(
+        {0: [0]}, [(0, "elect", ("led", 0))], {("led", 0): (0, FIRST, [0])}
+    ),
+}
+"""They do not get into each other's way, so that one island does for all: what a decision costs grows with brokers."""
+
+MOVING: Final = Script(
+    0,
+    SLOW + 1,
+    {next(iter(case.states))[0]: case.replicas for case in MOVES.values()},
+    tuple(
+        Event(number, Point.BEFORE, kind, args)
+        for number, kind, args in [
+            (0, "lag", (SLOW,)),
+            *(event for case in MOVES.values() for event in case.events),
+            (5, "lag", (SLOW,)),
+        ]
+    ),
+)
+
+FAILS_OVER: Final = 3
+"""The round in which the controller is killed, and another one takes over."""
+
+FAIL_OVERS: Final[dict[str, Case]] = {
+    "D.testInitialization": Case(
+        {0: [0, 1]},
+        [
+            *((0, "create", ("b", {0: [0]})), (0, "create", ("c", {0: [0]})), (0, "lag", (2,))),
+            *((1, "reassign", ("b", 0, [2])), (1, "reassign", ("c", 0, [2])), (2, "kill", (2,))),
+            *((FAILS_OVER, "delete", ("a",)), (FAILS_OVER, "delete", ("b",))),
+        ],
+        {T0: None, ("b", 0): (0, 1, [0]), ("c", 0): (0, 1, [0])},
+        {("b", 0): [2, 0], ("c", 0): [2, 0]},
+        queued=True,
+    ),
+    "T.testResumeDeleteTopicOnControllerFailover": Case(
+        {0: [0, 1, 2]},
+        [
+            *((0, "kill", (2,)), (1, "delete", ("a",)), (FAILS_OVER, "kill", (1,))),
+            *((FAILS_OVER + 2, "start", (1,)), (FAILS_OVER + 2, "start", (2,))),
+        ],
+        {T0: None},
+    ),
+    "T.testIncreasePartitionCountDuringDeleteTopic": Case(
+        {0: [0, 1, 2]},
+        [
+            *((0, "kill", (2,)), (1, "delete", ("a",)), (2, "grow", ("a", [0, 1, 2])), (FAILS_OVER, "kill", (1,))),
+            *((FAILS_OVER + 2, "start", (1,)), (FAILS_OVER + 2, "start", (2,))),
+        ],
+        {T0: None, ("a", 1): None},
+    ),
+}
+
+SEED_003: Final = Script(
+    0,
+    4,
+    {"a_then_b": {0: [0, 1]}, "b_then_a": {0: [2, 3]}},
+    tuple(
+        Event(number, Point.BEFORE, "kill", (broker,))
+        for number, broker in ((1, 0), (FAILS_OVER, 1), (FAILS_OVER, 3), (5, 2))
+    ),
+    stay_dead=ALL,
+)
+"""A and B have all replicas and go down, in either order; B (1 and 3) in the round in which a controller is killed."""

@@ -1,0 +1,168 @@
+"""What lies between the controller's queues and the brokers in memory: the real queues, without threads and sockets.
+
+A `ModelQueue` is the real `Queue` but for its thread and its connection, so that what waits is put together by the real
+code. Of each wave an island's brokers get what concerns their island: the rest would change nothing there.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from msgspec.structs import replace as with_values
+
+from jobs.adapters.brokers.channel_manager import Heard, Queue, _Wave
+from jobs.adapters.brokers.control_encoding import Announcement, Messages, Request, Row
+from jobs.adapters.brokers.listeners import Listener
+from jobs.adapters.brokers.responses import Answer
+from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
+from tests.jobs.controller.model.brokers import NONE, Broker
+
+MOST_BROKERS: Final = 10
+"""Brokers of an island, at most: ids of island 7 are 70 to 79."""
+
+_EVER: Final = float("inf")
+
+
+def island_of_topic(topic: str) -> int:
+    """Tell whose topic it is.
+
+    >>> island_of_topic("i00007.orders")
+    7
+    """
+    return int(topic[1:6]) if topic[1:6].isdecimal() else -1
+
+
+def island_of_broker(broker_id: int) -> int:
+    return broker_id // MOST_BROKERS
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Answer):
+    """An answer that need not be decoded."""
+
+    top: int = NONE
+    codes: tuple[int, ...] = ()
+
+    @property
+    def error(self) -> int:
+        return self.top
+
+    def errors(self) -> list[int]:
+        return [self.top] if self.api == UPDATE_METADATA else [*self.codes]
+
+
+class ModelQueue(Queue):
+    """The queue to one registration; `step` does what its thread would do."""
+
+    def __init__(self, broker: Row, client_id: str, heard: Heard, network: "Network") -> None:
+        super().__init__(broker, client_id, heard)
+        self.network = network
+        self.over = False
+
+    def start(self) -> None:
+        self.network.queues.append(self)
+
+    def stop(self) -> None:
+        self.over = True
+        super().stop()
+
+    def put(self, wave: _Wave) -> None:
+        self.network.on_put(self.broker["broker_id"])
+        mine = self.network.part(wave.messages.announcement, island_of_broker(self.broker["broker_id"]))
+        if (mine.announcement.notices or wave.alone) and self.network.takes(self.broker["broker_id"]):
+            self.network.deliveries += 1
+            super().put(replace(wave, messages=mine))
+
+    def step(self) -> None:
+        """Send what waits, and hear the answers."""
+        while not self.is_idle and (wave := self._next()) is not None:
+            self._tell(wave)
+            self._busy = False
+
+    def _until_answered(self, messages: Messages, request: Request) -> Answer | None:
+        broker = self.network.brokers[self.broker["broker_id"]]
+        return self.network.answer(self.broker, broker, messages.announcement, request)
+
+
+@dataclass
+class Network:
+    """All brokers, and the queues to them."""
+
+    brokers: dict[int, Broker]
+    queues: list[ModelQueue] = field(default_factory=list)
+    deliveries: int = 0
+    on_put: Callable[[int], None] = lambda _: None
+    takes: Callable[[int], bool] = lambda _: True
+    """Whether what is put into the queue of a broker arrives there."""
+    check: Callable[[Broker, str, Notice], None] = lambda *_: None
+    """Called with all that a broker is told."""
+    _announced: Announcement | None = None
+    _parts: dict[int, Messages] = field(default_factory=dict)
+    _notices: dict[int, list[Notice]] = field(default_factory=dict)
+
+    def queue(self, broker: Row, client_id: str, heard: Heard, _listener: Listener) -> ModelQueue:
+        """Stand in for the class of queues."""
+        return ModelQueue(broker, client_id, heard, self)
+
+    def part(self, announcement: Announcement, island: int) -> Messages:
+        """What of an announcement concerns an island."""
+        if announcement is not self._announced:
+            self._announced, self._parts = announcement, {}
+            self._notices = _by_island(announcement.notices)
+        if island not in self._parts:
+            rows = [row for row in announcement.brokers if island_of_broker(row["broker_id"]) == island]
+            here = {row["broker_id"] for row in rows}
+            notices = [*_restricted(self._notices.get(island, []), here)]
+            self._parts[island] = Messages(replace(announcement, brokers=rows, notices=notices), _EVER)
+        return self._parts[island]
+
+    def step(self, only: Callable[[Broker], bool] = lambda _: True) -> None:
+        """Let brokers that run take what waits for them."""
+        self.queues = [queue for queue in self.queues if not queue.over]
+        for queue in self.queues:
+            broker = self.brokers[queue.broker["broker_id"]]
+            if broker.process is not None and not broker.stalled and not queue.is_idle and only(broker):
+                self.deliveries += 1
+                queue.step()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something waits for a broker that runs."""
+        return any(not queue.is_idle for queue in self.queues if not queue.over)
+
+    def answer(self, row: Row, broker: Broker, announcement: Announcement, request: Request) -> Answer | None:
+        """Let a broker judge a request, partition by partition."""
+        if broker.process is None:
+            return None
+        top = broker.heeds(row["broker_epoch"], announcement.controller_epoch)
+        codes = [top for _ in request.notices]
+        if top == NONE:
+            if request.api == UPDATE_METADATA:
+                broker.process.alive = set(announcement.live)
+            codes = [self._heard(broker, request.api, notice) for notice in request.notices]
+        of_partitions = tuple(codes) if top == NONE or request.api == LEADER_AND_ISR else (top,) * len(codes)
+        return Said(
+            row, announcement.controller_epoch, request.api, request.notices, b"", 0, top=top, codes=of_partitions
+        )
+
+    def _heard(self, broker: Broker, api: str, notice: Notice) -> int:
+        self.check(broker, api, notice)
+        return broker.take(api, notice)
+
+
+def _by_island(notices: Sequence[Notice]) -> dict[int, list[Notice]]:
+    by_island: dict[int, list[Notice]] = defaultdict(list)
+    for notice in notices:
+        by_island[island_of_topic(notice.topic)].append(notice)
+    return by_island
+
+
+def _restricted(notices: Sequence[Notice], here: set[int]) -> Iterator[Notice]:
+    """Name to the brokers of an island those brokers only."""
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for notice in notices:
+        if notice.brokers not in known:
+            known[notice.brokers] = tuple(broker for broker in notice.brokers if broker in here)
+        if known[notice.brokers]:
+            yield with_values(notice, brokers=known[notice.brokers])

@@ -1,0 +1,67 @@
+"""Random histories of many little clusters at once: what must hold at each write, and once all is quiet.
+
+`make test` lives through some. As many as wanted, in archipelagos and in worlds of a few islands, where nobody else's
+events wake the controller:
+
+    HISTORIES=4000 .venv/bin/pytest -m torture tests/jobs/controller/model
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.warehouse import Lake
+from tests.jobs.controller.model.archipelago import World, ordeals
+from tests.jobs.controller.model.network import Network
+from tests.jobs.controller.model.replay import reported
+from tests.jobs.controller.model.scripts import Event, Point, Script, script
+
+ISLANDS, ROUNDS = 24, 4
+"""Of the run that is part of every test run. Rules look at each partition with all brokers, so that with twice as many
+islands a decision takes more than twice as long."""
+
+WORLD = 3
+"""The seed of what befalls the controller in it: it crashes three times, once with nothing told of what it wrote."""
+
+MANY: Final = int(os.environ.get("HISTORIES", "0"))
+LARGE, SMALL, LONG = 25, 3, 8
+"""Islands of a large and of a small world, and the rounds of both."""
+
+
+def test_histories(spark: SparkSession, tmp_path: Path) -> None:
+    scripts = [script(seed, ROUNDS) for seed in range(ISLANDS)]
+    world = World(spark, Lake(str(tmp_path), "model"), scripts, ROUNDS, ordeals(WORLD, ROUNDS))
+
+    failing = world.run()
+
+    assert world.offices > 1, "the controller was never to end"
+    assert not failing, reported(failing, WORLD, ROUNDS)
+
+
+@pytest.mark.torture
+@pytest.mark.skipif(not MANY, reason="HISTORIES says how many are wanted")
+@pytest.mark.parametrize("first", [*range(0, MANY, LARGE), *range(MANY, MANY + MANY // 10, SMALL)])
+def test_as_many_histories_as_wanted(spark: SparkSession, tmp_path: Path, first: int) -> None:
+    islands = LARGE if first < MANY else SMALL
+    scripts = [script(seed, LONG) for seed in range(first, first + islands)]
+
+    failing = World(spark, Lake(str(tmp_path), "model"), scripts, LONG, ordeals(first, LONG)).run()
+
+    assert not failing, reported(failing, first, LONG)
+
+
+def test_a_queue_that_swallows_notices_is_caught(spark: SparkSession, tmp_path: Path) -> None:
+    """The model can fail: of two islands of the same history, one has a broker that hears nothing of an election."""
+    history = Script(0, 3, {"a": {0: [0, 1, 2]}}, (Event(0, Point.BEFORE, "kill", (0,)),), frozenset({0}))
+    deaf = Network({})
+    world = World(spark, Lake(str(tmp_path), "model"), [history, history], 1, network=deaf)
+    takes = deaf.takes
+    deaf.takes = lambda broker: takes(broker) and not (broker == 12 and world.tree.get("/brokers/ids/10") is None)
+
+    (failing,) = world.run()
+
+    assert failing.index == 1
+    assert any("12 does not follow" in fault for fault in failing.faults)

@@ -1,0 +1,419 @@
+"""What is asked for in /admin, and what balance asks for, carried out cycle by cycle to its end."""
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import ConnectionLoss
+from msgspec.structs import replace
+
+from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.zookeeper.connection import commit
+from jobs.controller.auto_rebalance import Balance
+from jobs.controller.context import notice_of
+from jobs.controller.controller import Controller
+from jobs.controller.metadata_reader import Look, Seen
+from jobs.controller.zk_watches import Watches
+from schemas.enums import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
+from schemas.notices import STOP_REPLICA
+from schemas.znodes import (
+    Assignment,
+    State,
+    TopicPartition,
+    encode_assignment,
+    encode_partitions,
+    encode_state,
+)
+from tests.jobs.controller.model.network import Said
+from tests.jobs.support.controllers.in_office import assigned, by_hand, follow, hear_watches, settle, take_up, told
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+
+
+def owned(lake: Lake) -> list[tuple[Any, ...]]:
+    """What `commits` says of requests that were taken away: action, topic, partition, outcome, why."""
+    about = {*WITHDRAWALS, OperationKind.DELETE_TOPIC}
+    rows = [row for row in lake.rows("commits") if row["action"] in about]
+    named = ("action", "topic", "partition", "outcome", "message")
+    return sorted((tuple(row[name] for name in named) for row in rows), key=str)
+
+
+def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
+    tree: KafkaTree, controller: Controller, lake: Lake
+) -> None:
+    controller.behind.start()
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
+    take_up(controller)
+    orders = [
+        TopicPartition("orders", 0, [1, 2]),
+        TopicPartition("orders", 1, [9, 2]),
+        TopicPartition("orders", 5, [1]),
+    ]
+    tree.client.create(REASSIGN, encode_partitions(orders))
+
+    settle(controller)
+    topic = assigned(tree, "orders")
+    assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
+    assert told(tree, 2, "leader_and_isr")["orders", 0].is_new
+    assert not told(tree, 1, "leader_and_isr")["orders", 0].is_new
+    # the unknown partition's is withdrawn, and a dead broker may come back
+    assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[:2])
+
+    assert tree.brokers is not None
+    heard = tree.brokers.in_order("orders")
+    follow(tree, "orders", [0, 1, 2])
+    settle(controller)
+
+    assert heard[:5].count((0, "update_metadata")) == 1
+    assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*heard[:5]}
+    assert heard[5] == (0, "stop_replica")  # as Kafka has it, once the target was told of its leader
+    assert assigned(tree, "orders").partitions == {0: [1, 2], 1: [1, 2]}
+    assert assigned(tree, "orders").removing_replicas == {}
+    state = tree.state("orders")
+    assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
+    assert told(tree, 0, "stop_replica")["orders", 0].delete_partition
+    assert told(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
+    assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[1:2])
+    tree.register(9)
+    hear_watches(controller)
+    settle(controller)
+    assert assigned(tree, "orders").adding_replicas == {1: [9]}
+    follow(tree, "orders", [1, 2, 9], partition=1)
+    settle(controller)
+    assert assigned(tree, "orders").partitions[1] == [9, 2]
+    assert tree.client.exists(REASSIGN) is None
+    controller.behind.close()
+    kind = "withdraw_reassignment"
+    assert owned(lake) == [
+        (kind, "orders", 0, "applied", "asked to be on [1, 2]: it is assigned as was asked for"),
+        (kind, "orders", 1, "applied", "asked to be on [9, 2]: it is assigned as was asked for"),
+        (kind, "orders", 5, "applied", "asked to be on [1]: no such partition"),
+    ]
+
+
+@pytest.mark.parametrize("asked", ["move", "deletion"])
+def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """The topic and then the request are made after topics were read in a cycle, and before requests are."""
+    take_up(controller)
+    read = Look._requests  # noqa: SLF001 - what lies between two readings
+    made: list[str] = []
+
+    def late(look: Look, seen: Seen) -> None:
+        if not made:
+            made.append(asked)
+            tree.add_topic("new", {0: [0, 1]}, topic_id=None)
+            if asked == "move":
+                tree.client.create(REASSIGN, encode_partitions([TopicPartition("new", 0, [1, 0])]))
+            else:
+                tree.client.create("/admin/delete_topics/new", b"")
+        read(look, seen)
+
+    monkeypatch.setattr(Look, "_requests", late)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(Watches, "fired", lambda _: set())
+        controller.cycle()
+    assert tree.client.exists(REASSIGN if asked == "move" else "/admin/delete_topics/new")
+    settle(controller)
+
+    if asked == "move":
+        assert assigned(tree, "new").partitions == {0: [1, 0]}
+    else:
+        assert tree.client.exists("/brokers/topics/new") is None
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
+    tree: KafkaTree, controller: Controller, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    answers: list[object] = []
+
+    def lose_first(multi: TransactionRequest) -> list[object]:
+        if answers:
+            return commit(multi)
+        answers.append(commit(multi) if is_done else None)
+        raise ConnectionLoss
+
+    tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 5, [1])]))
+    monkeypatch.setattr("jobs.execution.batch.admin_znodes.commit", lose_first)
+    controller.behind.start()
+    settle(controller)
+    controller.behind.close()
+
+    assert tree.client.exists(REASSIGN) is None
+    assert [row[3] for row in owned(lake)] == ["applied", "unknown"][is_done:]
+
+
+def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
+    tree: KafkaTree, controller: Controller, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
+    tree.add_topic("small", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    clock = [time.monotonic()]  # stands still: cycles take seconds on a busy machine
+    monkeypatch.setattr("jobs.controller.state_writer.monotonic", lambda: clock[0])
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 130)
+
+    tree.write(REASSIGN, encode_partitions([TopicPartition("large", 0, [0, 2]), TopicPartition("small", 0, [1, 0])]))
+    hear_watches(controller)
+    assert controller.cycle()
+
+    assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
+    assert tree.version("large") == 0
+    assert any("1 start_reassignment failed" in line for line in log)
+    settle(controller)
+    assert len([line for line in log if "large-0: cannot set" in line]) == 1
+
+    clock[0] += 5
+    settle(controller)  # it is tried once more, in vain, and waits longer
+    assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
+    assert controller.done.stale == 2
+
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 1_000)
+    settle(controller)
+    assert assigned(tree, "large").partitions[0] == [0, 1]
+    clock[0] += 9
+    settle(controller)
+    assert assigned(tree, "large").partitions[0] == [0, 2, 1]
+
+
+def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
+    tree: KafkaTree, controller: Controller
+) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    stands = notice_of(controller.memory.partitions["orders", 0], None, STOP_REPLICA, (0,))
+    deleted = replace(stands, leader_epoch=LEADER_DURING_DELETE, delete_partition=True)
+
+    controller.ears.hear(Said(controller.memory.brokers[0], 1, STOP_REPLICA, [deleted], b"", 3, codes=(0,)))
+    controller.cycle()
+
+    assert not controller.memory.stopped
+
+
+def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
+    controller.behind.start()
+    tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
+    take_up(controller)
+    tree.unregister(2)
+    tree.client.create("/admin/delete_topics/old")
+    tree.client.create("/admin/delete_topics/unknown")
+    settle(controller)
+    assert tree.client.exists("/brokers/topics/old")  # a replica is out of reach
+    assert tree.client.get_children("/admin/delete_topics") == ["old"]
+
+    tree.register(2)
+    settle(controller)
+
+    assert [tree.client.exists(path) for path in ("/brokers/topics/old", "/config/topics/old")] == [None, None]
+    assert tree.client.get_children("/admin/delete_topics") == []
+    assert told(tree, 0, "update_metadata")["old", 0].leader == -2
+    assert told(tree, 2, "stop_replica")["old", 1].delete_partition
+    by_hand(tree, "old", {0: [0, 1]})
+    settle(controller)
+    assert tree.state("old").leader_epoch == 0
+    controller.behind.close()
+    assert owned(lake) == [
+        ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
+        ("withdraw_deletion", "unknown", None, "applied", "there is no such topic"),
+    ]
+
+
+def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, controller: Controller) -> None:
+    """Kafka's controllers resign over it one after another; nothing would ever end that move."""
+    assigned = Assignment({0: [0, 1]}, {0: [1]}, {}, None)
+    tree.write("/brokers/topics/unborn", encode_assignment(assigned))
+    tree.client.create("/admin/delete_topics/unborn")
+
+    take_up(controller)
+    settle(controller)
+
+    assert tree.client.exists("/brokers/topics/unborn") is None
+    assert tree.client.get_children("/admin/delete_topics") == []
+
+
+def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("odd", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    for path in ("extra/deep", "partitions/0/state/child", "partitions/7/state"):
+        tree.client.create(f"/brokers/topics/odd/{path}", b"x", makepath=True)
+    tree.client.create("/admin/delete_topics/odd")
+
+    settle(controller)
+
+    assert tree.client.exists("/brokers/topics/odd") is None
+    assert tree.client.get_children("/admin/delete_topics") == []
+
+
+def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    changed = encode_partitions([TopicPartition("orders", 0)])
+    for name in ("isr_change_0000000001", "isr_change_0000000002", "isr_change_0000000003"):
+        tree.client.create(f"/isr_change_notification/{name}", changed)
+    tree.client.create("/isr_change_notification/isr_change_0000000002/child")
+
+    hear_watches(controller)
+    controller.cycle()
+
+    assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
+
+
+def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
+    controller.behind.start()
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
+    take_up(controller)
+    tree.client.set(state_path("orders", 1), encode_state(State(1, 2, 6, [2, 1])))
+    tree.client.create(
+        "/isr_change_notification/isr_change_0000000007", encode_partitions([TopicPartition("orders", 1)])
+    )
+    settle(controller)
+    assert told(tree, 0, "update_metadata")["orders", 1].isr == (2, 1)
+    assert tree.client.get_children("/isr_change_notification") == []
+
+    elections = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
+    tree.client.create(ELECTION, encode_partitions(elections))
+    settle(controller)
+
+    state = tree.state("orders", 1)
+    assert (state.leader, state.isr, state.leader_epoch) == (1, [2, 1], 7)
+    assert tree.version("orders", 0) == 0
+    assert tree.client.exists(ELECTION) is None
+    controller.behind.close()
+    kind = "withdraw_election"
+    assert owned(lake) == [
+        (kind, "nothing", 0, "applied", "no such partition in the snapshot"),
+        (kind, "orders", 0, "applied", "already led by its preferred replica 0"),
+        (kind, "orders", 1, "applied", "a pass was made"),
+    ]
+
+
+def led_by_others(tree: KafkaTree, controller: Controller) -> None:
+    """Two partitions of three brokers that are led by their second replicas."""
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0]}, topic_id=None)
+    for partition, state in ((0, State(7, 1, 9, [0, 1, 2])), (1, State(7, 0, 9, [1, 0]))):
+        tree.write(state_path("orders", partition), encode_state(state))
+    take_up(controller)
+
+
+def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_others(
+    tree: KafkaTree, controller: Controller
+) -> None:
+    led_by_others(tree, controller)
+    tree.unregister(2)
+    tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0), TopicPartition("orders", 1)]))
+
+    hear_watches(controller)
+    controller.cycle()
+    assert tree.state("orders", 0).isr == [0, 1]
+    assert tree.client.get(ELECTION)[0] == encode_partitions([TopicPartition("orders", 0)])
+    settle(controller)
+
+    assert [tree.state("orders", partition).leader for partition in range(2)] == [0, 1]
+    assert tree.client.exists(ELECTION) is None
+
+
+def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led_by_others(tree, controller)
+    tree.write(state_path("orders", 0), encode_state(State(7, 1, 9, [0, 1])))
+    tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
+    with monkeypatch.context() as once:
+        once.setattr(Look, "at_partitions", lambda *_: set())  # its leader wrote it a moment after that
+        hear_watches(controller)
+        controller.cycle()
+    assert (tree.state("orders").leader, controller.done.stale) == (1, 1)
+    settle(controller)
+
+    assert (tree.state("orders").leader, tree.state("orders").isr) == (0, [0, 1])
+    assert tree.client.exists(ELECTION) is None
+
+
+def test_an_election_whose_partition_cannot_be_written_is_let_go(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kafka does; the request would be in the way of all others."""
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 40)
+    led_by_others(tree, controller)
+    tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2, 1])]))
+    tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
+    for _ in range(2):
+        hear_watches(controller)
+        controller.cycle()
+
+    assert tree.client.exists(ELECTION) is None
+    assert tree.client.exists(REASSIGN) is not None
+
+
+def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old notifications go before anything is read, as with Kafka: what is notified meanwhile stays."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    read = Look._topics  # noqa: SLF001 - the moment in question
+
+    def then_changed(look: Look, seen: Seen, reread: Collection[str]) -> None:
+        read(look, seen, reread)
+        monkeypatch.setattr(Look, "_topics", read)
+        follow(tree, "orders", [0])
+        changed = encode_partitions([TopicPartition("orders", 0)])
+        tree.client.create("/isr_change_notification/isr_change_", changed, sequence=True)
+
+    monkeypatch.setattr(Look, "_topics", then_changed)
+    take_up(controller)
+
+    assert told(tree, 2, "update_metadata")["orders", 0].isr == (0,)
+    assert tree.client.get_children("/isr_change_notification") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "action", "is_legible"),
+    [
+        (REASSIGN, b'{"version":1,"partitions":[]}', "withdraw_reassignment", True),
+        (REASSIGN, b"{nonsense", "withdraw_reassignment", False),
+        (ELECTION, b'{"version":1,"partitions":[]}', "withdraw_election", True),
+        (ELECTION, b"", "withdraw_election", False),
+        ("/isr_change_notification/isr_change_0000000001", b"{nonsense", "discard_notification", False),
+        ("/log_dir_event_notification/log_dir_event_0000000001", b"[]", "discard_notification", False),
+    ],
+)
+def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913 - a table
+    tree: KafkaTree, controller: Controller, lake: Lake, *, path: str, data: bytes, action: str, is_legible: bool
+) -> None:
+    controller.behind.start()
+    take_up(controller)
+    tree.client.create(path, data)
+
+    settle(controller)
+
+    assert tree.client.exists(path) is None
+    controller.behind.close()
+    ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
+    assert (recorded, outcome) == (action, "applied")
+    assert why.startswith(f"{path}: ")
+    assert (why == f"{path}: it asks for nothing") is is_legible
+
+
+def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: Controller) -> None:
+    """`checkAndTriggerAutoLeaderRebalance`: what nobody asked for, and a request meanwhile stays what it is."""
+    tree.add_topic("orders", {0: [0, 1], 1: [0, 2], 2: [1, 0]}, topic_id=None)
+    take_up(controller)
+    for partition, leader in ((0, 1), (1, 2)):
+        tree.write(state_path("orders", partition), encode_state(State(7, leader, 9, [leader, 0])))
+    controller.watches.wake("/brokers/topics/orders")
+    settle(controller)
+    assert [tree.state("orders", partition).leader for partition in range(3)] == [1, 2, 1]
+
+    controller.balance = Balance(3600.0, 0.1, _next=0.0)
+    settle(controller)
+
+    assert [tree.state("orders", partition).leader for partition in range(3)] == [0, 0, 1]
+    assert tree.state("orders").leader_epoch == 10
+    assert told(tree, 1, "leader_and_isr")["orders", 0].leader == 0

@@ -1,0 +1,104 @@
+"""When leadership is led back to the preferred replicas by itself, and what of it."""
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.warehouse import Lake
+from jobs.controller.auto_rebalance import Balance
+from jobs.controller.context import Memory, Partition
+from planner.leadership.imbalance import imbalance
+from schemas.enums import RequestKind
+
+ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
+PERCENTAGE = "leader.imbalance.per.broker.percentage"
+NEVER = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("configs", "every", "threshold"),
+    [
+        ([], 300.0, 0.1),
+        ([(ENABLED, "true"), (INTERVAL, "60"), (PERCENTAGE, "5")], 60.0, 0.05),
+        ([(INTERVAL, "60"), (INTERVAL, "600"), (PERCENTAGE, "5"), (PERCENTAGE, "20")], 600.0, 0.2),
+        ([(ENABLED, "true"), (ENABLED, "False")], NEVER, 0.1),
+        ([(ENABLED, None), ("unclean.leader.election.enable", "false")], 300.0, 0.1),
+    ],
+    ids=["Kafka's defaults", "as all say", "the most patient", "off where one says so", "not said"],
+)
+def test_brokers_say_when(configs: list[tuple[str, str | None]], every: float, threshold: float) -> None:
+    balance = Balance.of({"name": name, "value": value} for name, value in configs)
+
+    assert (balance.every, balance.threshold) == (every, threshold)
+
+
+def partition(number: int, replicas: list[int], leader: int | None, **more: Any) -> Partition:  # noqa: ANN401
+    known: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [], "topic_version": 0, "understood": True}
+    state = {"leader": leader, "isr": None if leader is None else replicas, "leader_epoch": 1}
+    return Partition(topic="orders", partition=number, replicas=replicas, **(known | state | more))
+
+
+def learned(*rows: Partition, brokers: tuple[int, ...] = (0, 1, 2)) -> Memory:
+    memory = Memory()
+    memory.brokers = {broker: {"broker_id": broker, "understood": True} for broker in brokers}
+    for row in rows:
+        memory.learn(row)
+    return memory
+
+
+def at_once(threshold: float) -> Balance:
+    return Balance(0.0, threshold, _next=0.0)
+
+
+def test_only_brokers_beyond_the_threshold_and_only_what_can_be_elected() -> None:
+    memory = learned(
+        partition(0, [0, 1], 1),
+        partition(1, [0, 1], 0),
+        partition(2, [1, 2], 2, isr=[2]),
+        partition(3, [1, 2], 2, adding_replicas=[0]),
+        partition(4, [1, 2], 2),
+        partition(5, [7, 2], 2),
+        partition(6, [2, 0], None),
+    )
+
+    assert at_once(0.5).due(memory) == {("orders", 4)}
+    assert at_once(0.4).due(memory) == {("orders", 0), ("orders", 4)}
+
+
+def test_topics_queued_for_deletion_do_not_count() -> None:
+    memory = learned(partition(0, [0, 1], 1), partition(1, [0, 1], 0))
+    memory.requests = [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "orders"}]
+
+    assert (memory.imbalance(), at_once(0.0).due(memory)) == ({}, set())
+
+
+def test_between_two_checks_nothing_is_due() -> None:
+    balance = Balance(3600.0, 0.0, _next=0.0)
+    memory = learned(partition(0, [0, 1], 1))
+
+    assert [balance.due(memory), balance.due(memory)] == [{("orders", 0)}, set()]
+    assert Balance(NEVER, 0.0, _next=0.0).due(memory) == set()
+
+
+def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Lake) -> None:
+    """Whatever was learned and forgotten on the way."""
+    chance = random.Random(7)  # noqa: S311 - a test's
+    memory = learned()
+    for _ in range(400):
+        replicas = chance.sample(range(4), 2)
+        leader = chance.choice([None, -1, *replicas])
+        memory.learn(partition(chance.randrange(60), replicas, leader))
+    for number in range(0, 60, 7):
+        memory._forget(("orders", number))  # noqa: SLF001 - what a topic made anew does
+    topics = [{"topic": "orders", "deletion_requested": False}]
+    warehouse = Tables(spark, lake)
+
+    partitions = warehouse.frame("partitions", [asdict(row) for row in memory.partitions.values()])
+    rows = imbalance(partitions, warehouse.frame("topics", topics), 1, 0.1)
+
+    counted = {broker: (count, len(astray)) for broker, (count, astray) in memory.imbalance().items()}
+    assert counted == {row.broker_id: (row.preferred_partitions, row.not_led) for row in rows.collect()}

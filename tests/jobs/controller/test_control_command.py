@@ -1,0 +1,196 @@
+"""`surveyor control` as a command: dry unless applied, until quiet or told to stop, refused where it cannot serve."""
+
+import os
+import signal
+from collections.abc import Callable, Collection
+from pathlib import Path
+from threading import Timer
+
+import pytest
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+
+from jobs.adapters.zookeeper.controllership import SessionLostError
+from jobs.controller import lifecycle
+from jobs.controller.broker_requests.batch import Teller
+from jobs.controller.controller import Controller
+from jobs.execution.batch import broker_protocols
+from schemas.znodes import Assignment, decode_controller, encode_assignment
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
+"""Brokers that only listen tell nothing of their settings."""
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker becomes the controller again here, and the session of the tests has compiled what it needs."""
+    monkeypatch.setattr(lifecycle, "RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr(broker_protocols, "PATIENCE", 0.2)
+    monkeypatch.setattr(lifecycle, "warm_up", lambda _: None)
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    """On a cluster with a dead leader, and a topic that nobody has taken up yet."""
+    tree.add_topic("orders", {0: [7, 1], 1: [0, 1]}, topic_id=None)
+    tree.write("/brokers/topics/auto", encode_assignment(Assignment({0: [1, 2]}, {}, {}, None)))
+    return Surveyor(tree.hosts, tmp_path / "w")
+
+
+def test_dry_it_says_what_is_due_and_writes_nothing(tree: KafkaTree, surveyor: Surveyor) -> None:
+    before = tree.dump()
+
+    ran = surveyor("control")
+
+    assert ran.code == 0
+    assert "2 changes are due; nothing was written" in ran.stdout
+    assert "orders-0: elect: broker 7 is gone; first live in-sync replica is 1" in ran.stdout
+    assert "auto-0: create" in ran.stdout
+    assert tree.dump() == before
+
+
+def test_applied_it_does_what_is_due_and_resigns_once_nothing_is(tree: KafkaTree, surveyor: Surveyor) -> None:
+    summary = surveyor.json(*APPLY, "--until-quiet")
+
+    assert (summary["elect"], summary["create"], summary["stale"]) == (1, 1, 0)
+    assert (tree.state("orders").leader, tree.state("auto").leader) == (1, 1)
+    assert tree.client.exists("/controller") is None
+    assert surveyor.rows("commits", "action", "outcome") == [
+        ("create", "applied"),
+        ("create", "pending"),
+        ("elect", "applied"),
+        ("elect", "pending"),
+        ("hand_back", "applied"),
+        ("take_over", "applied"),
+    ]
+
+    again = surveyor.json(*APPLY, "--until-quiet")
+    assert again.keys().isdisjoint({"elect", "create"})
+
+
+def test_a_partition_that_history_knows_is_not_taken_for_new(tree: KafkaTree, surveyor: Surveyor) -> None:
+    write_first_snapshot(surveyor)
+    tree.client.delete("/brokers/topics/orders/partitions/1/state")
+
+    ran = surveyor(*APPLY, "--until-quiet")
+
+    assert ran.code == 0
+    assert "orders-1 has no state znode and had one" in ran.stderr
+    assert tree.client.exists("/brokers/topics/orders/partitions/1/state") is None
+    assert tree.state("orders", 0).leader == 1
+
+
+def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    holders: list[int] = []
+
+    def cycle(_: Controller) -> bool:
+        holders.append(decode_controller(tree.client.get("/controller")[0]).broker_id)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    monkeypatch.setattr(Controller, "cycle", cycle)
+    rescue = Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
+    rescue.start()
+
+    ran = surveyor(*APPLY)
+
+    rescue.cancel()
+    assert ran.code == 143
+    assert holders == [2147483647]
+    assert "resigned: " in ran.stdout
+    assert tree.client.exists("/controller") is None
+
+
+def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Let something happen after a cycle in which nothing was due; the controller goes on."""
+    cycle = Controller.cycle
+
+    def cycle_then(controller: Controller) -> bool:
+        if not cycle(controller):
+            then()
+        return True
+
+    monkeypatch.setattr(Controller, "cycle", cycle_then)
+
+
+def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once_quiet(monkeypatch, lambda: tree.elect(2, epoch=99))
+
+    ran = surveyor(*APPLY)
+
+    assert ran.code == 20
+    last_line = ran.stderr.splitlines()[-1]
+    assert "another controller took over after our epoch " in last_line
+    assert "cycles wrote 1 create, 1 elect; broker 2 is the controller since " in last_line
+    assert "plan again" not in ran.stderr
+    ((last, why),) = [
+        row[1:] for row in surveyor.rows("commits", "action", "outcome", "message") if row[0] == "hand_back"
+    ]
+    assert last == "applied"
+    assert "1 create, 1 elect; broker 2 is the controller" in why
+
+
+def over(*_: object) -> None:
+    raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+
+
+@pytest.mark.parametrize(("loss", "code"), [(ConnectionLoss, 0), (SessionExpiredError, 1)])
+def test_a_connection_lost_while_it_takes_up(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, loss: type[Exception], code: int
+) -> None:
+    """It begins again in the same session; without its session it ends as later on, and not as what never began."""
+    introduce, losses = Teller.introduce, [loss()]
+
+    def lose_once(teller: Teller, broker_ids: Collection[int], *, have_started: bool = True) -> None:
+        if losses:
+            raise losses.pop()
+        introduce(teller, broker_ids, have_started=have_started)
+
+    monkeypatch.setattr(Teller, "introduce", lose_once)
+    if code:
+        monkeypatch.setattr(lifecycle, "settled", over)
+
+    ran = surveyor(*APPLY, "--until-quiet")
+
+    assert ran.code == code, ran.stderr
+    assert (tree.version("orders") > 0) is (code == 0)
+    assert [row for row in surveyor.rows("commits", "action", "outcome") if row[0] == "hand_back"] == [
+        ("hand_back", "applied")
+    ]
+
+
+def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    once_quiet(monkeypatch, over)
+
+    ran = surveyor(*APPLY)
+
+    assert ran.code == 1
+    last_line = ran.stderr.splitlines()[-1]
+    assert "the connection to ZooKeeper was lost and our session with it; " in last_line
+    assert "cycles wrote 1 create, 1 elect; no broker has become the controller yet" in last_line
+    assert "commit again" not in ran.stderr
+
+
+def test_brokers_that_do_not_tell_their_protocol_are_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+    before = tree.dump()
+
+    ran = surveyor("control", "--apply", "--yes")
+
+    assert ran.code == 23
+    assert "brokers 0,1,2 did not tell their inter.broker.protocol.version" in ran.stderr
+    assert tree.dump() == before
+
+
+def test_an_id_that_a_broker_has_is_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+    tree.register(2147483647)
+
+    ran = surveyor("control", "--apply", "--yes", "--allow-silent", "0,1,2,2147483647")
+
+    assert ran.code == 23
+    assert "choose another controller_id" in ran.stderr

@@ -1,0 +1,425 @@
+"""A controller that stays, cycle by cycle, on a tree of ZooKeeper's own and brokers that only listen."""
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+
+from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
+from jobs.controller.controller import Controller
+from jobs.controller.metadata_reader import Look
+from jobs.controller.write_behind import Deed
+from jobs.core.errors import FencedError
+from jobs.repositories.plans.commit_log import Verdict
+from schemas.enums import Step
+from schemas.rows import Change, Key
+from schemas.znodes import (
+    State,
+    TopicPartition,
+    encode_partitions,
+    encode_state,
+)
+from tests.jobs.support.controllers.in_office import by_hand, follow, hear_watches, settle, take_up, told
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+REASSIGN = "/admin/reassign_partitions"
+
+
+def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
+    tree: KafkaTree, controller: Controller
+) -> None:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
+    tree.client.create(
+        "/isr_change_notification/isr_change_0000000001", encode_partitions([TopicPartition("orders", 0)])
+    )
+
+    take_up(controller)
+
+    assert tree.brokers is not None
+    for broker, held in ((0, {("orders", 0)}), (1, {("orders", 0), ("orders", 1)}), (2, {("orders", 1)})):
+        requests = tree.brokers[broker].told
+        assert [one.api for one in requests[:2]] == ["update_metadata", "leader_and_isr"]
+        assert (requests[0].partitions, {live.id_ for live in requests[0].request.live_brokers}) == (set(), {0, 1, 2})
+        assert told(tree, broker, "leader_and_isr").keys() == held
+        assert told(tree, broker, "update_metadata").keys() == {("orders", 0), ("orders", 1)}
+    assert tree.client.get_children("/isr_change_notification") == []
+    assert tree.version("orders") == 0  # nothing was due
+
+
+def test_topics_written_by_anybody_and_partitions_added_get_leaders(tree: KafkaTree, controller: Controller) -> None:
+    take_up(controller)
+    by_hand(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8]})
+    settle(controller)
+    by_hand(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8], 3: [2, 1]})
+    settle(controller)
+
+    states = {partition: tree.state("auto", partition) for partition in (0, 1, 3)}
+    assert {p: (s.leader, s.isr, s.leader_epoch) for p, s in states.items()} == {
+        0: (1, [1, 2], 0),
+        1: (0, [0], 0),
+        3: (2, [2, 1], 0),
+    }
+    assert tree.client.exists(state_path("auto", 2)) is None
+    assert told(tree, 1, "leader_and_isr")["auto", 3].is_new
+    tree.register(8)
+    settle(controller)
+    assert tree.state("auto", 2).leader == 8  # nobody was alive: tried again when somebody came
+
+
+def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Controller, log: list[str]) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}, topic_id=None)
+    take_up(controller)
+
+    tree.unregister(1)
+    settle(controller)
+
+    states = {partition: tree.state("orders", partition) for partition in range(3)}
+    assert {p: (s.leader, s.isr, s.leader_epoch) for p, s in states.items()} == {
+        0: (0, [0, 2], 6),
+        1: (2, [2, 0], 6),
+        2: (2, [2, 0], 6),
+    }
+    assert told(tree, 0, "leader_and_isr")["orders", 1].leader == 2
+    assert told(tree, 2, "update_metadata")["orders", 0].offline_replicas == (1,)
+
+    assert tree.brokers is not None
+    tree.brokers[1].told.clear()
+    tree.register(1)
+    settle(controller)
+    assert {state.leader_epoch for state in told(tree, 1, "leader_and_isr").values()} == {6}
+    assert {live.id_ for live in tree.brokers[0].of("update_metadata")[-1].request.live_brokers} == {0, 1, 2}
+
+    before = len(tree.brokers[0].of("leader_and_isr"))
+    tree.brokers[0].told.clear()
+    tree.bounce(0)  # a failure and a start in one
+    settle(controller)
+    assert {p: (s.leader, s.isr, s.leader_epoch) for p in range(3) for s in [tree.state("orders", p)]} == {
+        p: (2, [2], 7) for p in range(3)
+    }
+    heard = told(tree, 0, "leader_and_isr")
+    assert {place: state.leader_epoch for place, state in heard.items()} == {("orders", p): 7 for p in range(3)}
+    assert before
+    assert "  broker 0 has registered" in log
+
+
+def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
+    tree: KafkaTree, controller: Controller, log: list[str]
+) -> None:
+    """/controller_epoch was set back before the take-over: 57 is in a state, and broker 1 alone has heard of 60."""
+    tree.add_topic("orders", {0: [7, 1, 2], 1: [1, 2, 0]}, topic_id=None)
+    state = State(controller_epoch=57, leader=7, leader_epoch=5, isr=[7, 1, 2])
+    tree.client.set(state_path("orders", 0), encode_state(state))
+    assert tree.brokers is not None
+    tree.brokers[1].controller_epoch = 60
+
+    take_up(controller)
+    settle(controller)
+    while not controller.retelling.is_quiet:  # broker 1 is asked again after a pause, as often as it refuses
+        time.sleep(controller.retelling.pause(1.0))
+        settle(controller)
+
+    now = tree.state("orders", 0)
+    assert (now.leader, now.leader_epoch, now.controller_epoch) == (1, 6, 58)
+    assert int(tree.client.get("/controller_epoch")[0]) == controller.control.epoch == tree.brokers[1].controller_epoch
+    assert controller.control.epoch >= 60
+    assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
+    assert "surveyor: broker 1 refused controller epoch 58, having heard of a later one: ours is raised above it" in log
+
+
+def test_who_has_no_leader_is_not_read_with_all_the_others(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
+    take_up(controller)
+    looked_at: list[set[Key]] = []
+
+    def look(_: Look, keys: Collection[Key]) -> set[Key]:
+        looked_at.append({*keys})
+        return set()
+
+    monkeypatch.setattr(Look, "at_partitions", look)
+
+    tree.unregister(1)
+    hear_watches(controller)
+    controller.cycle()
+
+    assert [keys for keys in looked_at if keys] == [{("orders", 1)}, {("orders", 0)}]
+    states = {partition: tree.state("orders", partition) for partition in range(3)}
+    assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
+
+
+def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
+    take_up(controller)
+    read = Look.at_partitions
+    lost: list[Collection[Key]] = []
+
+    def lose_once(look: Look, keys: Collection[Key]) -> set[Key]:
+        if keys and not lost:
+            lost.append(keys)
+            raise ConnectionLoss
+        return read(look, keys)
+
+    monkeypatch.setattr(Look, "at_partitions", lose_once)
+    tree.unregister(1)
+    hear_watches(controller)
+    controller.run(until_quiet=True)
+
+    states = {partition: tree.state("orders", partition) for partition in range(3)}
+    assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
+
+
+def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
+    take_up(controller)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
+    monkeypatch.setattr("jobs.controller.state_writer.MOST", -1.0)
+    tree.unregister(0)
+    hear_watches(controller)
+
+    assert controller.cycle()
+    assert sorted(tree.state("orders", p).leader for p in range(3)) == [0, 0, 1]
+    settle(controller)
+
+    assert [tree.state("orders", p).leader for p in range(3)] == [1, 1, 1]
+    assert (controller.done.stale, controller.done.by_action["elect"]) == (0, 3)
+
+
+@pytest.mark.parametrize("reading", ["_requests", "at_partitions"])
+def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    tree.brokers[1].told.clear()
+    read, losses = getattr(Look, reading), [ConnectionLoss()]
+
+    def lose_once(look: Look, what: object) -> object:
+        if losses:
+            raise losses.pop()
+        return read(look, what)
+
+    monkeypatch.setattr(Look, reading, lose_once)
+    tree.bounce(1)
+    hear_watches(controller)
+    controller.run(until_quiet=True)
+
+    assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
+
+
+@pytest.mark.parametrize("unclean", ["false", "true"])
+def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
+    tree: KafkaTree, controller: Controller, unclean: str
+) -> None:
+    """Nobody who is not in sync is elected, whatever is allowed: the leader is back already."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    config = f'{{"version":1,"config":{{"unclean.leader.election.enable":"{unclean}"}}}}'
+    tree.write("/config/topics/orders", config.encode())
+    follow(tree, "orders", [0])
+    take_up(controller)
+
+    tree.bounce(0)
+    settle(controller)
+
+    state = tree.state("orders")
+    assert (state.leader, state.isr, state.leader_epoch, state.leader_recovery_state) == (0, [0], 7, 0)
+    assert told(tree, 0, "leader_and_isr")["orders", 0].leader_epoch == 7
+
+
+def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
+    take_up(controller)
+    tree.unregister(0)
+    follow(tree, "orders", [0, 1])
+    with monkeypatch.context() as once:
+        once.setattr(Look, "at_partitions", lambda *_: set())  # what follows is stale
+        hear_watches(controller)
+        controller.cycle()
+    assert tree.state("orders").leader_epoch == 5
+    tree.register(0)
+    settle(controller)
+
+    state = tree.state("orders")
+    assert (state.leader, state.isr, state.leader_epoch) == (1, [1], 6)
+
+
+def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("orders", {0: [0, 1], 1: [0, 2]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    tree.brokers[0].errors["orders", 0] = 56
+    tree.client.create("/log_dir_event_notification/log_dir_event_0000000001", b'{"version":1,"broker":0,"event":1}')
+
+    settle(controller)
+    settle(controller)
+
+    assert (tree.state("orders", 0).leader, tree.state("orders", 1).leader) == (1, 0)
+    assert tree.client.get_children("/log_dir_event_notification") == []
+
+
+def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
+    take_up(controller)
+    follow(tree, "orders", [0, 2])
+    tree.unregister(0)
+
+    settle(controller)
+
+    state = tree.state("orders")
+    assert (state.leader, state.isr, state.leader_epoch) == (2, [2], 6)
+    assert controller.done.stale == 0
+
+
+def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
+    take_up(controller)
+    follow(tree, "orders", [0, 2])
+    tree.unregister(0)
+    monkeypatch.setattr(Look, "at_partitions", lambda *_: set())  # it is written a moment after that
+
+    settle(controller)
+
+    state = tree.state("orders")
+    assert (state.leader, state.isr, state.leader_epoch) == (2, [2], 6)
+    assert controller.done.stale == 1
+
+
+def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: Controller, log: list[str]) -> None:
+    """Kafka would let the first live replica lead at epoch 0, whoever has the records."""
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
+    take_up(controller)
+    tree.client.delete(state_path("orders", 0))
+    tree.unregister(0)
+    settle(controller)
+    by_hand(tree, "orders", {0: [0, 1], 1: [1, 2], 2: [2, 1]})
+    settle(controller)
+
+    assert tree.client.exists(state_path("orders", 0)) is None
+    assert tree.state("orders", 2).leader == 2
+    assert any("NOT_UNDERSTOOD" in line for line in log)
+
+    tree.client.create(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))  # as it is recovered
+    controller.watches.wake("/brokers/topics/orders")
+    settle(controller)
+    assert tree.state("orders", 0).leader == 1
+
+
+def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    tree.elect(2, epoch=99)
+    tree.unregister(0)
+
+    with pytest.raises(FencedError):
+        settle(controller)
+
+    assert tree.version("orders") == 0
+
+
+def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    client = controller.control.client
+    over = KazooClient(tree.hosts, client_id=client.client_id)  # the same session, which it closes
+    over.start()
+    over.stop()
+    over.close()
+    assert eventually(lambda: tree.client.exists("/controller") is None)
+    tree.unregister(0)
+
+    with pytest.raises((SessionLostError, FencedError)):
+        controller.run(until_quiet=True)
+
+    assert tree.version("orders") == 0
+
+
+def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
+    tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
+    controller.behind.start()
+    controller.behind.put(controller.episode(verdicts=[]))
+    controller.behind.put(Deed(Step.TAKE_OVER, "controller epoch 8"))
+    take_up(controller)
+    tree.unregister(0)
+    settle(controller)
+
+    controller.behind.close()
+
+    plans = {row["plan_id"]: row for row in lake.rows("plans")}
+    changes = lake.rows("changes")
+    assert sorted((row["action"], row["topic"], row["partition"]) for row in changes) == [
+        ("elect", "orders", 0),
+        ("take_offline", "orders", 1),
+    ]
+    assert {row["plan_id"] for row in changes} <= plans.keys()
+    assert {row["status"] for row in plans.values()} == {"committed"}
+    outcomes = sorted((row["action"], row["outcome"]) for row in lake.rows("commits"))
+    assert outcomes == [
+        ("elect", "applied"),
+        ("elect", "pending"),
+        ("take_offline", "applied"),
+        ("take_offline", "pending"),
+        ("take_over", "applied"),
+    ]
+    assert {row["code"] for row in lake.rows("rejections")} == {"NO_ELIGIBLE_LEADER"}
+    answered = {(row["broker_id"], row["api"], row["leader_epoch"]) for row in lake.rows("answers")}
+    assert (1, "LeaderAndIsr", 6) in answered
+
+
+def test_two_never_hold_it_at_once(tree: KafkaTree, controller: Controller) -> None:
+    """The second waits for the first, and is in office when that has resigned."""
+    take_up(controller)
+    second: list[Controllership] = []
+    client = KazooClient(tree.hosts)
+    client.start()
+    waiting = threading.Thread(target=lambda: second.append(take_over(client, tree.hosts, OURS)))
+    waiting.start()
+    controller.cycle()
+    assert second == []
+
+    controller.control.client.stop()
+    waiting.join(15)
+
+    assert second[0].epoch == controller.control.epoch + 1
+    client.stop()
+    client.close()
+
+
+def test_intents_are_in_the_tables_before_what_became_of_them(
+    tree: KafkaTree, controller: Controller, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cycle that takes longer than Delta, or that ends in the midst of it."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    monkeypatch.setattr("jobs.controller.write_behind.GATHER", 0.0)
+    controller.behind.start()
+    seen: list[tuple[str, set[str]]] = []
+    write = controller.writer.write
+
+    def slowly(changes: Sequence[Change]) -> Iterator[tuple[list[Verdict], list[Change]]]:
+        assert eventually(lambda: bool(lake.rows("plans")))
+        seen.append((lake.rows("plans")[0]["status"], {row["outcome"] for row in lake.rows("commits")}))
+        yield from write(changes)
+
+    monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: slowly(changes))
+    tree.unregister(0)
+    settle(controller)
+    controller.behind.close()
+
+    assert seen == [("committing", {"pending"})]
+    assert [row["status"] for row in lake.rows("plans")] == ["committed"]
+    assert sorted(row["outcome"] for row in lake.rows("commits")) == ["applied", "pending"]

@@ -1,0 +1,152 @@
+"""What cannot be read, or stands there and nobody was told: it stops nobody, and is told once it is legible."""
+
+from collections.abc import Callable
+
+import pytest
+
+from jobs.controller.controller import Controller
+from schemas.enums import NO_LEADER
+from schemas.znodes import State, encode_config_change, encode_state
+from tests.jobs.support.controllers.in_office import by_hand, settle, take_up, told
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+CONFIG, UNCLEAN = "/config/topics/orders", b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}'
+
+
+def changed_config(tree: KafkaTree, data: bytes, topic: str = "orders") -> None:
+    """Write a topic's settings and the notification of it, as Kafka's tools do."""
+    tree.write(f"/config/topics/{topic}", data)
+    tree.client.create("/config/changes/config_change_", encode_config_change(f"topics/{topic}"), sequence=True)
+
+
+@pytest.fixture
+def orders(tree: KafkaTree) -> KafkaTree:
+    tree.client.ensure_path("/config/changes")
+    tree.add_topic("orders", {0: [0, 1], 1: [1]}, topic_id=None)
+    tree.add_topic("others", {0: [0, 1]}, topic_id=None)
+    return tree
+
+
+def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
+    orders: KafkaTree, controller: Controller
+) -> None:
+    """Clean elections and first leaders need no settings, as Kafka's."""
+    orders.write(CONFIG, b"{illegible")
+    orders.write("/config/topics/new", b"{illegible")
+    by_hand(orders, "new", {0: [1, 2]})
+    take_up(controller)
+
+    orders.unregister(0)
+    settle(controller)
+    assert (orders.state("orders").leader, orders.state("others").leader) == (1, 1)
+    assert orders.state("new").leader == 1
+
+    by_hand(orders, "later", {0: [0, 2]})
+    changed_config(orders, b'{"version":1,"config":{"unclean.leader.election.enable":true}}', "later")
+    settle(controller)
+    assert orders.state("later").leader == 2
+    orders.register(0)
+    orders.unregister(2)
+    settle(controller)
+    assert orders.state("later").leader == NO_LEADER  # a value that is no string allows nothing
+
+    changed_config(orders, UNCLEAN, "later")
+    settle(controller)
+    assert orders.state("later").leader == 0
+
+
+def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, controller: Controller) -> None:
+    """Kafka elects both; what is not understood is kept as it is in the topic's znode."""
+    data = b'{"version":2,"partitions":{"0":[0,1],"1":[65633,65633,65633],"2":[2,1]},"adding_replicas":{}}'
+    orders.add_topic("clicks", {0: [0, 1], 1: [1, 2], 2: [2, 1]}, topic_id=None)
+    orders.write("/brokers/topics/clicks", data)
+    take_up(controller)
+
+    orders.unregister(0)
+    orders.unregister(2)
+    settle(controller)
+
+    assert (orders.state("clicks", 0).leader, orders.state("clicks", 2).leader) == (1, 1)
+    assert orders.state("clicks", 1).leader == 1
+
+
+def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
+    orders: KafkaTree, controller: Controller
+) -> None:
+    orders.write(state_path("orders", 0), encode_state(State(1, -1, 9, [])))
+    take_up(controller)
+    settle(controller)
+    assert orders.state("orders").leader == -1
+
+    changed_config(orders, UNCLEAN)
+    settle(controller)
+
+    assert (orders.state("orders").leader, orders.state("orders").isr) == (0, [0])
+
+
+@pytest.mark.parametrize("find", ["watch", "audit"])
+def test_unclean_elections_that_are_allowed_happen_however_that_is_found_out(
+    orders: KafkaTree, controller: Controller, find: str
+) -> None:
+    take_up(controller)
+    by_hand(orders, "orders", {0: [0, 1], 1: [1, 2]})
+    settle(controller)
+    orders.unregister(1)
+    settle(controller)
+    assert orders.state("orders", 1).leader == -1
+
+    if find == "watch":
+        changed_config(orders, UNCLEAN)
+    else:
+        orders.write(CONFIG, UNCLEAN)
+        controller.audit.begin_at_once()
+        controller._audit()  # noqa: SLF001 - what `run` does before each cycle
+        while controller.audit.is_under_way:
+            controller._audit()  # noqa: SLF001
+    settle(controller)
+
+    assert orders.state("orders", 1).leader == 2
+
+
+def illegible_topic(tree: KafkaTree) -> Callable[[], None]:
+    data = tree.client.get("/brokers/topics/orders")[0]
+    tree.write("/brokers/topics/orders", b"{illegible")
+    return lambda: tree.write("/brokers/topics/orders", data)
+
+
+def illegible_state(tree: KafkaTree) -> Callable[[], None]:
+    tree.write(state_path("orders", 0), b"{illegible")
+    tree.touch("/brokers/topics/orders")
+    return lambda: tree.write(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))
+
+
+@pytest.mark.parametrize("spoil", [illegible_topic, illegible_state])
+def test_who_started_while_it_was_illegible_is_told_once_it_is_not(
+    orders: KafkaTree, controller: Controller, spoil: Callable[[KafkaTree], Callable[[], None]]
+) -> None:
+    take_up(controller)
+    mend = spoil(orders)
+    settle(controller)
+    assert orders.brokers is not None
+    orders.brokers[1].told.clear()
+    orders.bounce(1)
+    settle(controller)
+    assert ("orders", 0) not in told(orders, 1, "leader_and_isr")
+
+    mend()
+    orders.touch("/brokers/topics/orders")
+    settle(controller)
+
+    assert told(orders, 1, "leader_and_isr")["orders", 0].leader == 0
+    assert told(orders, 1, "update_metadata")["orders", 0].leader == 0
+
+
+def test_a_topic_that_was_put_back_with_its_states_is_told(tree: KafkaTree, controller: Controller) -> None:
+    """As from a copy of the znodes: nothing is due for it, and no broker knows of it."""
+    take_up(controller)
+    tree.add_topic("restored", {0: [0, 1]}, topic_id=None)
+    settle(controller)
+
+    assert tree.version("restored") == 0
+    assert told(tree, 1, "leader_and_isr")["restored", 0].leader_epoch == 5
+    assert told(tree, 2, "update_metadata")["restored", 0].leader == 0

@@ -1,0 +1,481 @@
+"""Plans that commits hand in to a controller that stays, and what becomes of the commit."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import Controllership, session_of
+from jobs.controller.auto_rebalance import Balance
+from jobs.controller.controller import Controller
+from jobs.controller.decisions.engine import Decider
+from jobs.controller.decisions.queries import Questions
+from jobs.controller.write_behind import Behind
+from jobs.execution.admin.lease import this_process
+from jobs.execution.cancellation import cancel_running
+from jobs.execution.commit import apply_plan
+from jobs.repositories.actor import AIRFLOW
+from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.repositories.plans.repository import read_plan, record_submission
+from jobs.runtime.settings import settings_from
+from schemas.enums import DrainMode, Outcome
+from schemas.lease import Holder
+from schemas.rows import Change
+from schemas.submitted_plan import HandedIn, decode_handed_in, encode_handed_in, submission_of
+from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.controllers.in_office import assigned, hear_watches, settle
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.rows.move_rows import CommitProcess, reassignment
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+REASSIGN = "/admin/reassign_partitions"
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, spark: SparkSession) -> Surveyor:
+    del spark
+    tree.add_topic("orders", ORDERS, topic_id=None)
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
+    """Broker 1 is to lead the first partition."""
+    return store_plan(surveyor.lake, tree, [election(tree, "orders", 0, 1)]).plan_id
+
+
+@pytest.fixture
+def controller(
+    tree: KafkaTree, control: Controllership, questions: Questions, surveyor: Surveyor, tmp_path: Path
+) -> Iterator[Controller]:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
+    given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
+    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
+    decider = Decider(surveyor.lake, [], questions)
+    some = Controller(
+        control, decider, Behind(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
+    )
+    some.balance = Balance(float("inf"), 0.1)
+    some.take_up()
+    yield some
+    some.stop()
+
+
+def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
+    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
+    return CommitProcess(
+        [sys.executable, "-m", "jobs.entry", "commit", plan, *where, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def carried_out(controller: Controller, process: CommitProcess) -> tuple[int, str]:
+    """Cycle until the commit has ended; its exit code, and all it said."""
+
+    def over() -> bool:
+        controller.cycle()
+        return process.poll() is not None
+
+    with process:
+        assert eventually(over, seconds=60)
+        stdout, stderr = process.communicate()
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+    return process.returncode, stdout + stderr
+
+
+def is_busy(controller: Controller) -> bool:
+    return bool(controller.teller.queues.busy) or (controller.desk is not None and controller.desk.is_busy)
+
+
+def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
+    """The partitions of orders that a broker heard of by an API since it was last asked."""
+    assert tree.brokers is not None
+    partitions = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
+    tree.brokers[broker].told.clear()
+    return partitions
+
+
+def test_brokers_are_told_at_the_listener_that_was_named(controller: Controller) -> None:
+    assert controller.teller.queues.listener.name == "PLAINTEXT"
+
+
+def test_a_broker_is_drained_and_led_back(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
+    controller.cycle()
+    assert eventually(lambda: not controller.teller.queues.busy)
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
+    for broker in (0, 1, 2):
+        told(tree, broker, "leader_and_isr")
+
+    monkeypatch.setenv(AIRFLOW[1], "manual__1")
+    code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
+    monkeypatch.delenv(AIRFLOW[1])
+
+    assert (code, "committed; 3 applied" in output) == (0, True), output
+    assert set(surveyor.rows("commits", "plan_id", "controller_epoch", "run")) == {
+        (drain, controller.control.epoch, "/manual__1/")
+    }
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
+    assert told(tree, 1, "stop_replica") == {0, 2}
+    assert surveyor.rows("drained", "broker_id", "controller_epoch") == [(1, controller.control.epoch)]
+    assert tree.client.get_children("/surveyor/plans") == []
+
+    controller.teller.ask_for_log_dirs(1)
+    controller.teller.again(controller.memory.partitions.keys())
+    assert eventually(lambda: not controller.teller.queues.busy)
+    assert told(tree, 1, "leader_and_isr") == set()  # it would start its replicas
+
+    undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
+    code, output = carried_out(controller, commit(surveyor, undrain, "--apply"))
+
+    assert code == 0, output
+    assert told(tree, 1, "leader_and_isr") == {0, 1, 2}
+    assert surveyor.rows("drained", "broker_id") == []
+    assert controller.decider.drained == []
+
+
+def test_a_resident_drain_ends_when_its_broker_registers_again(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """It is sent all its partitions, at the epochs it was stopped at: a broker that starts knows of none."""
+    controller.behind.start()
+    controller.cycle()
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
+    code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
+    assert code == 0, output
+    told(tree, 1, "leader_and_isr")
+
+    tree.bounce(1)
+    assert eventually(lambda: not controller.cycle() and told(tree, 1, "leader_and_isr") == {0, 1, 2})
+
+    assert controller.decider.drained == []
+    assert controller.teller.stopped_on == frozenset()
+    controller.behind.close()
+    assert surveyor.rows("drained", "broker_id") == []
+
+
+@pytest.mark.parametrize("mode", DrainMode)
+def test_a_drained_broker_that_alone_is_in_sync_is_elected(
+    tree: KafkaTree, controller: Controller, mode: DrainMode
+) -> None:
+    """And a new topic whose other replicas are gone gets it as its leader."""
+    controller.decider.drained = [
+        {"broker_id": 1, "mode": mode.value, "broker_epoch": tree.client.exists("/brokers/ids/1").czxid}
+    ]
+    tree.write(state_path("orders", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 1])))
+    controller.cycle()
+    tree.unregister(0)
+    tree.add_topic("new", {0: [0, 1]})
+    tree.client.delete(state_path("new", 0))
+
+    def are_led() -> bool:
+        controller.cycle()
+        written = tree.client.exists(state_path("new", 0))
+        return bool(written) and [tree.state("orders", 0).leader, tree.state("new", 0).leader] == [1, 1]
+
+    assert eventually(are_led)
+    assert eventually(lambda: 0 in told(tree, 1, "leader_and_isr"))
+
+
+@pytest.mark.usefixtures("controller")
+def test_dry_it_says_who_would_do_it(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
+    before = tree.dump()
+
+    done = surveyor("commit", plan)
+
+    assert done.code == 0
+    assert "for `surveyor control`, is the controller: the plan is handed in" in done.stdout
+    assert tree.dump() == before
+
+
+def test_a_commit_that_is_interrupted_takes_its_plan_back(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+) -> None:
+    with commit(surveyor, plan, "--apply") as process:
+        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=60)
+    controller.cycle()
+
+    assert process.returncode == 143, stdout + stderr
+    assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
+    assert controller.desk is not None
+    assert controller.desk.done == 0
+
+
+def test_a_plan_that_is_refused_is_answered_for(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+) -> None:
+    """It is judged anew by the controller: one that is not in its warehouse, and one that is too large."""
+    assert controller.desk is not None
+    controller.desk.settings = settings_from(
+        cluster="default",
+        zookeeper=tree.hosts,
+        warehouse=str(surveyor.warehouse) + "-elsewhere",
+        conf_path=None,
+        command_config=None,
+        as_json=False,
+        result_file=None,
+    )
+    code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
+
+    assert code not in {0, 1}
+    assert "the warehouse of `surveyor control`" in output
+    assert tree.version("orders") == 0
+
+
+def test_a_failure_does_not_wait_for_a_plan(
+    tree: KafkaTree, controller: Controller, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it has written since is not overwritten by the plan."""
+    begun, may_go_on = Event(), Event()
+
+    def slowly(*arguments: Any, **others: Any) -> Ledger:  # noqa: ANN401 - those of `apply_plan`
+        begun.set()
+        assert may_go_on.wait(60)
+        return apply_plan(*arguments, **others)
+
+    monkeypatch.setattr("jobs.controller.plan_inbox.apply_plan", slowly)
+    submitted_by_a_commit(tree, controller, plan)
+    controller.cycle()
+    assert begun.wait(20)
+
+    tree.unregister(2)
+    hear_watches(controller)
+    controller.cycle()
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    may_go_on.set()
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+
+    assert [(state.leader, state.isr) for state in states] == [(0, [0, 1]), (1, [1, 0]), (1, [1, 0])]
+    answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
+    assert answer is not None
+    assert (answer.exit_code, answer.result["stale"], tree.state("orders").leader) == (21, 1, 0)
+    tree.client.delete(f"/surveyor/plans/{plan}")
+
+
+def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    drained = election(tree, "orders", 0, 1) | {"stop_replica_to": [0]}
+    (written,) = store_plan(surveyor.lake, tree, [drained]).changes
+    tree.write(state_path("orders", 0), encode_state(State(7, 2, 9, [2])))
+    controller.look.at_partitions([("orders", 0)])
+    assert eventually(lambda: not controller.teller.queues.busy)
+    for broker in (0, 1, 2):
+        told(tree, broker, "leader_and_isr")
+
+    controller.teller.overtaken([written])
+
+    assert eventually(lambda: not controller.teller.queues.busy)
+    assert tree.brokers is not None
+    (follows,) = tree.brokers[1].of("leader_and_isr")
+    (stops,) = tree.brokers[0].of("stop_replica")
+    epochs = [follows.request.topic_states[0].partition_states[0], stops.request.topic_states[0].partition_states[0]]
+    assert [state.leader_epoch for state in epochs] == [9, 9]
+
+
+def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Controller) -> None:
+    """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
+    begun = HandedIn(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
+    tree.client.create("/surveyor/plans/1f", encode_handed_in(begun), ephemeral=True)
+
+    controller.cycle()
+
+    answer = decode_handed_in(tree.client.get("/surveyor/plans/1f")[0]).answer
+    assert answer is not None
+    assert (answer.exit_code, "commit the plan again" in str(answer.error)) == (1, True)
+    tree.client.delete("/surveyor/plans/1f")
+
+
+def submitted_by_a_commit(tree: KafkaTree, controller: Controller, plan: str) -> None:
+    """As a commit does it: recorded in the warehouse, then put into ZooKeeper by the same session."""
+    assert controller.desk is not None
+    data = encode_handed_in(HandedIn(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
+    lake = controller.desk.settings.lake
+    record_submission(lake, read_plan(lake, plan), submission_of(session_of(tree.client), data))
+    tree.client.create(f"/surveyor/plans/{plan}", data, ephemeral=True)
+
+
+FORGED = encode_handed_in(HandedIn(holder=Holder("ann", "ops1", 7, "commit", "", ""), max_plan_age=1e9, max_changes=9))
+
+
+@pytest.mark.parametrize("changed", ["another session", "other limits"])
+def test_a_well_formed_plan_of_another_client_is_not_carried_out(
+    tree: KafkaTree, controller: Controller, plan: str, changed: str
+) -> None:
+    """Nor is one that a commit did submit, put there again by another session or with other limits."""
+    submitted_by_a_commit(tree, controller, plan)
+    data, _ = tree.client.get(f"/surveyor/plans/{plan}")
+    tree.client.delete(f"/surveyor/plans/{plan}")
+    log: list[str] = []
+    assert controller.desk is not None
+    controller.desk.say = log.append
+    with connected(tree.hosts) as another:
+        forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
+        forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
+        assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+        answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
+        tree.client.delete(f"/surveyor/plans/{plan}")
+
+    assert answer is not None
+    assert (answer.exit_code, "that did not record it in this warehouse" in str(answer.error)) == (23, True)
+    assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
+    assert sum("did not record it" in line for line in log) == 1
+
+
+# what is in /surveyor/plans and was put there by no commit: name, data, ephemeral
+JUNK = {
+    "nothing": ("x", b"", True),
+    "no JSON": ("5f00000000000000", b"\xff{", True),
+    "another object": ("a", b'{"version":1}', True),
+    "persistent and well-formed": ("5f00000000000001", FORGED, False),
+    "a name with quotes": ("' OR plan_id LIKE '%", b"[]", True),
+}
+
+
+@pytest.mark.parametrize("kind", JUNK)
+def test_junk_is_reported_once_and_left_alone(tree: KafkaTree, controller: Controller, plan: str, kind: str) -> None:
+    """A plan that is submitted after it is carried out, and what is changed is reported again."""
+    name, data, ephemeral = JUNK[kind]
+    log: list[str] = []
+    assert controller.desk is not None
+    controller.desk.say = log.append
+    path = f"/surveyor/plans/{name}"
+    tree.client.create(path, data, ephemeral=ephemeral)
+    for _ in range(4):
+        controller.cycle()
+    reported = [line for line in log if path in line]
+    tree.touch(path)
+    controller.cycle()
+    submitted_by_a_commit(tree, controller, plan)
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+    there = tree.client.get(path)[0]
+    tree.client.delete(path)
+
+    assert len(reported) == 1
+    assert f"remove it by `delete {path}` in zookeeper-shell; it is left alone" in reported[0]
+    assert len([line for line in log if path in line]) == 2
+    assert there == data
+    assert tree.state("orders").leader == 1
+    tree.client.delete(f"/surveyor/plans/{plan}")
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("name", ["balance' OR '1'='1", "no such plan", "plän"])
+def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: Controller, name: str) -> None:
+    tree.client.create(f"/surveyor/plans/{name}", FORGED, ephemeral=True)
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+    answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{name}")[0]).answer
+    tree.client.delete(f"/surveyor/plans/{name}")
+
+    assert answer is not None
+    assert "no plan" in str(answer.error)
+
+
+def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+) -> None:
+    tree.write(f"/surveyor/plans/{plan}", FORGED)
+    code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
+    tree.client.delete(f"/surveyor/plans/{plan}")
+
+    assert (code, f"remove it by `delete /surveyor/plans/{plan}` in zookeeper-shell" in output) == (23, True), output
+
+
+def test_no_commit_is_advised_for_a_cycle_that_is_over(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """Its rows that were stale are decided on again by the next cycle, and the plan stays `partial`."""
+    surveyor.json("snapshot")
+    before = surveyor.json("status")["due"]
+    change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
+    controller.behind.start()
+    controller.behind.put(controller.episode([change], verdicts=[Verdict(change, Outcome.STALE, "moved on")]))
+    controller.behind.close()
+    ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
+    committed = surveyor("commit", cycle)
+    shown, verified = surveyor("show", "plan", cycle), surveyor("verify", cycle)
+
+    assert status == "partial"
+    assert surveyor.json("status")["due"] == before
+    assert (committed.code, "records a cycle of `surveyor control` that is over" in committed.stderr) == (23, True)
+    for ran in (shown, verified):
+        assert "see what is due now: surveyor status" in ran.stdout
+        assert "surveyor commit" not in ran.stdout
+    metrics = surveyor("metrics").stdout
+    assert 'surveyor_plans{cluster="default",status="partial"} 0' in metrics
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_controller_that_goes_leaves_the_commit_to_try_again(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
+    with commit(surveyor, plan, "--apply") as process:
+        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
+        tree.client.delete("/surveyor/control")
+        _, stderr = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert "the controller went out of office before it came to plan" in stderr
+
+
+def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller, surveyor: Surveyor) -> None:
+    tree.add_topic("few", {0: [0, 1]}, topic_id=None)
+    controller.cycle()
+    moves = [reassignment(tree, "few", 0, [0, 2])]
+    plan = store_plan(surveyor.lake, tree, moves, kind="reassign")
+
+    with commit(surveyor, plan.plan_id, "--apply") as process:
+        assert eventually(lambda: controller.cycle() and bool(controller.memory.moving), seconds=60)
+        state = tree.state("few")
+        tree.write(state_path("few", 0), encode_state(State(state.controller_epoch, 0, state.leader_epoch, [0, 1, 2])))
+        code, output = carried_out(controller, process)
+
+    assert (code, "asked by requests in /admin" in output) == (0, True), output
+    assert controller.memory.partitions["few", 0].replicas == [0, 2]
+
+
+def test_what_moves_is_led_back_where_the_plan_is_cancelled(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """By a request that takes the place of the plan's own; what others ordered stays."""
+    for topic in ("few", "others"):
+        tree.add_topic(topic, {0: [0, 1]}, topic_id=None)
+    controller.cycle()
+    plan = store_plan(surveyor.lake, tree, [reassignment(tree, "few", 0, [0, 2])], kind="reassign")
+    orders = [TopicPartition(topic, 0, [0, 2]) for topic in ("few", "others")]
+    tree.write(REASSIGN, encode_partitions(orders))
+    settle(controller)
+    assert controller.memory.moving == {("few", 0), ("others", 0)}
+    verdicts: list[Verdict] = []
+    assert controller.desk is not None
+    given = controller.desk.settings, plan
+
+    cancels = Thread(target=lambda: verdicts.extend(cancel_running(*given, skip_unsafe=False)))
+    cancels.start()
+    assert eventually(lambda: not controller.cycle() and not cancels.is_alive(), seconds=60)
+
+    assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
+    assignment = assigned(tree, "few")
+    assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [0, 1]}, {}, {})
+    assert told(tree, 2, "stop_replica") == {0}
+    settle(controller)
+    assert decode_partitions(tree.client.get(REASSIGN)[0]) == orders[1:]
+    assert controller.memory.moving == {("others", 0)}

@@ -1,0 +1,261 @@
+"""Brokers that write their registration again, and what they say of their settings while a controller is in office."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.controller import broker_config_poller
+from jobs.controller.auto_rebalance import Balance
+from jobs.controller.broker_config_poller import Asking
+from jobs.controller.controller import Controller
+from jobs.core.errors import FencedError
+from tests.jobs.support.controllers.in_office import follow, settle, take_up
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
+
+IBP, UNCLEAN = "inter.broker.protocol.version", "unclean.leader.election.enable"
+
+Case = tuple[dict[str, str] | None, str | None]
+"""What broker 3 says of itself, and what is said of it."""
+
+
+class Brokers:
+    """What brokers say of their settings when they are asked, and who was."""
+
+    def __init__(self) -> None:
+        self.configs: dict[int, dict[str, str]] = {}
+        self.requests: list[int] = []
+
+    def ask(self, brokers: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, str]]:
+        ids = [row["broker_id"] for row in brokers]
+        self.requests += ids
+        rows = [
+            {"broker_id": broker, "name": name, "value": value, "assumed": False}
+            for broker in ids
+            for name, value in self.configs.get(broker, {}).items()
+        ]
+        return rows, {broker: "it did not answer in time" for broker in ids if broker not in self.configs}
+
+
+@pytest.fixture
+def brokers(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """Brokers 0 to 2 that tell the controller of their settings; who does not is asked once."""
+    monkeypatch.setattr(broker_config_poller, "TRIES", 1)
+    fake = Brokers()
+    fake.configs = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
+    rows, _ = fake.ask([{"broker_id": broker} for broker in (0, 1, 2)])
+    fake.requests.clear()
+    controller.decider.broker_configs = rows
+    controller.asking = Asking(fake.ask, rows, controller.say, controller.watches.wake)
+    return fake
+
+
+def heard(controller: Controller) -> None:
+    """Settle, once who was asked has answered."""
+    settle(controller)
+    asks = controller.asking
+    assert asks is not None
+    assert eventually(lambda: asks._thread is None or not asks._thread.is_alive())  # noqa: SLF001
+    settle(controller)
+
+
+def audited(controller: Controller) -> None:
+    controller.audit.begin_at_once()
+    controller._audit()  # noqa: SLF001 - what `run` does before each cycle
+    while controller.audit.is_under_way:
+        controller._audit()  # noqa: SLF001
+    heard(controller)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({IBP: "3.9-IV0"}, "WARNING: broker 3 runs with inter.broker.protocol.version 3.9-IV0"),
+        ({IBP: "2.7-IV2"}, "WARNING: broker 3 runs with inter.broker.protocol.version 2.7-IV2"),
+        (None, "broker 3 did not tell its settings (it did not answer in time)"),
+        ({IBP: "2.7-IV1"}, None),
+    ],
+)
+def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
+    tree: KafkaTree,
+    controller: Controller,
+    brokers: Brokers,
+    log: list[str],
+    case: tuple[dict[str, str] | None, str | None],
+) -> None:
+    said_of_it, line = case
+    take_up(controller)
+    assert brokers.requests == []
+    if said_of_it is not None:
+        brokers.configs[3] = said_of_it
+    tree.register(3)
+    heard(controller)
+    audited(controller)
+
+    assert brokers.requests[:1] == [3]
+    assert sorted(brokers.requests[1:]) == [0, 1, 2, 3]
+    about = [each for each in log if "WARNING" in each or "did not tell" in each]
+    assert len(about) == (0 if line is None else 1)
+    assert line is None or about[0].startswith(f"surveyor: {line}")
+
+
+def test_who_is_about_to_start_is_asked_until_it_answers(
+    tree: KafkaTree, controller: Controller, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker is registered before it takes connections; others that came with it have told by then."""
+    monkeypatch.setattr(broker_config_poller, "TRIES", 5)
+    monkeypatch.setattr(broker_config_poller, "AGAIN", 0.01)
+    take_up(controller)
+    brokers.configs[4] = {IBP: "2.6"}
+
+    def starts(rows: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
+        if brokers.requests.count(3) == 2:
+            brokers.configs[3] = {IBP: "3.9-IV0"}
+        return brokers.ask(rows)
+
+    assert controller.asking is not None
+    controller.asking.ask_them = starts
+    tree.register(3)
+    tree.register(4)
+    heard(controller)
+
+    assert (brokers.requests.count(3), brokers.requests.count(4)) == (3, 1)
+    assert [line for line in log if "did not tell" in line] == []
+    assert sum("WARNING: broker 3 runs with" in line for line in log) == 1
+
+
+def test_settings_that_change_count_from_the_next_audit_on(
+    tree: KafkaTree, controller: Controller, brokers: Brokers
+) -> None:
+    tree.add_topic("orders", {0: [7, 1]}, topic_id=None)
+    tree.add_topic("old", {0: [0, 1]}, topic_id=None)
+    follow(tree, "orders", [7])
+    take_up(controller)
+    audited(controller)
+    assert tree.state("orders").leader == -1
+
+    for of in brokers.configs.values():
+        of |= {UNCLEAN: "true", "delete.topic.enable": "false", "leader.imbalance.per.broker.percentage": "30"}
+    audited(controller)
+    tree.client.create("/admin/delete_topics/old")
+    settle(controller)
+
+    assert tree.state("orders").leader == 1
+    assert tree.client.exists("/brokers/topics/old")
+    assert tree.client.get_children("/admin/delete_topics") == []
+    assert controller.balance.threshold == 0.3
+
+
+def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_count(
+    tree: KafkaTree, controller: Controller, brokers: Brokers
+) -> None:
+    take_up(controller)
+    asks = controller.asking
+    assert asks is not None
+    brokers.configs[0][UNCLEAN] = "true"
+    audited(controller)
+    del brokers.configs[0]
+    audited(controller)
+    assert {(row["broker_id"], row["name"]) for row in asks.known} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
+
+    tree.unregister(0)
+    audited(controller)
+    assert {row["broker_id"] for row in asks.known} == {1, 2}
+
+
+@pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
+def test_other_settings_do_not_put_off_a_check_of_balance(every: str, *, is_kept: bool) -> None:
+    balance = Balance(60.0, 0.1, _next=12.0)
+
+    changed = balance.by([{"name": "leader.imbalance.check.interval.seconds", "value": every}])
+
+    assert changed.every == float(every)
+    assert (changed._next == 12.0) is is_kept  # noqa: SLF001
+
+
+def test_who_moves_to_other_endpoints_is_spoken_to_there(
+    tree: KafkaTree, controller: Controller, log: list[str]
+) -> None:
+    """`updateBrokerInfo`: the same registration, written again."""
+    tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    before, there = len(tree.brokers[1].told), tree.brokers[11]
+    tree.client.set("/brokers/ids/1", registration(there.port))
+    settle(controller)
+    tree.unregister(0)
+    settle(controller)
+
+    assert len(tree.brokers[1].told) == before
+    assert there.leader_epochs == {("orders", 0): 6}
+    alive = {
+        live.id_: live.endpoints[0].port for live in tree.brokers[2].of("update_metadata")[-1].request.live_brokers
+    }
+    assert alive == {1: there.port, 2: tree.brokers[2].port}
+    assert "  broker 1 has written its registration again" in log
+
+
+def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: Controller) -> None:
+    """What waits for it would be sent for ever, and `--until-quiet` would wait for that."""
+    tree.add_topic("orders", {0: [0]}, topic_id=None)
+    take_up(controller)
+    for broker in range(3):
+        tree.unregister(broker)
+    settle(controller)
+
+    assert (controller.teller.queues.idle, controller.teller.queues.busy) == ([], [])
+
+
+def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(tree: KafkaTree, controller: Controller) -> None:
+    """Once for a registration, and before the states of its replicas, which the next cycle sends."""
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 3]}, topic_id=None)
+    take_up(controller)
+    settle(controller)
+    assert tree.brokers is not None
+    tree.register(3)
+
+    for _ in range(3):
+        controller.startup.look()
+
+    assert eventually(lambda: not controller.teller.queues.busy)
+    (metadata,) = tree.brokers[3].told
+    assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
+    assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
+    settle(controller)
+    assert [told.api for told in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
+
+
+def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(tree: KafkaTree, controller: Controller) -> None:
+    """One that bounced is introduced once its failure is written: others lead then what it led."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    settle(controller)
+    assert tree.brokers is not None
+    before = len(tree.brokers[1].told)
+    tree.bounce(1)
+    tree.register(3, b"{")  # not understood: nothing can be sent to it
+    controller.startup.look()
+    assert len(tree.brokers[1].told) == before
+    tree.register(4)
+    tree.brokers[4].stop()
+    controller.startup.look()
+    tree.unregister(4)
+    controller.startup.look()
+
+    assert 4 not in {*controller.teller.queues.idle, *controller.teller.queues.busy}
+
+
+def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, controller: Controller) -> None:
+    """A broker that starts knows of no later controller, and would believe it."""
+    take_up(controller)
+    settle(controller)
+    assert tree.brokers is not None
+    tree.touch("/controller_epoch")
+    tree.register(3)
+
+    with pytest.raises(FencedError):
+        controller.startup.look()
+
+    assert tree.brokers[3].told == []

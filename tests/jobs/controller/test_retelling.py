@@ -1,0 +1,205 @@
+"""Brokers that answer with an error: told again after a pause, until they take it or it is no longer due."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from jobs.controller.broker_requests import retries
+from jobs.controller.broker_requests.retries import LONGEST_PAUSE, MANY, Retelling, Untaken
+from jobs.controller.controller import Controller
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.znodes import TopicPartition, encode_partitions
+from tests.jobs.controller.model.network import Said
+from tests.jobs.controller.test_auto_rebalance import learned
+from tests.jobs.support.controllers.in_office import assigned, settle, take_up, told
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+FAILED = -1
+"""UNKNOWN_SERVER_ERROR."""
+
+Wait = Callable[[float], None]
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
+    """Let time pass, for who tells again."""
+    now = [1000.0]
+    monkeypatch.setattr(retries, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def pass_(seconds: float) -> None:
+        now[0] += seconds
+
+    return pass_
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_leader_that_failed_over_its_epoch_is_told_again(
+    tree: KafkaTree, controller: Controller, wait: Wait, log: list[str], *, whole: bool
+) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    one = tree.brokers[1]
+    one.refuses, one.errors = (FAILED, {}) if whole else (0, {("orders", 0): FAILED})
+    tree.unregister(0)
+    settle(controller)
+    assert one.leader_epochs["orders", 0] == 5
+    one.refuses, one.errors = 0, {}
+    before = len(one.told)
+    settle(controller)
+    assert len(one.told) == before  # not before its time
+    assert not controller._is_quiet  # noqa: SLF001 - what --until-quiet goes by
+
+    wait(1.0)
+    settle(controller)
+    settle(controller)
+
+    assert one.leader_epochs["orders", 0] == 6
+    assert told(tree, 1, "update_metadata")["orders", 0].leader == 1
+    assert controller._is_quiet  # noqa: SLF001
+    assert len([line for line in log if "broker 1 answered" in line]) == 1
+
+
+def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: Controller, wait: Wait) -> None:
+    tree.add_topic("old", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    tree.brokers[1].refuses = FAILED
+    tree.client.create("/admin/delete_topics/old")
+    settle(controller)
+    assert tree.client.exists("/brokers/topics/old")
+    tree.brokers[1].refuses = 0
+
+    wait(1.0)
+    settle(controller)
+
+    assert tree.client.exists("/brokers/topics/old") is None
+    assert tree.client.get_children("/admin/delete_topics") == []
+
+
+def test_a_move_goes_on_once_who_leaves_has_stopped(tree: KafkaTree, controller: Controller, wait: Wait) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    tree.brokers[0].refuses = FAILED
+    tree.client.create("/admin/reassign_partitions", encode_partitions([TopicPartition("orders", 0, [1])]))
+    settle(controller)
+    assert assigned(tree, "orders").removing_replicas == {0: [0]}
+    tree.brokers[0].refuses = 0
+
+    wait(1.0)
+    settle(controller)
+
+    assert assigned(tree, "orders").partitions == {0: [1]}
+
+
+def test_who_refuses_many_times_is_waited_for_no_longer(
+    tree: KafkaTree, controller: Controller, wait: Wait, log: list[str]
+) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    tree.brokers[1].refuses = FAILED
+    tree.unregister(0)
+    settle(controller)
+    quiet = []
+    for _ in range(MANY):
+        quiet.append(controller._is_quiet)  # noqa: SLF001
+        wait(LONGEST_PAUSE)
+        settle(controller)
+
+    assert quiet == [False] * (MANY - 1) + [True]
+    (often,) = [line for line in log if "broker 1 answered" in line][1:]
+    assert often.endswith("with UnknownError (-1), 6 times by now: look at its log; it is told again")
+    tree.brokers[1].refuses = 0
+    wait(LONGEST_PAUSE)
+    settle(controller)
+    assert tree.brokers[1].leader_epochs["orders", 0] == 6
+
+
+def notice(api: str = LEADER_AND_ISR, partition: int = 0, *, is_new: bool = False) -> Notice:
+    return Notice(
+        api=api, topic="orders", topic_id=None, partition=partition, brokers=(1,), delete_partition=False, leader=1,
+        leader_epoch=1, isr=[1], replicas=[1], adding_replicas=[], removing_replicas=[], is_new=is_new,
+        leader_recovery_state=0, state_version=0,
+    )  # fmt: skip
+
+
+class Heard:
+    """Answers of broker 1, and what is told again."""
+
+    def __init__(self) -> None:
+        self.memory = learned()
+        self.memory.brokers[1]["broker_epoch"] = 7
+        self.retelling = Retelling(self.memory, lambda _: None)
+
+    def answers(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
+        answer = Said(self.memory.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
+        self.retelling.heard(answer, answer.errors())
+
+    def told(self, idle: tuple[int, ...] = (1,)) -> list[Untaken]:
+        return [*self.retelling.take(idle)]
+
+
+@pytest.mark.parametrize(
+    ("api", "error", "top", "again"),
+    [
+        (LEADER_AND_ISR, 0, 0, False),
+        (LEADER_AND_ISR, 11, 0, False),  # it has it
+        (LEADER_AND_ISR, 11, 11, True),
+        (LEADER_AND_ISR, 56, 0, False),  # its log dir failed: another matter
+        (LEADER_AND_ISR, 3, 0, True),
+        (LEADER_AND_ISR, -1, -1, True),
+        (LEADER_AND_ISR, 31, 31, True),
+        (STOP_REPLICA, 56, 0, False),
+        (STOP_REPLICA, 74, 0, True),
+        (STOP_REPLICA, -1, -1, True),
+        (UPDATE_METADATA, -1, -1, True),
+        (UPDATE_METADATA, 0, 0, False),
+    ],
+)
+def test_which_answers_are_followed_up(wait: Wait, api: str, error: int, top: int, *, again: bool) -> None:
+    heard = Heard()
+    heard.answers([error], notice(api), api=api, top=top)
+    wait(1.0)
+
+    assert heard.told() == ([Untaken(1, [notice(api)], introduce=False)] if again else [])
+
+
+def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: Wait) -> None:
+    heard = Heard()
+    pauses = []
+    for _ in range(7):
+        heard.answers([-1], notice())
+        pauses.append(heard.retelling.pause(60.0))
+        wait(pauses[-1])
+        assert len(heard.told()) == 1
+        assert heard.told(idle=()) == []
+    heard.answers([0], notice())
+    assert heard.told() == []
+    heard.answers([-1], notice())
+
+    assert [*pauses, heard.retelling.pause(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
+
+
+def test_what_is_taken_or_over_meanwhile_is_not_told_again(wait: Wait) -> None:
+    heard = Heard()
+    heard.answers([-1, -1], notice(is_new=True), notice(partition=1))
+    heard.answers([0, -1], notice(partition=1), notice())
+    wait(1.0)
+    assert heard.told() == [Untaken(1, [notice(is_new=True)], introduce=False)]  # what was to be new still is
+
+    heard.answers([-1], notice())
+    heard.memory.brokers[1]["broker_epoch"] = 8
+    wait(LONGEST_PAUSE)
+    assert heard.told() == []
+    assert heard.retelling.is_quiet
+
+
+def test_who_did_not_take_who_is_alive_is_introduced_again(wait: Wait) -> None:
+    heard = Heard()
+    heard.answers([], api=UPDATE_METADATA, top=-1)
+    wait(1.0)
+
+    assert heard.told() == [Untaken(1, [], introduce=True)]

@@ -1,0 +1,76 @@
+"""Watches that get lost with a connection, and a ZooKeeper that stays away."""
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, NoNodeError, OperationTimeoutError
+
+from jobs.controller.controller import Controller
+from jobs.controller.zk_watches import Watches
+from tests.jobs.support.controllers.in_office import by_hand, hear_watches, settle, take_up
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+TOPIC = "/brokers/topics/orders"
+
+
+class _Answer:
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def get(self, timeout: float | None = None) -> object:
+        assert timeout is not None, "nobody waits without bound"
+        if self.error is not None:
+            raise self.error
+        return None
+
+
+class _Client:
+    """Answers what it was given, one after the other."""
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self.errors = [*errors]
+
+    def exists_async(self, _path: str, watch: object) -> _Answer:
+        assert watch is not None
+        return _Answer(self.errors.pop(0))
+
+
+def test_what_could_not_be_armed_has_fired() -> None:
+    watches = Watches(_Client(None, ConnectionLoss(), None))
+    with pytest.raises(ConnectionLoss):
+        watches.arm(["/a", "/b", "/c"])
+
+    watches.client = _Client(None, NoNodeError(), None)
+    assert watches.fired() == {"/a", "/b", "/c"}
+    assert watches.fired() == set()
+
+
+def test_a_zookeeper_that_stays_away_is_not_waited_for_without_bound() -> None:
+    watches = Watches(_Client(OperationTimeoutError()))
+    with pytest.raises(OperationTimeoutError):
+        watches.arm(["/a"])
+
+
+def test_a_topic_whose_watch_was_lost_is_watched_again(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is lost a second time, while everything is armed again after the first."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    arm, losses = KazooClient.exists_async, [ConnectionLoss()]
+
+    def lose_once(client: KazooClient, path: str, watch: object = None) -> object:
+        if watch is None or path != TOPIC or not losses:
+            return arm(client, path, watch)
+        pending = client.handler.async_result()
+        pending.set_exception(losses.pop())
+        return pending
+
+    monkeypatch.setattr(KazooClient, "exists_async", lose_once)
+    tree.touch(TOPIC)
+    hear_watches(controller)
+    controller.run(until_quiet=True)
+    assert not losses
+
+    by_hand(tree, "orders", {0: [0, 1], 1: [1, 2]})
+    settle(controller)
+    assert tree.state("orders", 1).leader == 1

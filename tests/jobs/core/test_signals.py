@@ -1,0 +1,56 @@
+"""What is said last where a signal comes late, or on a terminal: one line, and a true one."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from jobs.core.signals import ENDED, ENDED_AFTER
+
+LATE = """\
+import os, signal
+from jobs.core.signals import deferred, guard, conclude
+guard()
+{before}
+os.kill(os.getpid(), signal.{name})
+print("goes on", flush=True)
+"""
+SETTLED, WRITTEN = "conclude()", "with deferred(): pass"
+
+
+def ended(before: str, name: str, stderr: int) -> tuple[int, str]:
+    program = LATE.format(before=before, name=name)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=30, check=False
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "code", "line"),
+    [
+        ("", "SIGINT", 130, f"\r\nsurveyor: {ENDED}\r\n"),
+        ("", "SIGTERM", 143, f"surveyor: {ENDED}\r\n"),
+        (WRITTEN, "SIGTERM", 143, f"surveyor: {ENDED_AFTER}\r\n"),
+        (SETTLED, "SIGINT", 0, ""),
+    ],
+)
+def test_last_words_on_a_terminal(before: str, name: str, code: int, line: str) -> None:
+    """It has shown ^C where the cursor stands; who has said how it ends adds nothing; who wrote does not deny it."""
+    reading, terminal = pty.openpty()
+
+    end = ended(before, name, terminal)
+    os.write(terminal, b"|")  # what is read up to here was said before
+
+    assert end == (code, "goes on\n" if code == 0 else "")
+    assert os.read(reading, 1 << 10).decode().removesuffix("|") == line
+    os.close(reading)
+    os.close(terminal)
+
+
+def test_elsewhere_there_is_no_empty_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert ended("", signal.SIGINT.name, 2) == (130, "")
+    assert capfd.readouterr().err == f"surveyor: {ENDED}\n"

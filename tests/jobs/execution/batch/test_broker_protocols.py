@@ -1,0 +1,74 @@
+"""Brokers whose protocol asks for more than `surveyor control` serves, and those that have not told theirs yet."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.core.errors import RefusedError
+from jobs.execution.batch import broker_protocols
+from jobs.runtime.settings import ClusterConf, Settings
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+Row = dict[str, Any]
+
+IBP = "inter.broker.protocol.version"
+
+
+def told(broker_id: int, value: str | None) -> Row:
+    return {"broker_id": broker_id, "name": IBP, "value": value, "assumed": value is None}
+
+
+@pytest.fixture
+def settings(tree: KafkaTree, tmp_path: Path) -> Settings:
+    return Settings("default", str(tmp_path), ClusterConf(zookeeper=tree.hosts))
+
+
+@pytest.fixture
+def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which brokers are asked again; all answer with 2.6, but for broker 2, which runs with 3.9."""
+    ids: list[int] = []
+
+    def answer(brokers: Sequence[Row], *_: object) -> list[Row]:
+        ids.extend(broker["broker_id"] for broker in brokers)
+        return [told(it["broker_id"], "3.9-IV0" if it["broker_id"] == 2 else "2.6") for it in brokers]
+
+    monkeypatch.setattr(broker_protocols, "read_broker_configs", answer)
+    return ids
+
+
+@pytest.mark.parametrize(("value", "refused"), [("2.6", False), ("2.7-IV1", False), ("2.7", True), ("3.9-IV0", True)])
+def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refused: bool) -> None:  # noqa: FBT001
+    rows = [
+        {"broker_id": 3, "name": "inter.broker.protocol.version", "value": value, "assumed": False},
+        {"broker_id": 4, "name": "inter.broker.protocol.version", "value": None, "assumed": True},
+    ]
+
+    if not refused:
+        broker_protocols.refuse_protocols(rows)
+        return
+    with pytest.raises(RefusedError, match=r"brokers 3 run with inter.broker.protocol.version .*set .*=2.6"):
+        broker_protocols.refuse_protocols(rows)
+
+
+def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[int]) -> None:
+    """0 did not answer in time, 1 has registered since the snapshot, and 7 has gone."""
+    configs = broker_protocols.told_by_all([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
+
+    assert asked_again == [0, 1]
+    assert configs == [told(2, "2.6"), told(7, None), told(0, "2.6"), told(1, "2.6")]
+
+
+def test_what_they_say_late_counts(settings: Settings, asked_again: list[int]) -> None:
+    with pytest.raises(RefusedError, match=f"brokers 2 run with {IBP} 3.9-IV0"):
+        broker_protocols.told_by_all([told(0, "2.6"), told(1, "2.6"), told(2, None)], settings, frozenset())
+
+    assert asked_again == [2]
+
+
+def test_nobody_is_asked_who_need_not_tell(settings: Settings, asked_again: list[int]) -> None:
+    rows = [told(0, "2.6"), told(1, "2.6"), told(2, None)]
+
+    assert broker_protocols.told_by_all(rows, settings, frozenset({2})) == rows
+    assert asked_again == []

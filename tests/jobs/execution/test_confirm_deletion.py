@@ -1,0 +1,127 @@
+"""A commit that deletes topics: what is shown of them, and what has to be typed."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake
+from jobs.core.errors import ExitCode
+from jobs.preconditions.deletion_impact import Deleted, deleted_by
+from jobs.repositories.plans.repository import Plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.operation_rows import deletion
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def topics(tree: KafkaTree) -> None:
+    tree.add_topic("payments", {0: [0, 1], 1: [1, 2]})
+    tree.add_topic("orders", {0: [0]})
+
+
+def commit_on_terminal(
+    surveyor: Surveyor, tree: KafkaTree, plan: Plan, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str]:
+    """Commit on what counts as a terminal; the exit code, and what was asked."""
+    questions: list[str] = []
+
+    def type_in(question: str, **_: object) -> str:
+        questions.append(question)
+        return answer
+
+    monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
+    monkeypatch.setattr("typer.prompt", type_in)
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+    assert "warning: a deletion cannot be undone" in done.stderr
+    return done.exit_code, questions[0]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("payments", 0), ("y", 1), ("", 1), ("payment", 1)])
+@pytest.mark.usefixtures("topics")
+def test_one_topic_is_typed_by_name(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+
+    ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
+
+    assert (ended, "type the topic's name" in question) == (code, True)
+    assert (tree.client.exists("/admin/delete_topics/payments") is not None) == (code == 0)
+
+
+@pytest.mark.usefixtures("topics")
+def test_who_closes_the_terminal_instead_has_not_agreed(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+    monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
+
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+
+    question, error = done.stderr.splitlines()[-2:]
+    assert (done.exit_code, question) == (1, "this cannot be undone; type the topic's name to delete:")
+    assert error.startswith("surveyor: not applied: the question was not answered as it asks")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("2", 0), ("payments", 1)])
+@pytest.mark.usefixtures("topics")
+def test_of_several_their_number(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    plan = deletion(surveyor.lake, tree, "payments", "orders")
+
+    ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
+
+    assert (ended, "type how many topics" in question) == (code, True)
+
+
+@pytest.mark.usefixtures("topics")
+def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+    before = tree.dump()
+
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+
+    assert (done.exit_code, tree.dump()) == (ExitCode.REFUSED, before)
+    (error,) = done.stderr.splitlines()
+    assert error.startswith(f"surveyor: plan {plan.plan_id} deletes topics, and there is no terminal to ask on")
+    assert (
+        "say --yes if you mean it: topic payments goes; how many partitions, records and bytes is unknown; warning"
+        in error
+    )
+
+
+@pytest.mark.usefixtures("topics")
+def test_yes_is_not_asked(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+    dry = surveyor.commit(tree.hosts, plan.plan_id)
+    monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert "  topic payments goes; how many partitions, records and bytes is unknown\n" in dry.stdout
+    assert done.exit_code == 0
+
+
+def test_what_the_tables_know(lake: Lake) -> None:
+    cluster = Cluster(lake)
+    cluster.brokers, cluster.topics = [broker(0, 10)], [topic("payments"), topic("orders")]
+    cluster.partitions = {
+        ("payments", 0): partition([0]),
+        ("payments", 1): partition([0]),
+        ("orders", 0): partition([0]),
+    }
+    log = {"broker_id": 0, "topic": "payments", "log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
+    lake.replace("sizes", [{**log, "partition": number, "bytes": 500} for number in (0, 1)])
+    plan = {"plan_id": "5f", "kind": "delete", "snapshot_id": cluster.snapshot()}
+    rows = [(0, "payments"), (1, "orders")]
+    common = {"plan_id": "5f", "kind": "delete_topic", "data": "{}"}
+    lake.replace("operations", [{**common, "sequence": sequence, "topic": name} for sequence, name in rows])
+
+    assert deleted_by(lake, plan, {"orders": 3}) == [
+        Deleted(topic="payments", partitions=2, replicas=2, bytes=1000, sizes_at=NOW),
+        Deleted(topic="orders", partitions=1, replicas=0, bytes=None, sizes_at=None, records=3),
+    ]
+    assert deleted_by(lake, {**plan, "kind": "expand"}) == []

@@ -1,0 +1,249 @@
+"""Premises: a change is due, applied already, or stale with the reason that people will read."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.preconditions.changes import Premises, judge_for_admin
+from schemas.enums import Action, Outcome
+from schemas.rows import Change
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+DUE = (None, "due")
+T = "t"
+
+
+@pytest.fixture
+def topic(tree: KafkaTree) -> KafkaTree:
+    tree.add_topic(T, {0: [0, 1, 2]})
+    return tree
+
+
+def judged(tree: KafkaTree, lake: Lake, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
+    """Plan a change, let `then` happen, and judge: outcome and message, None where it is due."""
+    plan = store_plan(lake, tree, [change])
+    if then is not None:
+        then()
+    due, verdicts = Premises.of(plan, read_cluster(tree.client, tree.hosts)).judge(tree.client, plan.changes)
+    assert len(due) + len(verdicts) == 1
+    return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
+
+
+def elected(tree: KafkaTree, **columns: Any) -> Row:  # noqa: ANN401
+    return election(tree, T, 0, leader=1, **columns)
+
+
+def write_state(tree: KafkaTree, **state: Any) -> None:  # noqa: ANN401
+    known: dict[str, Any] = {"controller_epoch": 8, "leader": 1, "leader_epoch": 6, "isr": [0, 1, 2]}
+    tree.client.set(state_path(T, 0), encode_state(State(**known | state)))
+
+
+def test_what_nobody_touched_is_due(topic: KafkaTree, lake: Lake) -> None:
+    assert judged(topic, lake, elected(topic)) == DUE
+
+
+def test_what_is_there_is_applied(topic: KafkaTree, lake: Lake) -> None:
+    assert judged(topic, lake, elected(topic), lambda: write_state(topic)) == (Outcome.APPLIED, "found applied")
+
+
+@pytest.mark.parametrize("other", [{"leader": 2}, {"isr": [1, 0, 2]}, {"isr": [1]}, {"leader_epoch": 7}])
+def test_what_another_wrote_is_stale(topic: KafkaTree, lake: Lake, other: dict[str, Any]) -> None:
+    outcome, message = judged(topic, lake, elected(topic), lambda: write_state(topic, **other))
+
+    assert outcome is Outcome.STALE
+    assert f"{state_path(T, 0)} is at version 1, planned at 0: leader {other.get('leader', 1)}" in message
+
+
+def test_what_moved_on_after_it_was_applied_is_stale(topic: KafkaTree, lake: Lake) -> None:
+    def moved_on() -> None:
+        write_state(topic)
+        topic.touch(state_path(T, 0))
+
+    assert judged(topic, lake, elected(topic), moved_on)[0] is Outcome.STALE
+
+
+def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, lake: Lake) -> None:
+    verdict = judged(topic, lake, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
+
+    assert verdict == (Outcome.STALE, f"{state_path(T, 0)} is at version 1, planned at 0")
+
+
+def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
+    topic.unregister(0)
+
+    verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0))
+
+    assert verdict == (Outcome.STALE, "broker 0 came back")
+
+
+def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: Lake) -> None:
+    topic.unregister(0)
+
+    assert judged(topic, lake, elected(topic, requires_dead=[0])) == DUE
+
+
+def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: KafkaTree, lake: Lake) -> None:
+    topic.unregister(0)
+
+    verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
+
+    assert verdict == (Outcome.STALE, "broker 0 came back")
+
+
+def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
+    verdict = judged(topic, lake, elected(topic), lambda: topic.bounce(1))
+
+    assert verdict == (Outcome.STALE, "broker 1 registered anew since the snapshot")
+
+
+def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
+    verdict = judged(topic, lake, elected(topic), lambda: topic.unregister(1))
+
+    assert verdict == (Outcome.STALE, "broker 1 is no longer alive")
+
+
+def test_other_brokers_may_bounce(topic: KafkaTree, lake: Lake) -> None:
+    assert judged(topic, lake, elected(topic), lambda: topic.bounce(2)) == DUE
+
+
+def make_anew(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
+    """All versions start again at 0."""
+    tree.client.delete("/brokers/topics/t", recursive=True)
+    tree.client.delete("/config/topics/t")
+    tree.add_topic(T, {0: [leader, 1, 2]}, topic_id=topic_id)
+
+
+def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Lake) -> None:
+    verdict = judged(topic, lake, elected(topic), lambda: make_anew(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
+
+    assert verdict == (Outcome.STALE, "topic t was deleted and made anew")
+
+
+def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lake: Lake) -> None:
+    tree.add_topic(T, {0: [0, 1, 2]}, topic_id=None)
+
+    verdict = judged(tree, lake, elected(tree), lambda: make_anew(tree, None, leader=3))
+
+    assert verdict[0] is Outcome.STALE
+    assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in verdict[1]
+
+
+def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, lake: Lake) -> None:
+    assert judged(tree, lake, creation("new", 0, [0, 1])) == DUE
+
+
+def test_new_topic_that_is_there_is_applied(tree: KafkaTree, lake: Lake) -> None:
+    def created() -> None:
+        tree.add_topic("new", {0: [0, 1]})
+        first = State(controller_epoch=8, leader=0, leader_epoch=0, isr=[0, 1])
+        tree.client.delete(state_path("new", 0))
+        tree.write(state_path("new", 0), encode_state(first))
+
+    assert judged(tree, lake, creation("new", 0, [0, 1]), created) == (Outcome.APPLIED, "found applied")
+
+
+def judged_for_admin(tree: KafkaTree, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
+    if then is not None:
+        then()
+    due, verdicts = judge_for_admin(tree.client, [msgspec.convert(change | {"cluster": "", "plan_id": ""}, Change)])
+    assert len(due) + len(verdicts) == 1
+    return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
+
+
+def moved(tree: KafkaTree) -> Row:
+    after = {"replicas_after": [0, 2], "adding_after": [], "removing_after": [1], "leader_epoch_after": None}
+    return election(tree, T, 0, leader=0, action=Action.REASSIGN.value, **after)
+
+
+def assign(tree: KafkaTree, replicas: list[int], adding: list[int], removing: list[int]) -> None:
+    assignment = Assignment({0: replicas}, {0: adding}, {0: removing}, None)
+    tree.client.set("/brokers/topics/t", encode_assignment(assignment))
+
+
+@pytest.mark.parametrize("make", [elected, moved])
+def test_kafka_may_be_asked_for_what_nobody_touched(topic: KafkaTree, make: Any) -> None:  # noqa: ANN401
+    assert judged_for_admin(topic, make(topic)) == DUE
+
+
+def test_kafka_may_be_asked_though_the_isr_moved(topic: KafkaTree) -> None:
+    change = elected(topic)
+
+    assert judged_for_admin(topic, change, lambda: write_state(topic, leader=0, isr=[0, 1])) == DUE
+
+
+def test_election_that_kafka_made_is_applied(topic: KafkaTree) -> None:
+    change = elected(topic)
+
+    assert judged_for_admin(topic, change, lambda: write_state(topic))[0] is Outcome.APPLIED
+
+
+def test_election_from_another_leader_is_stale(topic: KafkaTree) -> None:
+    change = elected(topic)
+
+    verdict = judged_for_admin(topic, change, lambda: write_state(topic, leader=2))
+
+    assert verdict == (Outcome.STALE, "the leader is no longer 0")
+
+
+@pytest.mark.parametrize("isr", [[0], [0, 1]])
+@pytest.mark.parametrize(("leader", "gone"), [(-1, 0), (0, 0), (2, None), (-1, None)])
+def test_what_no_live_leader_of_the_isr_leads_is_not_moved(
+    topic: KafkaTree, leader: int, gone: int | None, isr: list[int]
+) -> None:
+    """Kafka would take the order; with unclean elections allowed it would elect who has no records."""
+    change = moved(topic)
+    write_state(topic, leader=leader, isr=isr)
+    if gone is not None:
+        topic.unregister(gone)
+
+    outcome, message = judged_for_admin(topic, change)
+
+    assert outcome is Outcome.STALE
+    assert f"no live leader is in its ISR (leader {leader}, ISR {isr})" in message
+    assert "`surveyor plan recover`" in message
+
+
+@pytest.mark.parametrize(
+    ("replicas", "adding", "removing", "expected"),
+    [
+        ([0, 2], [], [], (Outcome.APPLIED, "found applied")),
+        ([0, 2, 1], [], [1], (Outcome.APPLIED, "found in progress")),
+        ([1, 2], [], [], (Outcome.STALE, "its replicas are now [1, 2]")),
+        ([2, 0, 1], [], [0], (Outcome.STALE, "its replicas are now [2, 0, 1]")),
+    ],
+)
+def test_reassignment_since_the_snapshot(
+    topic: KafkaTree, replicas: list[int], adding: list[int], removing: list[int], expected: tuple[Outcome, str]
+) -> None:
+    change = moved(topic)
+
+    assert judged_for_admin(topic, change, lambda: assign(topic, replicas, adding, removing)) == expected
+
+
+def test_kafka_is_not_asked_about_a_topic_that_is_gone(topic: KafkaTree) -> None:
+    change = elected(topic)
+
+    verdict = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))
+
+    assert verdict == (Outcome.STALE, "t-0 is gone")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        ([0, 1], (Outcome.APPLIED, "found applied")),
+        ([1, 0], (Outcome.STALE, "topic new exists and is not the one planned")),
+    ],
+)
+def test_topic_that_kafka_made_counts_by_its_replicas(
+    tree: KafkaTree, replicas: list[int], expected: tuple[Outcome, str]
+) -> None:
+    """Kafka gives it an id of its own."""
+    tree.add_topic("new", {0: replicas}, topic_id="Aaaaaaaaaaaaaaaaaaaaag")
+
+    assert judged_for_admin(tree, creation("new", 0, [0, 1])) == expected

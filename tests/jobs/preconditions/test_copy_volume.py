@@ -1,0 +1,141 @@
+"""How much a plan copies and how long that takes. Oracle: replica by replica, in plain Python."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.adapters.delta.warehouse import Lake, schema_of
+from jobs.preconditions.copy_volume import READ, Volume, WaveVolume, space_warnings, volume
+from jobs.repositories.stored_rows import StoredRows
+
+NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
+Move = tuple[int, str, int, list[int], list[int], int]
+"""Wave, topic, partition, replicas before and after, leader before."""
+
+
+def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
+    columns = [(wave, action, *rest) for wave, *rest in moves]
+    fields = [schema_of("changes").field(name) for name in READ]
+    lists = zip(*columns, strict=True) if columns else [[] for _ in READ]
+    arrays = [pa.array(column, field.type) for column, field in zip(lists, fields, strict=True)]
+    return StoredRows(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+
+
+def stored(lake: Lake, *logs: tuple[int, str, int, int, bool]) -> None:
+    """Logs of a broker: topic, partition, bytes, whether it is a future one."""
+    lake.replace(
+        "sizes",
+        [
+            {"broker_id": broker, "topic": topic, "partition": number, "log_dir": f"/{future}", "bytes": size}
+            | {"offset_lag": 0, "is_future": future, "taken_at": NOW}
+            for broker, topic, number, size, future in logs
+        ],
+    )
+
+
+MOVES: Final[list[Move]] = [
+    (0, "a", 0, [1, 2], [3, 2], 1),  # 100 bytes from 1 to 3
+    (0, "a", 1, [1, 2], [3, 4], 2),  # 40 bytes from 2 to 3 and to 4
+    (1, "a", 0, [3, 2], [3, 4], 3),  # 100 bytes from 3 to 4
+    (1, "b", 0, [1], [2], 1),  # of unknown size
+    (1, "b", 1, [1, 2], [2, 1], 1),  # copies nothing
+]
+
+
+def test_bytes_and_time_of_each_wave(lake: Lake) -> None:
+    """The largest log of the replicas there are counts: no future one, and none on a broker that has it no more."""
+    stored(
+        lake,
+        (1, "a", 0, 100, False),
+        (2, "a", 0, 90, False),
+        (9, "a", 0, 999, False),
+        (1, "a", 1, 40, False),
+        (2, "a", 1, 999, True),
+        (1, "b", 1, 7, False),
+    )
+
+    copied = volume(lake, changes(MOVES))
+
+    assert copied.waves == [
+        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, most=140),
+        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, most=90),
+    ]
+    assert copied.received == {2: 0, 3: 140, 4: 130}
+    assert [*copied.lines(10)] == [
+        "copies 5 replicas, 270 B, and 1 replica of unknown size; at least 23 s at 10 B/s a broker",
+        "bytes copied by wave 180 B in 14 s, 90 B in 9 s",
+    ]
+    assert "--throttle, as 50MB/s, bounds each broker" in next(copied.lines(None))
+    assert copied.json(10)["seconds"] == 23.0
+    assert [wave["seconds"] for wave in copied.json(None)["waves"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("moves", "action", "rate", "lines"),
+    [
+        ([], "reassign", 5, []),
+        (MOVES, "elect", 5, []),
+        (MOVES[4:], "reassign", 5, []),
+        (MOVES[3:4], "reassign", None, []),
+        (MOVES[3:4], "reassign", 5, ["copies 1 replica; `surveyor sizes` finds out how many bytes that is"]),
+    ],
+)
+def test_nothing_is_said_of_what_is_not_known(
+    lake: Lake, moves: list[Move], action: str, rate: int | None, lines: list[str]
+) -> None:
+    assert [*volume(lake, changes(moves, action)).lines(rate)] == lines
+
+
+def test_brokers_that_receive_more_than_their_disks_have_left(lake: Lake) -> None:
+    """Two log dirs on one volume count once; a broker that does not say is not warned of."""
+    dirs = [(3, "/a", 500, 60), (3, "/b", 500, 60), (4, "/a", 500, 60), (4, "/b", 700, 80), (2, "/a", None, None)]
+    names = ("broker_id", "log_dir", "total_bytes", "usable_bytes")
+    lake.replace("log_dirs", [dict(zip(names, row, strict=True)) | {"error": None, "taken_at": NOW} for row in dirs])
+
+    warned = list(space_warnings(lake, Volume([], {2: 9_000, 3: 140, 4: 130})))
+
+    assert warned == ["1 broker receives more bytes than the disks have left: 3 (140 B, 60 B left)"]
+
+
+REPLICAS: Final = st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), REPLICAS, REPLICAS), max_size=6), st.lists(st.integers(0, 9), min_size=6))
+def test_as_copied_one_by_one(
+    drawn: list[tuple[int, list[int], list[int]]],
+    sizes: list[int],
+) -> None:
+    moves = [(wave, "t", number, before, after, before[0]) for number, (wave, before, after) in enumerate(drawn)]
+    lake: Any = Sizes([(move[3][0], "t", move[2], size) for move, size in zip(moves, sizes, strict=False)])
+    sent: dict[tuple[int, int], int] = {}
+    received: dict[tuple[int, int], int] = {}
+    for wave, _, number, before, after, leader in moves:
+        for broker in set(after) - set(before):
+            received[wave, broker] = received.get((wave, broker), 0) + sizes[number]
+            sent[wave, leader] = sent.get((wave, leader), 0) + sizes[number]
+
+    copied = volume(lake, changes(moves))
+
+    busiest = {wave.wave: wave.most for wave in copied.waves}
+    assert copied.bytes == sum(received.values())
+    for wave, most in busiest.items():
+        assert most == max(count for (of, _), count in [*sent.items(), *received.items()] if of == wave)
+
+
+class Sizes:
+    """A lake that has these sizes and is on no disk."""
+
+    def __init__(self, logs: list[tuple[int, str, int, int]]) -> None:
+        fields = ("broker_id", "topic", "partition", "bytes")
+        rows = [dict(zip(fields, log, strict=True)) for log in logs]
+        self.table = pa.Table.from_pylist(rows, schema=pa.schema([schema_of("sizes").field(name) for name in fields]))
+
+    def has(self, _: str) -> bool:
+        return True
+
+    def read(self, *_: Any, columns: list[str]) -> pa.Table:  # noqa: ANN401 - filters
+        return self.table.select(columns)

@@ -1,0 +1,105 @@
+"""A plan that leaves fewer in sync than min.insync.replicas says so: when it is shown, in a dry run, and applied."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.preconditions.min_isr import below_min_isr, short_lists, stored_below_min_isr, stored_short_lists
+from jobs.repositories.plans.repository import Plan
+from jobs.repositories.stored_rows import StoredRows
+from schemas.enums import Action, PlanKind
+from schemas.znodes import encode_config
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+ISRS: Final = {
+    ("two", 0): ([0, 1, 2], [0], True),
+    ("two", 1): ([0, 1, 2], [0, 1], False),
+    ("two", 2): ([0], [0], False),
+    ("one", 0): ([0, 1, 2], [0], False),
+}
+"""ISRs before and after; whether that is fewer than before and than min.insync.replicas, which are two and one."""
+
+SAID: Final = "1 partition is left with fewer in sync than min.insync.replicas, so acks=all writes fail there: two-0"
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic("two", {partition: [0, 1, 2] for partition in range(3)})
+    tree.add_topic("one", {0: [0, 1, 2]})
+    tree.write("/config/topics/two", encode_config({"min.insync.replicas": "2"}))
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    write_first_snapshot(surveyor)
+    return surveyor
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, surveyor: Surveyor) -> Plan:
+    changes = [
+        election(tree, *place, leader=0, isr_before=before, isr_after=after)
+        for place, (before, after, _) in ISRS.items()
+    ]
+    return store_plan(surveyor.lake, tree, [*changes, creation("new", 0, [0])], [topic_creation("new")])
+
+
+def test_who_is_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
+    """By rows in memory and by columns of Arrow; a topic that is new has what its plan gives it."""
+    few = [f"{topic}-{partition}" for (topic, partition), (_, _, warned) in ISRS.items() if warned]
+    stored = StoredRows.read(surveyor.lake, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
+
+    assert few == ["two-0"]
+    assert below_min_isr(surveyor.lake, 1, plan.changes) == few
+    assert stored_below_min_isr(surveyor.lake, 1, stored) == few
+
+
+def _reassigned(tree: KafkaTree, topic: str, partition: int, replicas: list[int], wave: int = 0) -> Row:
+    moved = {"replicas_after": replicas, "isr_after": replicas, "adding_after": replicas, "wave": wave}
+    return election(tree, topic, partition, leader=replicas[0]) | moved | {"action": Action.REASSIGN.value}
+
+
+def test_reassigned_lists_that_are_too_short_are_named_by_their_last_wave(tree: KafkaTree, surveyor: Surveyor) -> None:
+    waves = [
+        _reassigned(tree, "two", 0, [3]),
+        _reassigned(tree, "two", 1, [3], wave=0),
+        _reassigned(tree, "two", 1, [3, 4], wave=1),
+        _reassigned(tree, "one", 0, [3]),
+    ]
+    plan = store_plan(surveyor.lake, tree, waves, kind=PlanKind.REASSIGN.value)
+    stored = StoredRows.read(surveyor.lake, "changes", ["wave", "topic", "partition"], ("plan_id", "=", plan.plan_id))
+
+    assert short_lists(surveyor.lake, 1, plan.changes) == ["two-0"]
+    assert stored_short_lists(surveyor.lake, 1, stored) == ["two-0"]
+    assert below_min_isr(surveyor.lake, 1, plan.changes) == stored_below_min_isr(surveyor.lake, 1, stored) == []
+
+
+def test_what_brokers_use_counts_where_a_topic_says_nothing(surveyor: Surveyor, plan: Plan) -> None:
+    told = {"name": "min.insync.replicas", "value": "3", "assumed": False}
+    for row in surveyor.lake.rows("broker_configs", ("name", "=", "min.insync.replicas")):
+        mine = f"name = 'min.insync.replicas' AND broker_id = {row['broker_id']}"
+        surveyor.lake.replace("broker_configs", [row | told], mine)
+    newest = surveyor.lake.rows("snapshots")[0]
+    versions = newest["versions"] | {"broker_configs": surveyor.lake.version("broker_configs")}
+    surveyor.lake.replace("snapshots", [newest | {"versions": versions}])
+
+    assert below_min_isr(surveyor.lake, 1, plan.changes) == ["one-0", "two-0"]
+
+
+def test_nothing_is_said_where_the_snapshot_is_gone(surveyor: Surveyor, plan: Plan) -> None:
+    assert below_min_isr(surveyor.lake, 7, plan.changes) == []
+
+
+def test_it_is_said_wherever_the_plan_is_looked_at(tree: KafkaTree, surveyor: Surveyor) -> None:
+    shrunk = election(tree, "two", 0, leader=0, isr_after=[0])
+    plan = store_plan(surveyor.lake, tree, [shrunk])
+    arguments = ("commit", plan.plan_id, "--mode", "batch", "--allow-silent", "0,1,2")
+
+    assert f"  warning: {SAID}\n" in surveyor("show", "plan", plan.plan_id).stdout
+    assert surveyor.json("show", "plan", plan.plan_id)["warnings"] == [SAID]
+    assert f"  warning: {SAID}\n" in surveyor(*arguments).stdout
+    assert tree.state("two").isr == [0, 1, 2]
+    assert f"  warning: {SAID}\n" in surveyor(*arguments, "--apply").stderr
+    assert tree.state("two").isr == [0]

@@ -1,0 +1,116 @@
+"""Requests that a plan is done with, judged by what stands in ZooKeeper when it is committed."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+from kazoo.protocol.states import ZnodeStat
+
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.preconditions.operations import TopicNow, verdict_on
+from jobs.preconditions.verification import standing_of_task
+from planner.reassignment.cancellation import Standing
+from schemas.enums import OperationKind, Outcome
+from schemas.rows import Operation
+from schemas.znodes import Assignment, encode_assignment
+
+REASSIGN, ELECTION, EPOCH = "/admin/reassign_partitions", "/admin/preferred_replica_election", "/controller_epoch"
+T, CONFIG, DELETION = "/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"
+MINE, OTHER = "AAAAAAAAAAAAAAAAAAAAAg", "BBBBBBBBBBBBBBBBBBBBBg"
+STAT: Final = ZnodeStat(*[0] * 11)
+
+
+def topic(topic_id: str = MINE) -> bytes:
+    return encode_assignment(Assignment({0: [1, 2]}, {}, {}, topic_id))
+
+
+def request(*partitions: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": 1, "partitions": partitions}).encode()
+
+
+ORDER = {"topic": "t", "partition": 0, "replicas": [1, 2]}
+GOES = {"topic_id": MINE, "replicas": {"0": [1, 2]}}
+REMOVED = {"topic_id": MINE, "controller_epoch": 7, "topic_version": 0}
+KIND = OperationKind
+DUE = None
+
+# the operation, the znodes there are, and the outcome
+CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Outcome | None]]] = {
+    "an order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {REASSIGN: request(ORDER)}, DUE),
+    "no order any more": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {}, Outcome.APPLIED),
+    "another order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [3]}}, {REASSIGN: request(ORDER)}, Outcome.APPLIED),
+    "an order of another topic": (
+        KIND.WITHDRAW_REASSIGNMENT,
+        {"orders": {"0": [1, 2]}},
+        {REASSIGN: request(ORDER | {"topic": "u"})},
+        Outcome.APPLIED,
+    ),
+    "a garbled order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1]}}, {REASSIGN: b"?"}, Outcome.STALE),
+    "an election": (KIND.WITHDRAW_ELECTION, {"partitions": [0]}, {ELECTION: request(ORDER)}, DUE),
+    "another election": (KIND.WITHDRAW_ELECTION, {"partitions": [1]}, {ELECTION: request(ORDER)}, Outcome.APPLIED),
+    "no such topic": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b""}, DUE),
+    "a topic after all": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b"", T: topic()}, Outcome.STALE),
+    "must not be deleted": (KIND.WITHDRAW_DELETION, {"exists": True}, {DELETION: b"", T: topic()}, DUE),
+    "taken back already": (KIND.WITHDRAW_DELETION, {"exists": True}, {T: topic()}, Outcome.APPLIED),
+    "goes": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic()}, DUE),
+    "is kept": (KIND.DELETE_REPLICAS, GOES, {T: topic()}, Outcome.STALE),
+    "was made anew": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic(OTHER)}, Outcome.STALE),
+    "is gone": (KIND.DELETE_REPLICAS, GOES, {}, Outcome.APPLIED),
+    "is removed": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"7"}, DUE),
+    "is removed by us": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"8"}, DUE),
+    "has grown": (KIND.REMOVE_TOPIC, REMOVED | {"topic_version": -1}, {DELETION: b"", T: topic()}, Outcome.STALE),
+    "others were in office": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
+}
+
+
+LOST: Final = topic().replace(f'"topic_id":"{MINE}"'.encode(), b'"version":3')
+
+RESTORE: Final = (
+    f"the topic has lost its topic id {MINE}: "
+    "put it back into its znode, before a controller that starts gives it another one"
+)
+
+# brokers alive, the topic -> what is found
+DELETIONS: Final[list[tuple[list[str], bytes, Standing, str]]] = [
+    (["1", "2"], topic(), Standing.IN_PROGRESS, "found queued for deletion"),
+    (["1"], topic(), Standing.IN_PROGRESS, "found queued for deletion; it waits for broker 2, not alive: start it"),
+    ([], topic(), Standing.IN_PROGRESS, "found queued for deletion; it waits for brokers 1, 2, not alive: start it"),
+    (
+        ["1"],
+        topic(OTHER),
+        Standing.DIVERGED,
+        "the topic was deleted and made anew; this one is not the one planned to go",
+    ),
+    (
+        ["1"],
+        LOST,
+        Standing.DIVERGED,
+        f"{RESTORE}; this one is not the one planned to go",
+    ),
+]
+
+
+@pytest.mark.parametrize(("live", "data", "standing", "detail"), DELETIONS)
+def test_a_deletion_that_waits_says_for_which_broker(
+    live: list[str], data: bytes, standing: Standing, detail: str
+) -> None:
+    task = Operation(sequence=0, kind=KIND.DELETE_TOPIC, topic="t", data=json.dumps({"topic_id": MINE}))
+    znodes = {path: _znode(path, {DELETION: b"", T: data}) for path in (T, CONFIG, DELETION)}
+
+    assert standing_of_task(task, TopicNow(znodes[T], znodes[CONFIG], znodes[DELETION], {}), live) == (standing, detail)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_due_of_a_request(name: str) -> None:
+    kind, data, there, outcome = CASES[name]
+    task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
+    znodes = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}
+
+    verdict = verdict_on(task, TopicNow(znodes[T], znodes[CONFIG], znodes[DELETION], znodes))
+
+    assert (None if verdict is None else verdict.outcome) == outcome
+
+
+def _znode(path: str, there: Mapping[str, bytes]) -> Znode:
+    return Znode(path, there.get(path), STAT if path in there else None)

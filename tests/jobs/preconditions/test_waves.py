@@ -1,0 +1,115 @@
+"""Waves in admin mode: the second is asked for once the first has come about, and not where it has not.
+
+The Admin API is one that does to the tree what Kafka's controller does.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.execution.admin.commit import commit_admin
+from jobs.execution.admin.lease import lease_for
+from jobs.preconditions.waves import judge_waves
+from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.repository import Plan
+from jobs.runtime.settings import settings_from
+from schemas.enums import Action, Outcome, PlanKind
+from schemas.znodes import Assignment, decode_assignment, encode_assignment
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
+
+T = "t"
+REFUSED = 39
+
+
+class KafkaController:
+    """What the Admin API asks, done to the tree; `refuses` names a partition whose order it will not change."""
+
+    def __init__(self, tree: KafkaTree, refuses: int | None = None) -> None:
+        self.tree = tree
+        self.refuses = refuses
+        self.requests: list[str] = []
+
+    def reassign(self, targets: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], int]:
+        self.requests.append("reassign")
+        assigned = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
+        orders = {partition: order for (_, partition), order in targets.items() if partition != self.refuses}
+        encoded = encode_assignment(Assignment(assigned | orders, {}, {}, TOPIC_ID))
+        self.tree.client.set(f"/brokers/topics/{T}", encoded)
+        return {key: REFUSED if key[1] == self.refuses else 0 for key in targets}
+
+    def reassignments(self) -> dict[tuple[str, int], list[int]]:
+        return {}
+
+    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        self.requests.append("elect")
+        replicas = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
+        for _, partition in partitions:
+            leader = replicas[partition][0]
+            text = f'{{"controller_epoch":7,"leader":{leader},"version":1,"leader_epoch":7,"isr":[0,1,2]}}'
+            self.tree.write(state_path(T, partition), text.encode())
+        return dict.fromkeys(partitions, 0)
+
+
+def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
+    order = {"replicas_after": [1, 2, 0], "leader_epoch_after": None, "action": Action.REASSIGN.value}
+    then = {"wave": 1, "replicas_before": [1, 2, 0], "replicas_after": [1, 2, 0], "leader_epoch_before": 6}
+    return [
+        election(tree, T, partition, leader=0, **order),
+        election(tree, T, partition, leader=1, leader_epoch_after=7, **then),
+    ]
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake) -> Plan:
+    tree.add_topic(T, {0: [0, 1, 2], 1: [0, 1, 2]})
+    changes = [change for partition in (0, 1) for change in _demotion(tree, partition)]
+    parameters = '{"brokers": [0], "mode": "admin"}'
+    return store_plan(lake, tree, changes, kind=PlanKind.DRAIN.value, parameters=parameters)
+
+
+def _commit(tree: KafkaTree, lake: Lake, plan: Plan, controller: Any) -> Ledger:  # noqa: ANN401 - it stands for Admin
+    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
+    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
+    ledger = Ledger.open(lake, plan)
+    due, verdicts = judge_waves(tree.client, plan.changes)
+    ledger.judge(verdicts)
+    if due:
+        with lease_for(settings, plan.plan_id, "commit") as lease:
+            commit_admin(settings, ledger, controller, due, lease)
+    ledger.close()
+    return ledger
+
+
+def test_order_first_then_leaders(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
+    controller = KafkaController(tree)
+
+    ledger = _commit(tree, lake, plan, controller)
+
+    assert controller.requests == ["reassign", "elect"]
+    assert len(ledger.of(Outcome.APPLIED)) == len(plan.changes)
+    assert {tree.state(T, partition).leader for partition in (0, 1)} == {1}
+    assert [row["broker_id"] for row in lake.rows("drained")] == [0]
+
+
+def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
+    ledger = _commit(tree, lake, plan, KafkaController(tree, refuses=1))
+
+    outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.verdicts}
+    expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
+    assert outcomes == expected
+    assert tree.state(T, 1).leader == 0
+
+
+def test_what_is_left_is_done_the_next_time(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
+    _commit(tree, lake, plan, KafkaController(tree, refuses=1))
+
+    again = _commit(tree, lake, plan, KafkaController(tree))
+    idle = KafkaController(tree)
+    _commit(tree, lake, plan, idle)
+
+    assert len(again.of(Outcome.APPLIED)) == len(plan.changes)
+    assert idle.requests == []
+    assert lake.rows("plans")[0]["status"] == "committed"

@@ -1,0 +1,83 @@
+"""Plans and commits that begin at the same time: a name is one plan's, a number one attempt's, a plan one row."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.core.errors import RefusedError
+from jobs.repositories.plans.commit_log import Ledger, next_attempt
+from jobs.repositories.plans.names import Alias, give_name, plan_named
+from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.store import Content, RowLists, store
+from schemas.enums import Outcome, PlanKind, PlanStatus, Step
+
+MANY = 6
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(str(tmp_path / "warehouse"), "default")
+    made.ensure_tables()
+    return made
+
+
+def stored(lake: Lake, snapshot_id: int = 1) -> Row:
+    """Of a kind that no newer plan takes the place of."""
+    content = Content(
+        kind=PlanKind.DRAIN,
+        parameters={"brokers": [1], "mode": "admin"},
+        snapshot_id=snapshot_id,
+        cluster_id=None,
+        broker_epochs={},
+        status=PlanStatus.PLANNED,
+    )
+    return store(lake, Alias(), content, RowLists(lake=lake, changes=[], rejections=[]))
+
+
+def test_commits_of_one_plan_have_a_number_each(lake: Lake) -> None:
+    plan = read_plan(lake, stored(lake)["plan_id"])
+
+    def begin(_: int) -> None:
+        Ledger.open(lake, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
+
+    with ThreadPoolExecutor(MANY) as pool:
+        list(pool.map(begin, range(MANY)))
+
+    assert sorted(row["attempt"] for row in lake.rows("commits")) == list(range(1, MANY + 1))
+    assert next_attempt(lake, plan.plan_id) == MANY + 1
+
+
+def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Lake) -> None:
+    plans = [stored(lake, number)["plan_id"] for number in range(1, MANY + 1)]
+
+    def name(plan_id: str) -> bool:
+        try:
+            give_name(lake, plan_id, Alias("night"))
+        except RefusedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(MANY) as pool:
+        given = list(pool.map(name, plans))
+
+    named = plan_named(lake, "night")
+    assert given.count(True) == 1
+    assert named is not None
+    assert named["plan_id"] == plans[given.index(True)]
+
+
+def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Lake) -> None:
+    with ThreadPoolExecutor(MANY) as pool:
+        made = list(pool.map(lambda _: stored(lake)["plan_id"], range(MANY)))
+
+    assert [row["plan_id"] for row in lake.rows("plans")] == [made[0]]
+    assert len(set(made)) == 1
+
+
+def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(lake: Lake) -> None:
+    stored(lake)
+
+    with pytest.raises(RefusedError, match="a newer one took its place meanwhile; plan again"):
+        give_name(lake, "0123456789abcdef", Alias("night"))

@@ -1,0 +1,59 @@
+"""Who closed a plan, as it is recorded: the cancellation of it, or the rollback that led it back."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.core.errors import RefusedError
+from jobs.repositories.actor import Author
+from jobs.repositories.plans.commit_log import Ledger, closed_line
+from jobs.repositories.plans.repository import Plan
+from schemas.enums import PlanStatus
+
+AT: Final = datetime(2026, 11, 25, 19, 0, 5, tzinfo=UTC)
+WHEN: Final = "at 2026-11-25 19:00:05 UTC"
+
+
+def step(plan_id: str, action: str, who: str, **columns: Any) -> Row:  # noqa: ANN401
+    common = {"attempt": 1, "outcome": "applied", "committed_at": AT}
+    return {"plan_id": plan_id, "action": action, "who": who, **common, **columns}
+
+
+# status of the plan, rows of commits, and what is said; plan `back` is the rollback of plan `p`
+CASES: Final[list[tuple[PlanStatus, list[Row], str]]] = [
+    (PlanStatus.CANCELLED, [step("p", "cancel", "olga@desk")], f"was cancelled by olga@desk {WHEN}"),
+    (PlanStatus.CANCELLED, [step("p", "cancel", "olga@desk", run="dag/task")], f"by olga@desk (dag/task) {WHEN}"),
+    (
+        PlanStatus.CANCELLED,
+        [step("p", "cancel", "olga@desk"), step("p", "reassign", "anna@desk"), step("q", "cancel", "anna@desk")],
+        f"was cancelled by olga@desk {WHEN}",
+    ),
+    (PlanStatus.CANCELLED, [step("p", "reassign", "anna@desk")], "was cancelled"),
+    (PlanStatus.ROLLED_BACK, [step("back", "reassign", "olga@desk")], f"was rolled back by olga@desk {WHEN}"),
+    (PlanStatus.ROLLED_BACK, [step("p", "reassign", "anna@desk")], "was rolled back"),
+]
+
+
+@pytest.mark.parametrize(("status", "commits", "said"), CASES)
+def test_who_closed_it_is_said_and_no_commit_goes_on(
+    tmp_path: Path, status: PlanStatus, commits: list[Row], said: str
+) -> None:
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    common = {"kind": "reassign", "created_at": AT, "snapshot_id": 1}
+    row = {"plan_id": "p", "name": None, "status": status.value, "parameters": "{}", **common}
+    back = {"plan_id": "back", "status": "committed", "parameters": '{"rollback_of": "p"}', **common}
+    lake.append("plans", [row, back])
+    lake.append("commits", commits)
+
+    line = closed_line(lake, row)
+
+    assert line.endswith(said)
+    assert line.startswith(("was cancelled", "was rolled back"))
+    ledger = Ledger(lake, Plan(row, [], [], []), Author("anna@desk"))
+    with pytest.raises(RefusedError) as refused:
+        ledger.refuse_closed()
+    assert str(refused.value) == f"plan p {line}: nothing more of it is asked for; plan again"

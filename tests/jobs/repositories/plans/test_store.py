@@ -1,0 +1,73 @@
+"""Plans in the table: looks that find nothing do not pile up, and what was verified is recorded once."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.console_output.tables import is_complete
+from jobs.repositories.plans.commit_log import close_plan, note_verified
+from jobs.repositories.plans.names import Alias
+from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.store import Content, RowLists, store
+from schemas.enums import PlanKind, PlanStatus
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.page_rows import change, config_operation
+
+REJECTION: Final[Row] = {"topic": "t", "partition": 0, "action": "elect", "code": "NO_ELIGIBLE_LEADER", "reason": ""}
+
+
+@pytest.fixture
+def tables(lake: Lake) -> Lake:
+    lay_tables(lake)
+    return lake
+
+
+def stored(lake: Lake, snapshot_id: int, name: str | None = None, **more: Any) -> str:  # noqa: ANN401
+    rows = {"changes": [], "rejections": [REJECTION], "operations": more.pop("operations", [])}
+    rows["changes"] = more.pop("changes", [])
+    content: dict[str, Any] = {"kind": PlanKind.RECONCILE, "parameters": {}, "cluster_id": "id", "broker_epochs": {}}
+    plan = store(
+        lake, Alias(name), Content(**content | {"snapshot_id": snapshot_id} | more), RowLists(lake=lake, **rows)
+    )
+    return str(plan["plan_id"])
+
+
+def test_the_last_look_that_found_nothing_is_kept(tables: Lake) -> None:
+    """Of the same question; not what has a name, changes something, drains, or asks something else."""
+    kept = {
+        stored(tables, 1, "named"),
+        stored(tables, 1, changes=[change("t", 1, [1, 2], [2, 1])]),
+        stored(tables, 1, kind=PlanKind.CONFIG, operations=[config_operation()]),
+        stored(tables, 1, kind=PlanKind.DRAIN),
+        stored(tables, 1, parameters={"allow_unclean": True}),
+    }
+    looks = [stored(tables, snapshot_id) for snapshot_id in (1, 2, 3)]
+    drains = stored(tables, 2, kind=PlanKind.DRAIN)
+
+    assert {row["plan_id"] for row in tables.rows("plans")} == {*kept, looks[-1], drains}
+    assert {row["plan_id"] for row in tables.rows("rejections")} == {*kept, looks[-1], drains}
+    assert stored(tables, 3) == looks[-1]
+    assert len(tables.rows("plans")) == len(kept) + 2
+
+
+def test_a_plan_is_verified_once(tables: Lake) -> None:
+    """It stays complete until it is called or led back."""
+    plan_id = stored(tables, 1, changes=[change("t", 1, [1, 2], [2, 1])])
+    note_verified(tables, read_plan(tables, plan_id))
+    first = read_plan(tables, plan_id)
+    note_verified(tables, first)
+    again = read_plan(tables, plan_id)
+
+    assert abs(datetime.now(UTC) - first.row["verified_at"]) < timedelta(minutes=5)
+    assert (first.row["verified_at"], is_complete(first.row)) == (again.row["verified_at"], True)
+    close_plan(tables, plan_id, PlanStatus.ROLLED_BACK)
+    assert not is_complete(read_plan(tables, plan_id).row)
+
+
+def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(tables: Lake) -> None:
+    plan_id = stored(tables, 1)
+    note_verified(tables, read_plan(tables, plan_id))
+
+    assert read_plan(tables, plan_id).row["verified_at"] is None

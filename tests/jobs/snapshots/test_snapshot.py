@@ -1,0 +1,474 @@
+"""Snapshots of a real ZooKeeper: what is read, what is written again, and what a bad znode does."""
+
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from jobs.adapters.embedded.ports import free_port
+from jobs.cli import app
+from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.runtime.settings import Settings, settings_from
+from jobs.snapshots import reader as snapshot_read
+from jobs.snapshots import snapshot
+from jobs.snapshots import writer as snapshot_write
+from jobs.snapshots.snapshot import take_snapshot
+from jobs.snapshots.writer import Writer
+from schemas.tables import TABLES
+from schemas.znodes import Assignment, encode_assignment
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, TOPIC_ID, KafkaTree, registration
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+NOISE = b"\xff\x00" * 450_000
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+@pytest.fixture(params=["by the driver", "by executors"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny clusters are read by the driver, larger ones by executors: to the same end."""
+    if request.param == "by executors":
+        monkeypatch.setattr(snapshot_read, "TINY", -1)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    tree.write("/admin/delete_topics/orders", b"")
+    result = surveyor.json("snapshot")
+    counted = {name: result[name] for name in ("snapshot_id", "brokers", "topics", "partitions", "quarantined")}
+    assert counted == {"snapshot_id": 1, "brokers": 3, "topics": 1, "partitions": 3, "quarantined": 0}
+    row = surveyor.lake.rows("snapshots")[0]
+    assert (row["controller_id"], row["controller_epoch"], row["cluster_id"]) == (0, 7, CLUSTER_ID)
+    assert row["zxid_before"] <= row["zxid_after"]
+    assert surveyor.rows("topics", "topic", "config", "deletion_requested") == [
+        ("orders", {"min.insync.replicas": "2"}, True),
+    ]
+    assert surveyor.rows("partitions", "partition", "replicas", "leader", "isr", "leader_epoch", "partition_state") == [
+        (0, [0, 1], 0, [0, 1], 5, "Online"),
+        (1, [1, 2], 1, [1, 2], 5, "Online"),
+        (2, [2, 0], 2, [2, 0], 5, "Online"),
+    ]
+    assert surveyor.rows("requests", "kind", "topic") == [("delete_topic", "orders")]
+    broker_epochs = {row["broker_id"]: row["broker_epoch"] for row in surveyor.lake.rows("brokers")}
+    assert broker_epochs == {id_: tree.client.get(f"/brokers/ids/{id_}")[1].czxid for id_ in (0, 1, 2)}
+
+
+def test_derived_columns_follow_the_brokers(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"3"}}')
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    derived = ("partition", "partition_state", "offline_replicas", "under_replicated", "under_min_isr")
+    assert surveyor.rows("partitions", *derived) == [
+        (0, "Online", [], False, True),
+        (1, "Online", [2], False, True),
+        (2, "Offline", [2], False, True),
+    ]
+
+
+def test_an_unchanged_cluster_adds_no_history_to_tables_that_deltalake_reads(surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    assert surveyor.rows("partition_history", "snapshot_id", "partition") == [(1, 0), (1, 1), (1, 2)]
+    assert surveyor.rows("snapshots", "snapshot_id", "partitions") == [(1, 3), (2, 3)]
+    for name, schema in TABLES.items():
+        table = DeltaTable(surveyor.lake.path(name))
+        assert [field.name for field in table.schema().fields] == schema.names
+        assert table.protocol().min_reader_version == 1
+
+
+def test_only_the_difference_is_written(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/orders/partitions/1/state")
+    tree.client.delete("/brokers/topics/orders/partitions/2/state")
+    tree.add_topic("payments", {0: [1]})
+    surveyor.json("snapshot")
+    assert surveyor.rows("partition_history", "snapshot_id", "topic", "partition", "partition_state")[3:] == [
+        (2, "orders", 1, "Online"),
+        (2, "orders", 2, "New"),
+        (2, "payments", 0, "Online"),
+    ]
+    assert surveyor.rows("partitions", "topic", "partition", "snapshot_id") == [
+        ("orders", 0, 1),
+        ("orders", 1, 2),
+        ("orders", 2, 2),
+        ("payments", 0, 2),
+    ]
+
+
+def test_a_moved_partition_is_no_change_of_the_others_of_its_topic(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Its topic's znode has a later version, which commits of the others check: their rows have it."""
+    surveyor.json("snapshot")
+    moved = Assignment({0: [1, 0], 1: [1, 2], 2: [2, 0]}, {}, {}, TOPIC_ID)
+    tree.write("/brokers/topics/orders", encode_assignment(moved))
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/orders")
+    surveyor.json("snapshot")
+
+    assert surveyor.rows("partition_history", "snapshot_id", "partition")[3:] == [(2, 0)]
+    assert surveyor.rows("partitions", "partition", "topic_version", "snapshot_id") == [(0, 2, 2), (1, 2, 1), (2, 2, 1)]
+    seen = [
+        [
+            row["snapshot_id"]
+            for row in surveyor.json("show", "history", "--topic", "orders", "--partition", number)["rows"]
+        ]
+        for number in ("0", "1")
+    ]
+    assert seen == [[1, 2], [1]]
+    (second,) = surveyor.lake.rows("snapshots", ("snapshot_id", "=", 2))
+    lost = second | {"versions": second["versions"] | {"partitions": 10**6}}
+    for row in (second, lost):  # by the table's version, and by the history where that was removed
+        versions = {part["partition"]: part["topic_version"] for part in as_of(surveyor.lake, row, "partitions")}
+        assert versions == {0: 1, 1: 1, 2: 1}
+
+    plan = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident")
+    changes = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    assert {change["topic_version"] for change in changes} == {2}
+
+
+def test_events_between_snapshots(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.unregister(2)
+    tree.elect(1, epoch=8)
+    tree.add_topic("payments", {0: [1]})
+    state = b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    surveyor.json("snapshot")
+    events = surveyor.json("show", "events")["rows"]
+    assert [(row["snapshot_id"], row["kind"], row["subject"], row["after"]) for row in events] == [
+        (2, "BrokerFailed", "broker 2", None),
+        (2, "ControllerMoved", "controller", "1"),
+        (2, "EpochGrew", "controller", "8"),
+        (2, "IsrShrunk", "orders-0", "[1]"),
+        (2, "LeaderChanged", "orders-0", "1"),
+        (2, "TopicCreated", "payments", "1"),
+    ]
+
+
+def test_vanished_topic_leaves_the_table_and_stays_in_history(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    surveyor.json("snapshot")
+    assert surveyor.rows("partitions", "topic") == []
+    assert {row[1] for row in surveyor.rows("partition_history", "snapshot_id", "partition_state") if row[0] == 2} == {
+        "NonExistent",
+    }
+    assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["partition_state"] == "Online"
+
+
+def test_partitions_of_a_topic_being_deleted_are_not_offline(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """They stay in the table as long as they are there; what is as it was makes no row."""
+    surveyor.json("snapshot")
+    tree.write("/admin/delete_topics/orders", b"")
+    state = b'{"controller_epoch":8,"leader":-1,"version":1,"leader_epoch":6,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    for _ in range(2):
+        surveyor.json("snapshot")
+        assert ("orders", 0, "NonExistent") in surveyor.rows("partitions", "topic", "partition", "partition_state")
+    newest = [row for row in surveyor.rows("partition_history", "snapshot_id", "partition", "vanished") if row[0] > 1]
+    assert newest == [(2, 0, False)]
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    surveyor.json("snapshot")
+    assert surveyor.rows("partitions", "topic") == []
+    assert surveyor.json("show", "partitions", "--as-of", "3")["rows"] != []
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Surveyor, tree: KafkaTree) -> None:
+    garbage = [b"", b"{", b"null", b"\xff", NOISE, b'{"leader":1}', b'{"isr":[]}']
+    tree.add_topic("bad", {partition: [1, 2] for partition in range(len(garbage))})
+    surveyor.json("snapshot")
+    for partition, data in enumerate(garbage):
+        tree.client.set(f"/brokers/topics/bad/partitions/{partition}/state", data)
+    assert surveyor.json("snapshot")["quarantined"] == len(garbage)
+    kept = [("bad", partition, 1, False) for partition in range(len(garbage))]
+    good = [("orders", 0, 0, True), ("orders", 1, 1, True), ("orders", 2, 2, True)]
+    assert surveyor.rows("partitions", "topic", "partition", "leader", "understood") == kept + good
+    paths = [(f"/brokers/topics/bad/partitions/{partition}/state",) for partition in range(len(garbage))]
+    assert surveyor.rows("quarantine", "path") == paths
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_bad_topic_keeps_its_partitions(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.client.set("/brokers/topics/orders", b"not json")
+    assert surveyor.json("snapshot")["partitions"] == 3
+    assert surveyor.rows("partitions", "partition", "leader", "understood") == [
+        (0, 0, False),
+        (1, 1, False),
+        (2, 2, False),
+    ]
+    assert surveyor.rows("partition_history", "snapshot_id", "partition_state")[3:] == [(2, "Online")] * 3
+
+
+def test_crash_before_the_last_row_changes_no_complete_snapshot(
+    surveyor: Surveyor,
+    tree: KafkaTree,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/orders/partitions/0/state")
+    tree.client.delete("/brokers/topics/orders/partitions/1/state")
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshot_write, "imbalance", _crash)
+        assert surveyor("snapshot").code == 1
+    before = surveyor.json("show", "partitions")
+    tree.touch("/brokers/topics/orders/partitions/0/state")
+    tree.write(
+        "/brokers/topics/orders/partitions/1/state",
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":5,"isr":[1,2]}',
+    )
+    surveyor.json("snapshot")
+    history = surveyor.rows("partition_history", "snapshot_id", "partition", "state_version")
+    assert [row["state_version"] for row in before["rows"]] == [0, 0, 0]
+    assert history == [(1, 0, 0), (1, 1, 0), (1, 2, 0), (2, 0, 2)]
+    assert surveyor.rows("partitions", "partition", "state_version") == [(0, 2), (1, 0), (2, 0)]
+
+
+def test_what_crashed_snapshots_saw_and_is_gone_leaves_nothing(
+    surveyor: Surveyor,
+    tree: KafkaTree,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    surveyor.json("snapshot")
+    tree.add_topic("ghost", {0: [0, 1]})
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "write_imbalance", _crash)
+        assert surveyor("snapshot").code == 1
+    assert ("ghost",) in surveyor.rows("partitions", "topic")
+    tree.client.delete("/brokers/topics/ghost", recursive=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "changed_since", _crash_second(Writer.changed_since))
+        assert surveyor("snapshot").code == 1
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    seen = {table: set(surveyor.rows(table, "topic")) for table in ("topics", "partitions", "partition_history")}
+    assert [*seen.values()] == [{("orders",)}] * len(seen)
+    assert surveyor.rows("events", "kind", "subject") == []
+
+
+def _crash_second(method: Callable[..., object]) -> Callable[..., object]:
+    calls = iter((method, _crash))
+
+    def called(*arguments: object) -> object:
+        return next(calls)(*arguments)
+
+    return called
+
+
+def _crash(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
+def test_two_clusters_share_a_warehouse(surveyor: Surveyor, spark: SparkSession) -> None:
+    surveyor.json("snapshot", "--cluster", "default")
+    surveyor.json("snapshot", "--cluster", "other")
+    partitions = spark.read.format("delta").load(surveyor.lake.path("partitions"))
+    counted = {row.cluster: row["count"] for row in partitions.groupBy("cluster").count().collect()}
+    assert counted == {"default": 3, "other": 3}
+
+
+FLEET = """
+[clusters.east]
+zookeeper = "{east}"
+[clusters.nowhere]
+zookeeper = "127.0.0.1:{closed}"
+[clusters.west]
+zookeeper = "{west}"
+"""
+
+
+def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
+    told = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.warehouse), "--json"]
+    ran = CliRunner().invoke(app, told)
+    summary = json.loads(ran.stdout)
+    assert (ran.exit_code, summary["failed"], summary["clusters"]["nowhere"]["exit_code"]) == (1, 1, 22)
+    assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr
+    where = f"--warehouse {surveyor.warehouse} --conf {conf}"
+    assert sorted(step["command"] for step in summary["next"]) == [
+        f"surveyor doctor --cluster nowhere {where}",
+        f"surveyor status --cluster east {where}",
+        f"surveyor status --cluster west {where}",
+    ]
+    taken = [(name, result["partitions"]) for name, result in summary["clusters"].items() if "error" not in result]
+    assert taken == [("east", 3), ("west", 3)]
+    assert len(DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()) == 6
+
+
+def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
+    assert surveyor("snapshot", "--all").code == 2
+
+
+def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
+    surveyor.lake.ensure_tables()
+    names = ("east", "west", "north")
+    settings = [
+        settings_from(
+            cluster=name,
+            zookeeper=surveyor.hosts,
+            warehouse=str(surveyor.warehouse),
+            conf_path=None,
+            command_config=None,
+            as_json=False,
+            result_file=None,
+        )
+        for name in names
+    ]
+    with ThreadPoolExecutor(len(names)) as pool:
+        taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
+    assert [[result["snapshot_id"] for result in results] for results in taken] == [[1, 1, 1], [2, 2, 2]]
+    partitions = DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
+    assert sorted(partitions) == sorted(names * 3)
+
+
+def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
+    for broker in range(3):
+        fake_brokers[broker].close()
+    tree.write(
+        "/config/brokers/<default>", b'{"version":1,"config":{"min.insync.replicas":"2","ssl.key.password":"x"}}'
+    )
+    ran = surveyor("snapshot")
+    assert "3 brokers did not tell their settings" in ran.stderr
+    rows = surveyor.rows("broker_configs", "broker_id", "name", "value", "assumed")
+    assert (1, "min.insync.replicas", "2", False) in rows
+    assert (1, "unclean.leader.election.enable", "false", True) in rows
+    assert "ssl.key.password" not in {name for _, name, _, _ in rows}
+    assert len(surveyor.json("show", "configs")["rows"]) == len(rows)
+
+
+def test_what_is_no_broker_is_in_quarantine_and_nobody_is_alive_for_it(surveyor: Surveyor, tree: KafkaTree) -> None:
+    names = ["abc", "007", "99999999999", "-1"]
+    for name in names:
+        tree.write(f"/brokers/ids/{name}", tree.client.get("/brokers/ids/1")[0])
+    state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":5,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/1/state", state)
+    surveyor.json("snapshot")
+    assert surveyor.rows("quarantine", "path") == sorted((f"/brokers/ids/{name}",) for name in names)
+    assert surveyor.rows("brokers", "broker_id") == [(0,), (1,), (2,)]
+    assert surveyor.rows("partitions", "partition", "partition_state")[1] == (1, "Offline")
+
+
+SEEN = ("broker_id", "snapshot_id", "host", "port", "rack")
+
+
+def test_brokers_that_are_gone_are_kept_as_they_were_last_seen(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Broker 2 leaves, broker 1 registers in a way that is not understood; then 1 is understood again."""
+    for broker in (1, 2):
+        tree.unregister(broker)
+        tree.register(broker, registration(rack=f"r{broker}"))
+    surveyor.json("snapshot")
+    assert surveyor.rows("brokers_last_seen", *SEEN) == []
+    tree.unregister(2)
+    tree.write("/brokers/ids/1", b"{")
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    (one, two) = surveyor.rows("brokers_last_seen", *SEEN)
+    assert [one[:2], two[:2], one[4], two[4]] == [(1, 1), (2, 1), "r1", "r2"]
+    assert two[2:4] == ("127.0.0.1", NO_PORT)
+    tree.write("/brokers/ids/1", registration(rack="r9"))
+    surveyor.json("snapshot")
+    assert [row[0] for row in surveyor.rows("brokers_last_seen", *SEEN)] == [2]
+    lake = surveyor.lake
+    snapshots = [find_snapshot(lake, number) for number in (1, 2, 3, 4)]
+    racks = [rack_of_each(as_of(lake, at, "brokers"), brokers_last_seen(lake, at)) for at in snapshots]
+    expected = [{"r1", "r2"}, {"r1", "r2"}, {"r1", "r2"}, {"r9", "r2"}]
+    assert [{rack for rack in of.values() if rack} for of in racks] == expected
+
+
+def test_a_warehouse_of_an_older_version_knows_gone_brokers_by_its_events(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(2)
+    tree.register(2, registration(rack="r2"))
+    surveyor.json("snapshot")
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    last = find_snapshot(surveyor.lake)
+    versions = {name: version for name, version in last["versions"].items() if name != "brokers_last_seen"}
+    older = {**last, "versions": versions}
+    surveyor.lake.replace("snapshots", [older], "snapshot_id = 2")
+    surveyor.lake.replace("brokers_last_seen", [])
+    assert brokers_last_seen(surveyor.lake, older)[2]["rack"] == "r2"
+    surveyor.json("snapshot")
+    assert surveyor.rows("brokers_last_seen", "broker_id", "snapshot_id", "rack") == [(2, 1, "r2")]
+
+
+def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    kept = {path: tree.client.get(path)[0] for path in ("/controller", "/controller_epoch")}
+    for path in kept:
+        tree.client.set(path, b"zz")
+    assert "a controller not understood" in surveyor("snapshot").stdout
+    for path, data in kept.items():
+        tree.client.set(path, data)
+    surveyor.json("snapshot")
+    assert surveyor.rows("events", "kind") == []
+    assert surveyor.rows("snapshots", "snapshot_id", "controller_id", "controller_epoch")[1] == (2, None, None)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
+    seconds = surveyor.json("snapshot")["seconds_by_phase"]
+    assert set(seconds) == {"read", "start", "decode", "difference", "write"}
+    assert min(seconds.values()) >= 0 < sum(seconds.values())
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(settings: Settings) -> snapshot_read.Small:
+        reading = read_small(settings)
+        monkeypatch.setattr(Settings, "zookeeper", f"127.0.0.1:{free_port()}")
+        return reading
+
+    read_small = snapshot_read.read_small
+    monkeypatch.setattr(snapshot, "read_small", small)
+    ran = surveyor("snapshot")
+    assert (ran.code, ran.stderr.count("no ZooKeeper answered"), "Traceback" in ran.stderr) == (22, 1, False)
+
+
+def test_many_changes_and_few_leave_the_same_table(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.add_topic("wide", {partition: [0, 1] for partition in range(30)})
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/wide/partitions/7/state")
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    tree.add_topic("new", {0: [1]})
+    tables = []
+    for share in (1.0, 0.0):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(snapshot_write, "SCATTERED", share)
+            other = Surveyor(surveyor.hosts, surveyor.warehouse.with_name(f"copy-{share}"))
+            shutil.copytree(surveyor.warehouse, other.warehouse)
+            other.json("snapshot")
+            tables.append(other.rows("partitions", "topic", "partition", "snapshot_id", "state_version", "leader"))
+    assert tables[0] == tables[1]
+    assert {topic for topic, *_ in tables[0]} == {"wide", "new"}
+    assert {(row[1], row[2]) for row in tables[0] if row[0] == "wide" and row[2] > 1} == {(7, 2)}
+
+
+def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
+    surveyor: Surveyor,
+    tree: KafkaTree,
+    tmp_path: Path,
+) -> None:
+    for broker in (0, 1, 2):
+        tree.unregister(broker)
+    tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
+    file = tmp_path / "result.json"
+    ran = surveyor("snapshot", "--json", "--result-file", str(file))
+    assert (ran.code, file.read_text()) == (0, ran.stdout)
+    assert "no broker is registered" in ran.stderr
+    assert "migration to KRaft is in sight" in ran.stderr

@@ -1,0 +1,468 @@
+"""Vacuum on real tables: what goes, what stays, and that every snapshot still there is shown whole, then as before."""
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.files import TableFiles
+from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.core.units import parse_period
+from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.snapshots import vacuum as job
+from jobs.snapshots.vacuum import oldest_kept, vacuum_lake
+from schemas.tables import TABLES
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.plan_rows import CLUSTER
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+DAY = timedelta(days=1)
+AGES = (40, 35, 31, 29, 2, 0)
+DROPPED, KEPT = (1, 2, 3), (4, 5, 6)
+SHOWN = ("brokers", "topics", "partitions", "requests", "quarantine")
+MONTH = timedelta(days=30)
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Six snapshots; each changes a leader, and topics come and go. It is for copies only."""
+    return _lived(Cluster(Lake(str(tmp_path_factory.mktemp("lived") / "warehouse"), CLUSTER)))
+
+
+@pytest.fixture
+def cluster(lived: Cluster, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(job, "GRACE_HOURS", 0)
+    return lived.copied_to(lake)
+
+
+def _lived(cluster: Cluster) -> Cluster:
+    cluster.partitions = {("orders", number): partition([1, 2]) for number in range(3)}
+    for number, age in enumerate(AGES):
+        cluster.brokers = [broker(id_, 10 + number) for id_ in (1, 2)]
+        cluster.topics = [topic("orders", config={"retention.ms": str(number)})]
+        cluster.partitions["orders", 0] = partition([1, 2], leader_epoch=number)
+        cluster.partitions[f"of {number}", 0] = partition([1])
+        cluster.partitions.pop((f"of {number - 1}", 0), None)
+        cluster.snapshot(age * DAY)
+    return cluster
+
+
+def everything(lake: Lake) -> dict[str, Any]:
+    """All that each snapshot still there shows, by the version it names and by the history."""
+    shown: dict[str, Any] = {}
+    for row in sorted(lake.rows("snapshots"), key=lambda row: row["snapshot_id"]):
+        for table in SHOWN:
+            shown[f"{row['snapshot_id']} {table}"] = _sorted(as_of(lake, row, table))
+        nameless = {**row, "versions": {**row["versions"], "partitions": 10**6}}
+        shown[f"{row['snapshot_id']} history"] = _sorted(as_of(lake, nameless, "partitions"))
+    return shown
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=str)
+
+
+def disk(lake: Lake) -> dict[str, tuple[int, int]]:
+    """Every file of the tables, log and all: its size and when it was written."""
+    files = (path for path in Path(lake.warehouse).rglob("*") if path.is_file() and path.parent.name != ".locks")
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def ids(lake: Lake, table: str) -> set[int]:
+    return {row["snapshot_id"] for row in lake.rows(table)}
+
+
+def run(lake: Lake, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, Any]:
+    return vacuum_lake(lake, NOW, keep, dry_run=dry_run)
+
+
+def test_kept_snapshots_are_shown_as_before_by_version_and_by_history(cluster: Cluster) -> None:
+    before = everything(cluster.lake)
+    run(cluster.lake)
+    kept = {name: rows for name, rows in before.items() if int(name.split()[0]) in KEPT}
+    assert everything(cluster.lake) == kept
+    assert [kept[f"{id_} partitions"] for id_ in KEPT] == [kept[f"{id_} history"] for id_ in KEPT]
+
+
+def test_rows_of_dropped_snapshots_go(cluster: Cluster) -> None:
+    result = run(cluster.lake)
+    assert {table: ids(cluster.lake, table) for table in ("snapshots", "events", "imbalance")} == {
+        "snapshots": set(KEPT),
+        "events": set(KEPT),
+        "imbalance": set(KEPT),
+    }
+    history = sorted(
+        (row["topic"], row["partition"], row["snapshot_id"]) for row in cluster.lake.rows("partition_history")
+    )
+    assert history == [
+        ("of 3", 0, 4),
+        ("of 3", 0, 5),
+        ("of 4", 0, 5),
+        ("of 4", 0, 6),
+        ("of 5", 0, 6),
+        ("orders", 0, 4),
+        ("orders", 0, 5),
+        ("orders", 0, 6),
+        ("orders", 1, 1),
+        ("orders", 2, 1),
+    ]
+    dropped = {row["table"]: row["rows_dropped"] for row in result["tables"] if row["rows_dropped"]}
+    assert dropped == {"snapshots": 3, "events": 3, "imbalance": 3, "partition_history": 9}
+    assert (result["snapshots_dropped"], result["oldest_snapshot"], result["rows_dropped"]) == (3, 4, 18)
+
+
+def test_what_ifs_of_dropped_snapshots_go(cluster: Cluster) -> None:
+    whatifs = [{"snapshot_id": id_, "lose": "racks=1", "scenario": "rack a"} for id_ in (*DROPPED, *KEPT)]
+    cluster.lake.replace("whatif", whatifs)
+    run(cluster.lake)
+    assert ids(cluster.lake, "whatif") == set(KEPT)
+
+
+def test_files_that_only_dropped_snapshots_needed_go(cluster: Cluster) -> None:
+    lake = cluster.lake
+    old = DeltaTable(
+        lake.path("brokers"), version=lake.rows("snapshots", ("snapshot_id", "=", 1))[0]["versions"]["brokers"]
+    )
+    result = run(lake)
+    brokers = next(row for row in result["tables"] if row["table"] == "brokers")
+    assert (brokers["files_before"], brokers["files_after"]) == (6, 3)
+    assert brokers["bytes_after"] == sum(TableFiles(lake.path("brokers")).data().values()) < brokers["bytes_before"]
+    assert not [uri for uri in old.file_uris() if Path(uri).exists()]
+
+
+def test_small_files_are_joined(cluster: Cluster) -> None:
+    events = DeltaTable(cluster.lake.path("events"))
+    assert len(events.file_uris()) == 6
+    run(cluster.lake)
+    assert len(DeltaTable(cluster.lake.path("events")).file_uris()) == 1
+
+
+def test_a_dry_run_touches_nothing_and_tells_the_same(cluster: Cluster) -> None:
+    before = disk(cluster.lake)
+    told = run(cluster.lake, dry_run=True)
+    assert disk(cluster.lake) == before
+    done = run(cluster.lake)
+    same = ("oldest_snapshot", "snapshots_dropped", "rows_dropped", "files_before", "bytes_before")
+    assert {name: told[name] for name in same} == {name: done[name] for name in same}
+    assert told["files_after"] < told["files_before"]
+
+
+def test_a_second_run_does_nothing_more(cluster: Cluster) -> None:
+    run(cluster.lake)
+    before, shown = disk(cluster.lake), everything(cluster.lake)
+    again = run(cluster.lake)
+    assert (disk(cluster.lake), everything(cluster.lake), again["rows_dropped"]) == (before, shown, 0)
+
+
+@pytest.mark.parametrize("step", ["delete", "rewrite", "compact"])
+def test_a_crash_is_mended_by_running_again(
+    lived: Cluster,
+    cluster: Cluster,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    twin = lived.copied_to(Lake(str(tmp_path / "twin"), CLUSTER))
+    run(twin.lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, step, _second_time_dies(getattr(Lake, step)))
+        with pytest.raises(KeyboardInterrupt):
+            run(cluster.lake)
+    run(cluster.lake)
+    assert everything(cluster.lake) == everything(twin.lake)
+    tables = ("events", "imbalance", "partition_history")
+    assert [_sorted(cluster.lake.rows(name)) for name in tables] == [_sorted(twin.lake.rows(name)) for name in tables]
+
+
+def _second_time_dies(step: Callable[..., None]) -> Callable[..., None]:
+    calls: list[int] = []
+
+    def dying(*arguments: object) -> None:
+        calls.append(1)
+        if len(calls) == 2 or step.__name__ == "rewrite":
+            raise KeyboardInterrupt
+        step(*arguments)
+
+    return dying
+
+
+def test_other_clusters_keep_rows_and_versions(cluster: Cluster) -> None:
+    other = _lived(Cluster(Lake(cluster.lake.warehouse, "other")))
+    before = everything(other.lake), {name: _sorted(other.lake.rows(name)) for name in TABLES}
+    run(cluster.lake, timedelta(0))
+    assert (everything(other.lake), {name: _sorted(other.lake.rows(name)) for name in TABLES}) == before
+    assert ids(cluster.lake, "snapshots") == {6}
+
+
+def test_the_newest_stays_however_old(cluster: Cluster) -> None:
+    result = vacuum_lake(cluster.lake, NOW + 365 * DAY, DAY, dry_run=False)
+    assert (result["oldest_snapshot"], ids(cluster.lake, "snapshots")) == (6, {6})
+
+
+def test_evidence_stays(cluster: Cluster) -> None:
+    plan = {"plan_id": "p", "snapshot_id": 1, "created_at": NOW - 100 * DAY, "status": "committed"}
+    commit = {"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}
+    cluster.lake.append("plans", [plan])
+    cluster.lake.append("commits", [commit])
+    run(cluster.lake)
+    assert [len(cluster.lake.rows(name)) for name in ("plans", "commits")] == [1, 1]
+
+
+def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
+    """With or without a name, and what they rejected; not those that work on topics, drain, or were committed."""
+    common = {"created_at": NOW - 100 * DAY, "status": "planned", "kind": "reconcile", "changes": 0, "snapshot_id": 1}
+    plans: list[Row] = [
+        {"plan_id": "old"},
+        {"plan_id": "named", "names": ["n"], "name": "n"},
+        {"plan_id": "new", "created_at": NOW - timedelta(hours=23)},
+        {"plan_id": "deletes", "kind": "delete"},
+        {"plan_id": "drains", "kind": "drain"},
+        {"plan_id": "done", "status": "committed"},
+        {"plan_id": "moves", "changes": 1},
+    ]
+    cluster.lake.append("plans", [common | plan for plan in plans])
+    cluster.lake.append("operations", [{"plan_id": "deletes", "sequence": 0}])
+    cluster.lake.append(
+        "rejections", [{"plan_id": name, "topic": "t", "partition": 0, "code": "c"} for name in ("old", "new")]
+    )
+    dry = vacuum_lake(cluster.lake, NOW, MONTH, dry_run=True)
+    run(cluster.lake)
+
+    assert {row["table"]: row["rows_dropped"] for row in dry["tables"]}["plans"] == 2
+    assert {row["plan_id"] for row in cluster.lake.rows("plans")} == {"new", "deletes", "drains", "done", "moves"}
+    assert {row["plan_id"] for row in cluster.lake.rows("rejections")} == {"new"}
+
+
+def test_a_snapshot_under_way_is_not_disturbed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "GRACE_HOURS", 1)
+    lake = cluster.lake
+    rows = [{**broker(1, 99), "snapshot_id": 7}]
+    lake.replace("brokers", rows)
+    named = lake.version("brokers")
+    lake.replace("brokers", [])  # another writer: what the snapshot is about to name is no longer the newest
+    before = set(TableFiles(lake.path("brokers")).data())
+    run(lake)
+    assert set(TableFiles(lake.path("brokers")).data()) == before
+    assert [row["broker_epoch"] for row in lake.rows("brokers", version=named)] == [99]
+
+
+def test_snapshots_are_taken_meanwhile(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "GRACE_HOURS", 1)
+    lake = cluster.lake
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(lambda: [_one_more(cluster) for _ in range(8)])
+        while not taking.done():
+            vacuum_lake(lake, NOW + DAY, timedelta(0), dry_run=False)
+        epochs = taking.result()
+    vacuum_lake(lake, NOW + DAY, timedelta(0), dry_run=False)
+    last = find_snapshot(lake)
+    assert (last["snapshot_id"], ids(lake, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
+    for snapshot in (last, {**last, "versions": {"partitions": 10**6}}):
+        leader_epochs = {(r["topic"], r["partition"]): r["leader_epoch"] for r in as_of(lake, snapshot, "partitions")}
+        assert leader_epochs == {key: row["leader_epoch"] for key, row in cluster.partitions.items()}
+
+
+def _one_more(cluster: Cluster) -> int:
+    epoch = 100 + len(cluster.partitions)
+    cluster.partitions["orders", 0] = partition([1, 2], leader_epoch=epoch)
+    cluster.partitions["more", epoch] = partition([1])
+    cluster.snapshot()
+    return epoch
+
+
+def test_a_conflicting_vacuum_reads_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, seen = cluster.lake, list[int]()
+
+    def make(rows: pa.Table) -> pa.Table:
+        seen.append(rows.num_rows)
+        if len(seen) == 1:  # by a writer that knows no locks
+            DeltaTable(lake.path("partition_history")).delete("snapshot_id <= 2")
+        return rows
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    lake.rewrite("partition_history", ("snapshot_id", "<=", 4), make)
+    assert (len(seen), min(ids(lake, "partition_history"))) == (2, 3)
+
+
+def test_the_log_goes_up_to_the_checkpoint_that_kept_versions_need(cluster: Cluster) -> None:
+    lake = cluster.lake
+    for row in lake.rows("snapshots", ("snapshot_id", "in", [2, 4, 5])):
+        DeltaTable(lake.path("brokers"), version=row["versions"]["brokers"]).create_checkpoint()
+    shown = everything(lake)
+    run(lake)
+    fourth = find_snapshot(lake, 4)["versions"]["brokers"]
+    entries = Path(lake.path("brokers"), "_delta_log").iterdir()
+    log = sorted(int(path.name[:20]) for path in entries if path.name[:20].isdigit())
+    assert log[0] == fourth
+    assert {name: rows for name, rows in shown.items() if int(name[0]) in KEPT} == everything(lake)
+
+
+def test_partitions_are_told_from_history_where_something_else_removed_their_files(cluster: Cluster) -> None:
+    lake = cluster.lake
+    before = everything(lake)
+    DeltaTable(lake.path("partitions")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert everything(lake) == before
+
+
+def test_other_tables_say_that_something_else_removed_their_files(cluster: Cluster) -> None:
+    lake = cluster.lake
+    DeltaTable(lake.path("brokers")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    ran = Surveyor(lake).run("show", "brokers", "--as-of", "1")
+    assert (ran.exit_code, "table brokers" in ran.stderr, "has lost a file" in ran.stderr) == (22, True, True)
+
+
+def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) -> None:
+    lake = cluster.lake
+    DeltaTable(lake.path("partitions"), version=find_snapshot(lake, 4)["versions"]["partitions"]).create_checkpoint()
+    run(lake)
+    for name in ("snapshots", "events", "partitions", "partition_history"):
+        rows = spark.read.format("delta").load(lake.path(name))
+        assert (name, rows.count()) == (name, len(lake.rows(name)))
+    for id_ in KEPT:
+        row = find_snapshot(lake, id_)
+        version = spark.read.format("delta").option("versionAsOf", row["versions"]["partitions"])
+        keys = {tuple(r) for r in version.load(lake.path("partitions")).select("topic", "partition").collect()}
+        assert keys == {(r["topic"], r["partition"]) for r in as_of(lake, row, "partitions")}
+
+
+def test_spark_goes_on_where_a_vacuum_was(
+    tree: KafkaTree,
+    lake: Lake,
+    spark: SparkSession,  # noqa: ARG001 - snapshots use the running session
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job, "GRACE_HOURS", 0)
+    surveyor, told = Surveyor(lake), ("--zookeeper", tree.hosts)
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
+    tree.add_topic("gone", {0: [2]})
+    assert surveyor.run("snapshot", *told).exit_code == 0
+    tree.client.delete("/brokers/topics/gone", recursive=True)
+    assert surveyor.run("snapshot", *told).exit_code == 0
+    before = everything(lake)
+    assert surveyor.run("vacuum", "--keep", "0h").exit_code == 0
+    assert everything(lake) == {name: rows for name, rows in before.items() if name.startswith("2 ")}
+    tree.write(
+        "/brokers/topics/orders/partitions/1/state",
+        b'{"controller_epoch":7,"leader":2,"version":1,"leader_epoch":6,"isr":[2]}',
+    )
+    assert surveyor.run("snapshot", *told).exit_code == 0
+    ran = surveyor.run("show", "diff", "2", "3", "--json")
+    assert [tuple(row.values())[1:] for row in json.loads(ran.stdout)["rows"]] == [
+        ("orders-1", "leader", 1, 2),
+        ("orders-1", "isr", [1, 2], [2]),
+        ("orders-1", "leader_epoch", 5, 6),
+    ]
+
+
+def test_dropped_snapshots_are_one_clear_error(cluster: Cluster) -> None:
+    run(cluster.lake)
+    ran = Surveyor(cluster.lake).run("show", "partitions", "--as-of", "2")
+    assert (ran.exit_code, ran.stderr) == (
+        2,
+        (
+            "surveyor: no snapshot 2 of cluster 'default', dropped by `surveyor vacuum`; "
+            "the oldest still there is 4, the newest is 6\n"
+        ),
+    )
+
+
+def test_history_still_shows_the_row_that_a_dropped_snapshot_wrote(cluster: Cluster) -> None:
+    run(cluster.lake)
+    ran = Surveyor(cluster.lake).run("show", "history", "--topic", "orders", "--partition", "1", "--json")
+    assert [(row["snapshot_id"], row["taken_at"]) for row in json.loads(ran.stdout)["rows"]] == [(1, None)]
+
+
+def _recently(lake: Lake) -> None:
+    """Let the snapshots be as old as they say by this machine's clock."""
+    late = datetime.now(UTC) - NOW
+    for row in lake.rows("snapshots"):
+        taken_at = row["taken_at"] + late
+        lake.replace("snapshots", [{**row, "taken_at": taken_at}], f"snapshot_id = {row['snapshot_id']}")
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"), [((), {4, 5, 6}), (("--keep", "8w"), {1, 2, 3, 4, 5, 6}), (("--keep", "47h"), {6})]
+)
+def test_the_command_keeps_what_it_is_told(cluster: Cluster, keep: tuple[str, ...], left: set[int]) -> None:
+    _recently(cluster.lake)
+    ran = Surveyor(cluster.lake).run("vacuum", *keep, "--json")
+    assert (ran.exit_code, ids(cluster.lake, "snapshots")) == (0, left)
+
+
+def test_the_retention_may_stand_in_the_conf(cluster: Cluster, tmp_path: Path) -> None:
+    _recently(cluster.lake)
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text('[clusters.default]\nretention = "1w"\n')
+    ran = Surveyor(cluster.lake).run("vacuum", "--dry-run", "--json", "--conf", str(conf))
+    told = json.loads(ran.stdout)
+    assert (told["keep"], told["dry_run"], told["snapshots_dropped"]) == ("1w", True, 4)
+
+
+def test_people_see_a_table_and_what_would_go(cluster: Cluster) -> None:
+    _recently(cluster.lake)
+    ran = Surveyor(cluster.lake).run("vacuum", "--dry-run")
+    assert "3 snapshots would be dropped, the oldest is then 4" in ran.stdout
+
+
+@pytest.mark.parametrize("keep", ["", "30", "d", "-1d", "1.5d", "30 d", "30m", "30D", "٣d", "123456d", "30d\n"])
+def test_wrong_periods_are_usage_errors(cluster: Cluster, keep: str) -> None:
+    before = disk(cluster.lake)
+    ran = Surveyor(cluster.lake).run("vacuum", f"--keep={keep}")
+    assert (ran.exit_code, "is no period" in ran.stderr, disk(cluster.lake)) == (2, True, before)
+
+
+def test_wrong_retention_in_the_conf_is_a_usage_error(lake: Lake, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text('[clusters.default]\nretention = "a month"\n')
+    ran = Surveyor(lake).run("vacuum", "--conf", str(conf))
+    assert (ran.exit_code, "retention" in ran.stderr) == (2, True)
+
+
+def test_no_warehouse(lake: Lake) -> None:
+    ran = Surveyor(lake).run("vacuum")
+    assert (ran.exit_code, Path(lake.warehouse).exists()) == (22, False)
+
+
+CASES = [
+    # ages in days of snapshots 1, 2, ...; keep; the oldest kept
+    ([3, 2, 1], "2d", 2),
+    ([3, 2, 1], "8w", 1),
+    ([3, 2, 1], "12h", 3),
+    ([3, 1, 2, 0], "1d", 2),  # a clock that was set back: all that is later than a kept one stays
+    ([0], "0h", 1),
+    ([9], "0h", 1),
+]
+
+
+@pytest.mark.parametrize(("ages", "keep", "oldest"), CASES)
+def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
+    taken = pa.array([NOW - age * DAY for age in ages], pa.timestamp("us", "UTC"))
+    snapshots = pa.table({"snapshot_id": list(range(1, len(ages) + 1)), "taken_at": taken})
+    assert oldest_kept(snapshots, NOW, parse_period("--keep", keep)) == oldest
+
+
+def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it would be new, and its first live replica lead; one that vanished in between is new."""
+    monkeypatch.setattr(job, "GRACE_HOURS", 0)
+    cluster = Cluster(lake)
+    stateless = partition([1, 2], leader=None, isr=None, leader_epoch=None, partition_state="New")
+    cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=4), ("anew", 0): partition([1, 2])}
+    cluster.snapshot(40 * DAY)
+    cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=5)}
+    cluster.snapshot(39 * DAY)
+    cluster.partitions = {("orders", 0): stateless, ("anew", 0): stateless}
+    cluster.snapshot(38 * DAY)
+    cluster.snapshot()
+    run(lake)
+    rows = lake.rows("partition_history")
+    kept = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
+    assert kept == [("anew", 3, None), ("orders", 2, 5), ("orders", 3, None)]

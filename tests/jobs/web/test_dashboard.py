@@ -1,0 +1,194 @@
+"""`surveyor dashboard`: what its pages say and hide, run without a server; and how it is started, or is not."""
+
+import json
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import jobs.web.dashboard
+from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.embedded.ports import free_port
+from jobs.web.dashboard import cache
+from jobs.web.dashboard.parts import plain
+from schemas.enums import PlanKind
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster
+from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
+
+APP: Final = Path(jobs.web.dashboard.__file__).parent / "app.py"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(str(tmp_path_factory.mktemp("dashboard") / "warehouse"), "default")
+    lived_in(lake)
+    stored_plan(lake, [], "altered", [config_operation()], kind=PlanKind.CONFIG)
+    return lake
+
+
+def _opened(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    told = ["--warehouse", lake.warehouse, "--cluster", lake.cluster, "--max-plan-age-hours", "24"]
+    monkeypatch.setattr(sys, "argv", ["app.py", *told])
+    return _calm(AppTest.from_file(str(APP), default_timeout=60).run())
+
+
+def _calm(app: AppTest) -> AppTest:
+    assert [each.message for each in app.exception] == []
+    assert [each.value for each in app.error] == []
+    return app
+
+
+def _turned(app: AppTest, page: str) -> AppTest:
+    return _calm(app.radio(key="page").set_value(page).run())
+
+
+def _cards(app: AppTest) -> dict[str, str]:
+    """The numbers of the cards, by what they count."""
+    card = r'<div class="[a-z]*"><strong>([^<]*)</strong>([^<]*)</div>'
+    return {name: value for html in app.get("html") for value, name in re.findall(card, html.proto.body)}
+
+
+def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
+    rows: list[list[Any]] = app.dataframe[number].value.to_numpy().tolist()
+    return rows
+
+
+def test_the_slider_goes_through_history(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _opened(lake, monkeypatch)
+    assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
+    assert [each.value for each in app.markdown] == []  # as docstrings of names in the script would be
+    assert (_cards(app)["partitions offline"], len(_cells(app))) == ("1", 2)
+    earlier = _calm(app.select_slider(key="snapshot").set_value(1).run())
+    assert "snapshot 1 (id id) taken 2026-11-21 10:00:00 UTC" in earlier.text[0].value
+    assert (_cards(earlier)["partitions offline"], len(earlier.dataframe)) == ("0", 0)
+
+
+def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leaves a page open is not shown for ever what was newest then; nor another cluster's number."""
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    cluster, other = lived_in(lake), Cluster(Lake(lake.warehouse, "other"))
+    for _ in range(4):
+        other.snapshot()
+    app = _opened(lake, monkeypatch)
+    cache.snapshots.clear()
+    cluster.snapshot()
+    app = _calm(app.run())
+    assert app.select_slider(key="snapshot").value == 4
+    app = _calm(app.select_slider(key="snapshot").set_value(2).run())
+    cache.snapshots.clear()
+    cluster.snapshot()
+    app = _calm(app.run())
+    assert app.select_slider(key="snapshot").value == 2
+    app = _calm(app.selectbox(key="cluster").set_value("other").run())
+    assert app.select_slider(key="snapshot").value == 4
+
+
+def test_bars_say_who_is_gone_and_what_is_left_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.web.dashboard.parts.MOST_BARS", 3)
+    app = _opened(lake, monkeypatch)
+
+    assert [each.value for each in app.caption if each.value.startswith("the first")] == ["the first 3 of 4"]
+    assert "broker 2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
+
+
+def test_from_a_broker_to_its_partitions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(lake, monkeypatch), "Brokers")
+    assert [row[:3] for row in _cells(app)] == [[f"{HOSTILE}-0", "leads", "Online"], ["orders-0", "in sync", "Online"]]
+    gone = _calm(app.selectbox(key="broker").set_value(2).run())
+    assert "gone" in gone.text[1].value
+    assert _cards(gone)["leaders"] == "0"
+    assert [row[0] for row in _cells(gone)] == ["orders-0", "orders-1"]
+    searched = _calm(gone.text_input(key="search-broker-2").set_value("OFFLINE orders").run())
+    assert [row[0] for row in _cells(searched)] == ["orders-1"]
+
+
+def test_who_led_what_when_plans_and_commits(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(lake, monkeypatch), "Who led what when")
+    assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "nobody", "2"], ["orders-0", "1", "2"]]
+    app = _turned(app, "Plans")
+    assert sorted(row[1] for row in _cells(app)) == ["altered", "grow"]
+    grow = next(row[0] for row in _cells(app) if row[1] == "grow")
+    app = _calm(app.selectbox(key="plan").set_value(grow).run())
+    assert [row[0] for row in _cells(app, 1)] == [f"{HOSTILE}-0", "orders-0"]
+    assert "planned at" in app.dataframe[0].value.columns
+    app = _turned(app, "Commits")
+    assert [row[1] for row in _cells(app)] == [2, 1]
+    assert [row[4] for row in _cells(app, 1)] == ["pending"]
+
+
+def test_what_is_secret_is_on_no_page(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(lake, monkeypatch), "Plans")
+    altered = next(row[0] for row in _cells(app) if row[1] == "altered")
+    shown = [app.selectbox(key="plan").set_value(altered).run(), _turned(app, "Commits")]
+    texts = [str([each.value for each in (*page.code, *page.text)]) + _all_cells(page) for page in shown]
+    assert [SECRET in text for text in texts] == [False, False]
+    assert all("(hidden)" in text for text in texts)
+
+
+def _all_cells(app: AppTest) -> str:
+    return str([_cells(app, number) for number in range(len(app.dataframe))])
+
+
+def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = Lake(str(tmp_path / "warehouse"), "default")
+    very_many(many, 3_000)
+    app = _opened(many, monkeypatch)
+    assert app.caption[0].value == "2,000 of 2,000 partitions in trouble; the first 1,000 are shown"
+    assert len(_cells(app)) == 1_000
+    searched = _calm(app.text_input(key="search-trouble").set_value("topic-007-").run())
+    assert searched.caption[0].value == "4 of 2,000 partitions in trouble"
+
+
+def test_a_cluster_called_like_a_picture() -> None:
+    """Which Markdown would fetch from elsewhere."""
+    assert plain("![x](https://example.org/x.png)") == r"\!\[x\]\(https\:\/\/example\.org\/x\.png\)"
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Command lines that the process would have become."""
+    calls: list[list[str]] = []
+    monkeypatch.setattr("jobs.web.dashboard_server.os.dup2", lambda *_: None)
+    monkeypatch.setattr("jobs.web.dashboard_server.signal.pthread_sigmask", lambda *_: None)
+
+    def execute(_: str, arguments: list[str]) -> None:
+        calls.append(arguments)
+        raise SystemExit(0)
+
+    monkeypatch.setattr("jobs.web.dashboard_server.os.execv", execute)
+    return calls
+
+
+def test_nobody_beyond_this_machine_reaches_it_unless_told(lake: Lake, executed: list[list[str]]) -> None:
+    port = free_port()
+    done = Surveyor(lake).run("dashboard", "--port", str(port), "--json")
+    assert json.loads(done.stdout) == {"url": f"http://127.0.0.1:{port}", "cluster": "default"}
+    (arguments,) = executed
+    assert arguments[arguments.index("--address") + 1] == "127.0.0.1"
+
+
+def test_without_streamlit_it_says_what_to_install(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.web.dashboard_server.find_spec", lambda _: None)
+    done = Surveyor(lake).run("dashboard")
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (24, "", 1)
+    assert "pip install 'kafka-surveyor[dashboard]'" in done.stderr
+
+
+def test_a_port_that_is_taken(lake: Lake, executed: list[list[str]]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = Surveyor(lake).run("dashboard", "--port", str(port))
+    assert (done.exit_code, executed) == (2, [])
+    assert f"--port {port}: cannot listen there (Address already in use)" in done.stderr
+
+
+def test_a_warehouse_that_is_not_there(tmp_path: Path, executed: list[list[str]]) -> None:
+    done = Surveyor(Lake(str(tmp_path / "none"), "default")).run("dashboard")
+    assert (done.exit_code, executed, "no warehouse at" in done.stderr) == (22, [], True)

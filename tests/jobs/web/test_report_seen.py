@@ -1,0 +1,183 @@
+"""Reports as a browser shows them: complete, asking nobody, readable in dark and light, usable with 100,000 rows."""
+
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser
+
+from jobs.adapters.delta.warehouse import Lake
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, seen
+from tests.jobs.support.rows.page_rows import HOSTILE
+
+MOST_DRAWN: Final = 150
+"""Rows of a table that may be in the page at once."""
+
+OVERFLOW: Final = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SCRIPTS: Final = "[...document.scripts].filter((each) => each.type !== 'application/json').length"
+LABELS: Final = """
+[...document.querySelectorAll("svg.chart text")].map((text) =>
+    parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)
+"""
+"""How large each label of a chart is on the screen, in pixels."""
+UNUSED: Final = """
+Math.max(...[...document.querySelectorAll("figure")].map((figure) => {
+    const charts = figure.parentElement.querySelectorAll(":scope > figure").length;
+    const columns = Math.min(charts, Math.max(1, Math.floor(figure.parentElement.clientWidth / 416)));
+    return figure.parentElement.clientWidth / columns - figure.querySelector("svg").getBoundingClientRect().width;
+}))
+"""
+"""The most pixels of its share of the page's width that a chart leaves to margins, names and numbers."""
+MOST_UNUSED: Final = 230
+CONTRASTS: Final = """
+(() => {
+    const light = (color) => {
+        const parts = color.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255)
+            .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    };
+    const ground = light(getComputedStyle(document.body).backgroundColor);
+    const texts = "main p, main li, main th button, main td, .facts strong, svg.chart text";
+    return [...document.querySelectorAll(texts)].map((each) => {
+        const style = getComputedStyle(each);
+        const ink = light(each instanceof SVGElement ? style.fill : style.color);
+        return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+    });
+})()
+"""
+"""How far the ink of each text is from the ground, as WCAG counts it: 4.5 is readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Pages that were written, as addresses."""
+
+    cluster: str
+    plan: str
+    plan_of_many: str
+
+
+@pytest.fixture(scope="module")
+def reports(looked_at: str, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    folder = tmp_path_factory.mktemp("reports")
+    small, large = (Lake(looked_at, name) for name in ("default", "large"))
+    pages = [
+        (small, "cluster", ()),
+        (small, "plan", ("--plan", "grow")),
+        (large, "plan_of_many", ("--plan", "all")),
+    ]
+    return Reports(**{name: _written(lake, folder / f"{name}.html", *more) for lake, name, more in pages})
+
+
+def _written(lake: Lake, out: Path, *more: str) -> str:
+    done = Surveyor(lake).run("report", "--cluster", lake.cluster, "--out", str(out), *more)
+    assert done.exit_code == 0, done.stderr
+    return out.as_uri()
+
+
+def _rows(sight: Sight, name: str) -> list[str]:
+    return sight.texts(f'[data-rows="{name}"] tbody tr[aria-rowindex]')
+
+
+def _count(sight: Sight, name: str) -> str:
+    return sight.texts(f'[data-rows="{name}"] .count')[0]
+
+
+def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
+    with seen(browser, reports.cluster) as sight:
+        assert (sight.faults, sight.elsewhere(reports.cluster)) == ([], [])
+        assert HOSTILE in sight.texts("main")[0]
+        assert sight.value(SCRIPTS) == 1
+        assert "snapshot 3 taken 2026-11-21 12:00:00 UTC" in sight.texts("header")[0]
+        assert sight.value("document.querySelectorAll('svg.chart[role=img]').length") == 4
+        assert sight.value("document.querySelectorAll('svg.bars rect').length") == 14
+        assert sight.value("document.querySelectorAll('svg.lines polyline').length") == 3
+        assert sight.value("document.querySelectorAll('svg.shades rect').length") == 8
+        assert sight.value("document.querySelector('svg.shades rect.gone title').textContent") == (
+            "broker 2, #3 2026-11-21 12:00: gone"
+        )
+        assert sight.value("document.querySelector('svg.shades rect.not-there title').textContent") == (
+            "broker 3, #1 2026-11-21 10:00: not there"
+        )
+        labels = "[...document.querySelectorAll('svg.lines .value')].map((label) => label.textContent)"
+        assert sight.value(labels) == ["66.7 %", "100 %", "10 %"]
+        assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "nobody"]
+        assert "orders-0\t1\t2\t2" in "\n".join(_rows(sight, "leaders"))
+        assert [row.split("\t")[5:7] for row in _rows(sight, "commits")] == [["0", "0"], ["1", "1"]]
+        assert "(not known)" in sight.value("document.querySelector('main').textContent")
+        assert sight.value("shortened('t'.repeat(249) + '-17')").endswith("ttt-17")
+        assert "surveyor whatif --cluster default --lose pairs" in sight.texts("#whatif")[0]
+
+
+@pytest.mark.parametrize("page", ["cluster", "plan"])
+def test_a_report_can_be_read_dark_and_light_narrow_and_wide(browser: Browser, reports: Reports, page: str) -> None:
+    grounds = set()
+    with seen(browser, getattr(reports, page)) as sight:
+        for dark, (width, height) in product((False, True), (WIDE, NARROW)):
+            sight.page.set_viewport_size({"width": width, "height": height})
+            sight.page.emulate_media(color_scheme="dark" if dark else "light")
+            grounds.add((dark, sight.value("getComputedStyle(document.body).backgroundColor")))
+            assert sight.value(OVERFLOW) == 0
+            assert min(sight.value(LABELS)) >= 8.5
+            assert sight.value(UNUSED) <= MOST_UNUSED
+            assert min(sight.value(CONTRASTS)) >= 4.5
+    assert grounds == {(False, "rgb(255, 255, 255)"), (True, "rgb(20, 23, 28)")}
+
+
+def test_a_plan_is_approved_from_its_page(browser: Browser, reports: Reports) -> None:
+    with seen(browser, reports.plan) as sight:
+        assert (sight.faults, sight.elsewhere(reports.plan)) == ([], [])
+        assert HOSTILE in sight.texts("main")[0]
+        assert sight.value(SCRIPTS) == 1
+        assert sight.texts("main section h2")[0] == "Warnings"
+        assert [row.split("\t")[0] for row in _rows(sight, "changes")] == [f"{HOSTILE}-0", "orders-0"]
+        assert "[2,1,0] → [1,3,0]" in _rows(sight, "changes")[1]
+        assert [row.split("\t")[2:] for row in _rows(sight, "brokers")] == [
+            ["1", "0", "2", "2", "-1", "0"],
+            ["1", "1", "1", "1", "0", "0"],
+            ["0", "0", "2", "1", "0", "-1"],
+            ["0", "1", "2", "3", "1", "1"],
+        ]
+        assert sight.value("document.querySelectorAll('#brokers svg.chart').length") == 4
+
+
+def test_very_many_changes_are_searched_and_sorted(browser: Browser, reports: Reports) -> None:
+    with seen(browser, reports.plan_of_many) as sight:
+        assert _count(sight, "changes") == "100,000 rows"
+        changes = sight.page.locator('[data-rows="changes"]')
+        assert 20 < len(_rows(sight, "changes")) < MOST_DRAWN
+        changes.get_by_label("Search").fill("topic-007-1")
+        # partitions 1, 1x and 1xx of it
+        assert _count(sight, "changes") == "111 of 100,000 rows"
+        changes.get_by_label("Search").fill("topic-007-19 reassign")
+        assert _rows(sight, "changes")[0].split("\t")[0] == "topic-007-19"
+        changes.get_by_label("Search").fill("")
+        changes.get_by_label("Broker").fill("4")
+        alone = _rows(sight, "changes")
+        assert alone
+        assert all("4" in row.replace("[", ",").replace("]", ",").split("\t")[4].split(",") for row in alone)
+        changes.get_by_label("Broker").fill("four")
+        assert _count(sight, "changes") == "0 of 100,000 rows"
+        changes.get_by_label("Broker").fill("")
+        button = changes.get_by_role("button", name="partition")
+        button.click()
+        button.click()
+        assert _rows(sight, "changes")[0].split("\t")[0] == "topic-499-199"
+        assert sight.value("document.getElementsByTagName('*').length") < 5_000
+        assert sight.faults == []
+
+
+def test_the_last_of_very_many_rows_is_scrolled_to(browser: Browser, reports: Reports) -> None:
+    with seen(browser, reports.plan_of_many) as sight:
+        view = sight.page.locator('[data-rows="changes"] .window')
+        view.evaluate("(view) => { view.scrollTop = view.scrollHeight; }")
+        last = sight.page.locator('[data-rows="changes"] tr[aria-rowindex="100001"]')
+        last.wait_for()
+        assert last.inner_text().startswith("topic-499-199")
+        assert len(_rows(sight, "changes")) < MOST_DRAWN
+        sight.page.locator('[data-rows="brokers"]').get_by_label("rack").select_option("b")
+        assert _count(sight, "brokers") == "8 of 24 rows"
+        assert sight.faults == []

@@ -1,0 +1,105 @@
+"""The rules on arrays against the transforms: what is derived, who should lead, the imbalance."""
+
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from planner.columns.derived_columns import absent_brokers, derive_partitions
+from planner.columns.derived_columns import default_min_isr as default_by_spark
+from planner.columns.numpy_rules import Bools, default_min_isr, derived
+from planner.leadership.failure_handling import reconcile_verdicts
+from planner.leadership.imbalance import imbalance
+from planner.leadership.numpy_leadership import imbalance as imbalance_on_arrays
+from planner.leadership.numpy_leadership import needs
+from schemas.enums import Action, DrainMode, PartitionState, RejectionCode
+from schemas.tables import BROKER_CONFIGS
+from tests.planner.frames import Row, World, arrays_of, as_rows, config_row, frame, topic_row
+from tests.planner.worlds import all_small_partitions
+
+TWO: Final = {"min.insync.replicas": "2"}
+MENDED: Final = {Action.CREATE.value, Action.ELECT.value, Action.SHRINK_ISR.value}
+SAID: Final = (" 3 ", "+4", "-1", "many", "2.5", "", "3000000000", "007", "\t5\x01\n", "\xa06", "8 9", None)
+
+
+def numbers(world: World, marks: Bools) -> set[int]:
+    return {row["partition"] for row, mark in zip(world.partitions, marks.tolist(), strict=True) if mark}
+
+
+def every_kind() -> World:
+    """All small partitions: of topics with and without a min.insync.replicas, not understood, of a deleted topic."""
+    small = all_small_partitions()
+    plain = [row for row in small.partitions if row["topic"] == "plain"][::3]
+    kinds: list[Row] = [{"topic": "two"}, {"understood": False}, {"topic": "deleted"}, {"topic": "unlisted"}]
+    rows = [*plain, *(row | kind for kind in kinds for row in plain[::13])]
+    numbered = [row | {"partition": number} for number, row in enumerate(rows)]
+    topics = [topic_row("plain"), topic_row("deleted", deletion_requested=True), topic_row("two", config=TWO)]
+    return World(numbered, topics, small.live, small.opaque)
+
+
+def test_what_is_derived(spark: SparkSession) -> None:
+    world = every_kind()
+    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    by_spark = as_rows(derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs))
+    marks = derived(arrays_of(world), world.registered)
+    states = {
+        PartitionState.NON_EXISTENT: marks.non_existent,
+        PartitionState.NEW: marks.new,
+        PartitionState.ONLINE: marks.online,
+        PartitionState.OFFLINE: marks.offline,
+    }
+
+    for state, marked in states.items():
+        assert numbers(world, marked) == {row["partition"] for row in by_spark if row["partition_state"] == state}
+    assert numbers(world, marks.under_replicated) == {row["partition"] for row in by_spark if row["under_replicated"]}
+    assert numbers(world, marks.under_min_isr) == {row["partition"] for row in by_spark if row["under_min_isr"]}
+
+
+def test_who_should_lead(spark: SparkSession) -> None:
+    """By clean elections."""
+    world = every_kind()
+    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    verdicts = as_rows(reconcile_verdicts(partitions, topics, brokers, configs))
+    due = needs(arrays_of(world), world.registered, world.live)
+
+    assert numbers(world, due.mendable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
+    assert numbers(world, due.stuck) == {
+        row["partition"]
+        for row in verdicts
+        if row["code"] == RejectionCode.NO_ELIGIBLE_LEADER and row["leader"] is not None
+    }
+
+
+def test_a_drained_broker_could_lead(spark: SparkSession) -> None:
+    """It is no reason why a partition stays without a leader."""
+    world = replace(every_kind(), drained={0: DrainMode.ADMIN, 1: DrainMode.RESIDENT})
+    verdicts = as_rows(reconcile_verdicts(*world.frames_and_configs(spark)))
+    due = needs(arrays_of(world), world.registered, world.live)
+
+    assert numbers(world, due.mendable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
+    assert numbers(world, due.stuck) == {
+        row["partition"]
+        for row in verdicts
+        if row["code"] == RejectionCode.NO_ELIGIBLE_LEADER and row["leader"] is not None
+    }
+
+
+def test_who_prefers_whom(spark: SparkSession) -> None:
+    every = every_kind()
+    balanced_on_3 = [row for row in every.partitions if row["replicas"][0] != 3 or row["leader"] in {3, None}]
+    world = replace(every, partitions=balanced_on_3)
+    partitions, topics, _ = world.frames(spark)
+    by_spark = as_rows(imbalance(partitions, topics, 1, 0.8).drop("cluster", "snapshot_id").orderBy("broker_id"))
+
+    assert imbalance_on_arrays(arrays_of(world), 0.8) == by_spark
+    assert {row["exceeds"] for row in by_spark} == {True, False}
+
+
+def test_what_brokers_say_of_min_isr(spark: SparkSession) -> None:
+    configs = [config_row(broker, "min.insync.replicas", value) for broker, value in enumerate(SAID)]
+    others = [config_row(0, "num.partitions", "90"), config_row(9, "min.insync.replicas", "80", assumed=True)]
+    by_spark = default_by_spark(frame(spark, [*configs, *others], BROKER_CONFIGS)).first()
+
+    assert by_spark is not None
+    assert default_min_isr([*configs, *others]) == by_spark["default_min_isr"]
+    assert (default_min_isr(configs[3:5]), default_min_isr(others)) == (1, 1)

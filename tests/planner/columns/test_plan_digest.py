@@ -1,0 +1,91 @@
+"""A plan's id and counts: Spark's and the committer's agree to the byte, and every part of a plan counts."""
+
+from typing import Any, Final
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, BooleanType, DataType, StringType, StructType
+
+from planner.columns.plan_digest import plan_summary, with_lines
+from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
+from tests.plan_digest import plan_id
+from tests.planner.frames import Row, as_rows, frame
+
+SCHEMAS: Final = {"changes": CHANGES, "operations": OPERATIONS, "rejections": REJECTIONS}
+WORST: Final = st.sampled_from(
+    ["null", "", "|", "\n", "[1, 2]", "t", "Ünï·码🜁", "\x00", "e\u0301", "\uffff", "\U0010ffff"]
+)
+TEXTS: Final = st.one_of(WORST, st.text(st.characters(exclude_categories=["Cs"]), max_size=4))
+INTS: Final = st.integers(-(2**31), 2**31 - 1)
+
+
+def _values(data_type: DataType) -> st.SearchStrategy[Any]:
+    if isinstance(data_type, ArrayType):
+        return st.lists(st.none() | INTS, max_size=3)
+    if isinstance(data_type, StringType):
+        return TEXTS
+    return st.booleans() if isinstance(data_type, BooleanType) else INTS
+
+
+def _rows(schema: StructType) -> st.SearchStrategy[list[Row]]:
+    """Rows that say something of a few columns, anything at all, and are null elsewhere."""
+    columns = {column.name: _values(column.dataType) for column in schema}
+    named = st.sampled_from(schema.names).flatmap(lambda name: st.tuples(st.just(name), columns[name]))
+    some = st.lists(named, max_size=6).map(dict)
+    return st.lists(some, max_size=8)
+
+
+TABLES: Final = st.fixed_dictionaries({name: _rows(schema) for name, schema in SCHEMAS.items()})
+NOTHING: Final[dict[str, list[Row]]] = {"changes": [], "operations": [], "rejections": []}
+
+
+def _summary(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> Row:
+    frames = {name: with_lines(name, frame(spark, rows, SCHEMAS[name])) for name, rows in tables.items()}
+    return as_rows(plan_summary(header, frames))[0]
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(TEXTS, TABLES)
+@example(header="", tables=NOTHING | {"rejections": [{"topic": "t", "partition": 1}] * 2})
+def test_spark_and_python_agree_on_the_id(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> None:
+    tables = {name: [dict.fromkeys(SCHEMAS[name].names) | row for row in rows] for name, rows in tables.items()}
+    summary = _summary(spark, header, tables)
+    counts = len(tables["changes"]), len(tables["rejections"])
+    assert (summary["plan_id"], summary["changes"], summary["rejected"]) == (plan_id(header, tables), *counts)
+
+
+def test_the_empty_plan_has_an_id_too(spark: SparkSession) -> None:
+    summary = _summary(spark, "header", NOTHING)
+    assert summary == {"plan_id": plan_id("header", NOTHING), "changes": 0, "moves": 0, "rejected": 0}
+
+
+def test_every_column_but_its_own_counts() -> None:
+    """Whatever is edited in a row makes another plan, and so does a row too few or too many."""
+    rows = {name: dict.fromkeys(schema.names) for name, schema in SCHEMAS.items()}
+    whole = {name: [row] for name, row in rows.items()}
+    edited = [
+        whole | {name: [row | {column: 0}]}
+        for name, row in rows.items()
+        for column in row.keys() - {"cluster", "plan_id"}
+    ]
+    fewer = [whole | {name: []} for name in rows]
+    more = [whole | {name: [row, row]} for name, row in rows.items()]
+    ids = [plan_id("header", tables) for tables in (whole, *edited, *fewer, *more)] + [plan_id("other", whole)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_order_of_rows_does_not_count() -> None:
+    names = dict.fromkeys(CHANGES.names)
+    rows = [names | {"topic": topic, "partition": number} for topic in ("a", "b") for number in range(3)]
+    assert plan_id("", NOTHING | {"changes": rows}) == plan_id("", NOTHING | {"changes": rows[::-1]})
+
+
+def test_moves_are_the_replicas_this_plan_has_copied(spark: SparkSession) -> None:
+    changes: list[Row] = [
+        {"partition": 0, "is_new": False, "adding_before": [], "adding_after": [4, 5]},
+        {"partition": 1, "is_new": False, "adding_before": [], "adding_after": []},
+        {"partition": 2, "is_new": False, "adding_before": [4], "adding_after": [4]},  # an election during a move
+        {"partition": 3, "is_new": True, "adding_before": None, "adding_after": []},
+    ]
+    assert _summary(spark, "", NOTHING | {"changes": changes})["moves"] == 2

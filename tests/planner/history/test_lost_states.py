@@ -1,0 +1,126 @@
+"""States that are gone: what history last knew of them, and when nothing is known."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.history.evidence import ranked_evidence
+from planner.history.lost_states import last_known, of_the_same_topic, vanished_rejections, without_state
+from planner.leadership.unclean_recovery import (
+    recover_changes,
+    recover_rejections,
+    stateless_partitions,
+    without_in_sync,
+)
+from schemas.tables import BROKER_CONFIGS, PARTITION_HISTORY, SNAPSHOTS
+from tests.planner.frames import TOPIC_ID, Row, World, as_rows, by_partition, frame, partition_row, topic_row
+
+NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
+NEW: Final = partition_row([3, 1, 2], None, None, partition_state="New")
+
+
+def _was(snapshot: int, leader: int | None = 1, epoch: int = 4, **columns: object) -> Row:
+    isr = None if leader is None else [leader, 2]
+    state = {} if leader is None else {"leader_epoch": epoch}
+    return partition_row([3, 1, 2], leader, isr, snapshot_id=snapshot, **state, **columns)
+
+
+TOMBSTONE: Final[dict[str, Any]] = {"partition_state": "NonExistent"}
+
+# rows of history, and when the last state was seen and what came after it, None for a partition that is new
+HISTORIES: Final[list[tuple[list[Row], tuple[int, int] | None]]] = [
+    ([_was(1), _was(3, epoch=4), _was(5, None)], (3, 5)),
+    ([_was(1), _was(5, None), _was(7, None, topic_version=3)], (1, 5)),
+    ([_was(5, None)], None),
+    ([], None),
+    ([_was(1), _was(3, **TOMBSTONE), _was(5, None)], None),  # deleted and made anew
+    ([_was(1), _was(2, **TOMBSTONE), _was(3), _was(5, None)], (3, 5)),
+    ([_was(1, topic_version=4), _was(5, None)], None),  # the topic's znode begins again
+]
+
+
+def test_last_state_known(spark: SparkSession) -> None:
+    history = [row | {"partition": number} for number, (rows, _) in enumerate(HISTORIES) for row in rows]
+    new = World([NEW | {"partition": number} for number in range(len(HISTORIES))]).frames(spark)
+    last_states = as_rows(last_known(without_state(*new[:2]), frame(spark, history, PARTITION_HISTORY)))
+    assert {row["partition"]: (row["seen"], row["gone"]) for row in last_states} == {
+        number: known for number, (_, known) in enumerate(HISTORIES) if known is not None
+    }
+    assert {(row["leader"], tuple(row["isr"]), row["leader_epoch"]) for row in last_states} == {(1, (1, 2), 4)}
+
+
+# the topic's id now and then, its version then, where it is 0 now, and whether it is the same topic
+TOPICS_THEN: Final[list[tuple[str | None, str | None, int | None, bool]]] = [
+    (TOPIC_ID, TOPIC_ID, 0, True),
+    (TOPIC_ID, "B", 0, False),
+    (TOPIC_ID, None, None, True),
+    (None, "B", 0, True),
+    (None, None, 0, True),
+    (None, None, 4, False),  # the history knows of version 0: later ones alone were no changes of the partition
+]
+
+
+@pytest.mark.parametrize(("now", "then", "version", "same"), TOPICS_THEN)
+def test_another_id_or_a_version_that_begins_again_is_another_topic(
+    spark: SparkSession,
+    now: str | None,
+    then: str | None,
+    version: int | None,
+    same: bool,  # noqa: FBT001
+) -> None:
+    world = World([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
+    history = frame(spark, [_was(1, topic_version=0), _was(5, None, topic_version=0)], PARTITION_HISTORY)
+    known = last_known(without_state(*world.frames(spark)[:2]), history)
+    schema = "topic string, gone bigint, id_then string, version_then int"
+    ids = spark.createDataFrame([("t", 5, then, version)], schema)
+    assert of_the_same_topic(known, ids).isEmpty() is not same
+
+
+def test_topics_queued_for_deletion_are_left_alone(spark: SparkSession) -> None:
+    partitions, topics, _ = World([NEW], [topic_row(deletion_requested=True)]).frames(spark)
+    assert without_state(partitions, topics).isEmpty()
+
+
+def _recovered(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """What was last known, as an offline partition, and the evidence; the state was there in snapshots 1 to 4."""
+    partitions, topics, brokers = world.frames(spark)
+    history = frame(spark, [_was(1), _was(5, None)], PARTITION_HISTORY)
+    snapshots = frame(spark, [{"cluster": "test", "snapshot_id": i, "taken_at": NOW} for i in range(1, 7)], SNAPSHOTS)
+    known = last_known(without_state(partitions, topics), history).localCheckpoint()
+    offline = stateless_partitions(known, partitions, topics, brokers).localCheckpoint()
+    return known, offline, ranked_evidence(without_in_sync(offline), history, snapshots).localCheckpoint()
+
+
+# live brokers -> leader and who must be gone, or the code of the rejection; allowed for all
+OFFERS: Final[list[tuple[set[int], tuple[int, list[int]] | str]]] = [
+    ({1, 2, 3}, (1, [])),  # whoever led before the others that were in sync
+    ({2, 3}, (2, [])),
+    ({3}, (3, [1, 2])),  # was never in sync: only while those that were are gone
+    (set(), "NO_ELIGIBLE_LEADER"),
+]
+
+
+@pytest.mark.parametrize(("live", "offered"), OFFERS)
+def test_recover_goes_on_from_the_last_epoch(
+    spark: SparkSession, live: set[int], offered: tuple[int, list[int]] | str
+) -> None:
+    _, offline, evidence = _recovered(spark, World([NEW], live=frozenset(live)))
+    configs = frame(spark, [], BROKER_CONFIGS)
+    changes = as_rows(recover_changes(offline, configs, evidence, None))
+    codes = [row["code"] for row in as_rows(recover_rejections(offline, configs, evidence, None))]
+    assert [(row["leader_after"], row["requires_dead"]) for row in changes] + codes == [offered]
+    for row in changes:
+        assert (row["action"], row["isr_after"], row["is_new"]) == ("elect", [row["leader_after"]], False)
+        assert (row["leader_epoch_after"], row["state_version"]) == (5, -1)
+
+
+def test_unless_allowed_it_is_a_rejection_with_its_candidates(spark: SparkSession) -> None:
+    known, offline, evidence = _recovered(spark, World([NEW], live=frozenset({1, 2, 3})))
+    nobody = known.select("topic", "partition").limit(0)
+    rejected = by_partition(recover_rejections(offline, frame(spark, [], BROKER_CONFIGS), evidence, nobody))["t", 0]
+    assert rejected["code"] == "STATE_VANISHED"
+    assert "snapshot 1 showed leader 1, ISR 1, 2, leader epoch 4" in rejected["reason"]
+    assert "ranked: 1 (in sync until snapshot 4" in rejected["reason"]
+    assert [row["code"] for row in as_rows(vanished_rejections(known))] == ["STATE_VANISHED"]

@@ -1,0 +1,37 @@
+"""Who is looked at closely: each partition once, and none that is plainly well."""
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from planner.leadership.candidates import LOOKED_AT, in_need
+from schemas.enums import NO_LEADER
+from schemas.tables import PARTITIONS
+from tests.planner.frames import World, as_rows, frame, partition_row
+
+# replicas, leader, ISR, understood -> whether a rule must look
+CASES: Final = [
+    ([1, 2], 1, [1, 2], True, False),
+    ([1, 9], 1, [1], True, False),  # a dead replica that is not in the ISR needs nothing
+    ([4, 1], 4, [1, 4], True, False),  # registered is alive, understood or not
+    ([1, 2], 2, [1], True, False),
+    ([1, 9], 1, [1, 9], True, True),
+    ([9, 8, 1], 9, [9, 8, 1], True, True),
+    ([9, 1], 9, [1], True, True),
+    ([1, 2], 1, [1, 2, 9], True, True),  # in the ISR and not assigned
+    ([1, 2], NO_LEADER, [1, 2], True, True),
+    ([1, 2], None, None, True, True),
+    ([1, 2], 1, [1, 2], False, True),
+    ([1, 2, 4, 1, 2], 1, [1, 2, 4, 2, 1, 8], True, True),
+]
+
+
+def test_each_in_need_once_and_as_it_was(spark: SparkSession) -> None:
+    rows = [
+        partition_row(replicas, leader, isr, partition=number, understood=understood)
+        for number, (replicas, leader, isr, understood, _) in enumerate(CASES)
+    ]
+    partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
+    needed = [row for row, (*_, needs) in zip(rows, CASES, strict=True) if needs]
+    actual = sorted(as_rows(in_need(partitions, brokers)), key=lambda row: row["partition"])
+    assert actual == as_rows(frame(spark, needed, PARTITIONS).select(*LOOKED_AT))

@@ -1,0 +1,201 @@
+"""The lower bound on copies is one, never above the plan's nor the exact solver's; and why brokers stay uneven."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from planner.placement.lower_bound import fewest_copies
+from planner.placement.problem import Brokers, Ints, Partitions, PlacementError, Question
+from planner.placement.solve import place
+from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
+from tests.planner.placement.exact import choices, loads, optimum, squares, takers
+
+MANY: Final = settings(max_examples=60)
+EVEN: Final = tuple(question for question in QUESTIONS if question.even)
+ONTO: Final = tuple(Question(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
+BUDGETS: Final = st.one_of(st.none(), st.integers(0, 5))
+
+
+def _possible(case: Case) -> bool:
+    """Who only takes is asked for where nobody is emptied."""
+    return bool(takers(case)) and not (case.question.onto and case.brokers.emptied.any())
+
+
+@MANY
+@given(cases(QUESTIONS + ONTO), BUDGETS, st.none() | st.lists(st.integers(0, 99), min_size=9, max_size=9))
+def test_a_bound_is_never_above_the_moves_and_what_stays_uneven_has_a_reason(
+    case: Case, most: int | None, sizes: list[int] | None
+) -> None:
+    assume(_possible(case))
+    weights = None if sizes is None else np.array(sizes[: len(case.partitions.topic)])
+    question = replace(case.question, max_moves=most)
+    try:
+        placement = place(case.brokers, replace(case.partitions, weights=weights), question)
+    except PlacementError:
+        return
+    assert placement.lower_bound <= placement.copies
+    is_uneven = np.ptp(loads(case, placement.replicas)) > 1
+    assert bool(placement.uneven) == is_uneven or sizes is not None
+
+
+def _no_less_even(than: int) -> Callable[[cp_model.CpModel, dict[int, Any], Any], Any]:
+    """As few copies as there can be where loads are as even as that."""
+
+    def objective(model: cp_model.CpModel, held: dict[int, Any], total: object) -> object:
+        model.add(squares(model, held, None) <= than)
+        return total
+
+    return objective
+
+
+@MANY
+@given(cases(EVEN + ONTO), BUDGETS)
+def test_no_placement_as_even_copies_fewer_than_the_bound(case: Case, most: int | None) -> None:
+    """With racks, partitions that are held or may not change, and limits, as `cases` has them."""
+    assume(_possible(case))
+    options = choices(case)
+    assume(options is not None)
+    placement = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
+    assume(not placement.left)
+    reached = sum(load * load for load in loads(case, placement.replicas))
+    assert placement.lower_bound <= optimum(options or [], takers(case), _no_less_even(reached))[0]
+
+
+@MANY
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4), st.booleans()), min_size=1, max_size=3))
+def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[tuple[int, int, bool]]) -> None:
+    before, fresh = [held for held, *_ in brokers], [may for *_, may in brokers]
+    after = [max(held + (gain - 2 if may else -gain), 0) for held, gain, may in brokers]
+    least_uneven = sum(load * load for load in after)
+    options = [
+        sum(max(load - held, 0) for load, held in zip(some, before, strict=True))
+        for some in product(*(range(sum(after) + 1) if may else range(held + 1) for held, _, may in brokers))
+        if sum(some) == sum(after) and sum(load * load for load in some) <= least_uneven
+    ]
+    assert fewest_copies(np.array(before), np.array(after), np.array(fresh)) == min(options)
+
+
+def test_racks_of_unequal_size_bound_no_more_than_is_made() -> None:
+    """One broker in rack a, three in b: each partition keeps both racks, so broker 3 keeps all it has."""
+    partitions = partitions_of([[3, 1]] * 30, per_topic=30)
+    placement = place(brokers_of(("a", "b", "b", "b")), partitions, Question(even=True))
+    assert (placement.copies, placement.lower_bound) == (20, 20)
+    assert placement.bound == "as even as this, 10 to 30 replicas each, no 4 brokers get with fewer"
+    assert placement.uneven == "broker 3 cannot give to others: of 30 replicas 30 in partitions that would lose a rack"
+
+
+def _cluster(brokers: int, lists: Ints, *, free: int) -> tuple[Brokers, Partitions]:
+    everyone = np.ones(brokers, dtype=bool)
+    ids = np.arange(brokers)
+    rows = np.arange(len(lists))
+    partitions = Partitions(topic=rows // 100, partition=rows % 100, replicas=lists, movable=rows < free)
+    return Brokers(ids=ids, racks=(None,) * brokers, live=everyone, target=everyone, emptied=~everyone), partitions
+
+
+def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
+    """All is on half of the brokers; of 2,000 partitions 100 may move, so that 1,000 copies are no bound."""
+    rows = np.arange(2000)
+    brokers, partitions = _cluster(20, (rows % 10)[:, None], free=100)
+    placement = place(brokers, partitions, Question(even=True))
+    assert (placement.copies, placement.lower_bound) == (100, 100)
+    assert placement.uneven == (
+        "brokers 0, 1, 2, 3, 4 and 5 more cannot give to others: of 1900 replicas 1900 in partitions that may not "
+        "change"
+    )
+
+
+# racks, lists, rows that may not change, question -> copies, bound, why
+Example = tuple[tuple[str | None, ...], list[list[int]], set[int], Question, int, int, str]
+THREE: Final = (None, None, None)
+EXAMPLES: Final[dict[str, Example]] = {
+    "nothing may be copied": (
+        THREE,
+        [[3]] * 9,
+        set(),
+        Question(even=True, max_moves=0),
+        0,
+        0,
+        "--max-moves 0 allows no more copies that would help",
+    ),
+    "some may": (
+        THREE,
+        [[3]] * 9,
+        set(),
+        Question(even=True, max_moves=4),
+        4,
+        4,
+        "--max-moves 4 allows no more copies that would help",
+    ),
+    "a broker holds a partition once": (
+        THREE,
+        [[3, 1, 4]] * 3 + [[3]] * 3,
+        {3, 4},
+        Question(even=True),
+        1,
+        1,
+        (
+            "broker 3 cannot give to others: of 5 replicas 2 in partitions that may not change, 3 in partitions that "
+            "have a replica on each of the others"
+        ),
+    ),
+    "the emptiest cannot take": (
+        ("a", "b", "c", None),
+        [[3, 1, 4]] * 3,
+        set(),
+        Question(even=True),
+        0,
+        0,
+        "broker 15 cannot take from others: of 9 replicas 9 in partitions that would lose a rack",
+    ),
+    "nobody but the chosen takes": (
+        THREE,
+        [[3]] * 10 + [[1]],
+        set(),
+        Question(even=True, onto=frozenset({4})),
+        3,
+        3,
+        "nobody but broker 4 is to take any, nor more than an even share; --rebalance evens all",
+    ),
+    "nobody asked": (
+        THREE,
+        [[3]] * 9,
+        set(),
+        Question(fix_racks=True),
+        0,
+        0,
+        "only replicas that have to move do; --rebalance evens out what they leave uneven",
+    ),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_why_brokers_stay_uneven(example: Example) -> None:
+    racks, lists, fixed, question, copies, bound, why = example
+    placement = place(brokers_of(racks), partitions_of(lists, fixed=frozenset(fixed)), question)
+    assert (placement.copies, placement.lower_bound, placement.uneven) == (copies, bound, why)
+
+
+def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() -> None:
+    """Broker 1, drained, lags in every partition, so that broker 3, in sync, is to stay, though 4 holds nothing."""
+    brokers = replace(brokers_of(THREE), target=np.array([True, False, True]))
+    placement = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), Question(even=True))
+    assert placement.copies == 0
+    assert placement.uneven == "broker 3 cannot give to others: of 4 replicas 4 in sync in partitions that lack one"
+
+
+def test_forced_copies_that_a_limit_leaves_undone_are_no_bound() -> None:
+    placement = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), Question(max_moves=4))
+    assert (placement.copies, placement.lower_bound, placement.left) == (4, 4, 5)
+    assert placement.uneven == ""
+    placement = place(
+        brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9 + [[1]] * 2), Question(max_moves=0)
+    )
+    assert (placement.copies, placement.lower_bound, placement.left) == (0, 0, 9)
+    assert placement.uneven == "--max-moves 0 leaves 9 replicas where they may not stay"
