@@ -26,11 +26,13 @@ def control(
     allow_silent: AllowSilent = None,
 ) -> ExitCode:
     """Be the controller: elect, create, reassign and delete in cycles, until told to stop."""
-    from jobs.controller.lifecycle import Term, control_cluster
+    from jobs.controller.lifecycle import ControlOptions, control_cluster
     from jobs.runtime.input_files import parse_broker_ids
 
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
-    term = Term(apply=apply, yes=yes, until_quiet=until_quiet, allow_unclean=allow_unclean, allow_silent=silent)
+    term = ControlOptions(
+        apply=apply, yes=yes, until_quiet=until_quiet, allow_unclean=allow_unclean, allow_silent=silent
+    )
     return control_cluster(settings, term)
 
 

@@ -48,13 +48,13 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Snapshot, plan what is due after failures, commit it or show what that would do."""
-    from jobs.controller.reconcile import Due, reconcile_once, reconcile_until_quiet
+    from jobs.controller.reconcile import ReconcileOptions, reconcile_once, reconcile_until_quiet
     from jobs.preconditions.limits import CommitLimits, hold_seconds
 
     limits = CommitLimits.of(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
-    hold, question = hold_seconds(settings, max_hold), Due(allow_unclean, requests)
+    hold, question = hold_seconds(settings, max_hold), ReconcileOptions(allow_unclean, requests)
     if apply and until_quiet:
         return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, question=question)
     return reconcile_once(

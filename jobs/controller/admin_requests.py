@@ -15,9 +15,9 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import Refusal
-from jobs.controller.context import Memory
-from jobs.controller.decisions.engine import Decided
-from jobs.controller.write_behind import Behind, Deed
+from jobs.controller.context import ControllerContext
+from jobs.controller.decisions.engine import Decisions
+from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.execution.batch.admin_znodes import (
     Withdrawal,
     remove_topic,
@@ -41,15 +41,15 @@ _OF_VOID: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class AdminRequestRemover:
     """Takes requests away under one controllership."""
 
     control: Controllership
-    memory: Memory
-    behind: Behind
+    context: ControllerContext
+    log: WriteBehindLog
     say: Callable[[str], None]
 
-    def withdraw(self, decided: Decided, verdicts: Sequence[Verdict]) -> Iterator[Refusal | None]:
+    def withdraw(self, decided: Decisions, verdicts: Sequence[Verdict]) -> Iterator[Refusal | None]:
         """Take requests away that are carried out, or cannot be; what was refused of each znode.
 
         An election is made in one pass, but one that was out of date, or that waited for another change of its
@@ -60,22 +60,22 @@ class Requests:
                 self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
         moved, elected = _why(decided.withdrawn, Action.REASSIGN), _why(_judged(decided), Action.ELECT_PREFERRED)
         if moved:
-            orders = {key: to for key, to in self._asked(RequestKind.REASSIGN).items() if key in moved}
+            orders = {key: to for key, to in self._requested(RequestKind.REASSIGN).items() if key in moved}
             kind = OperationKind.WITHDRAW_REASSIGNMENT
-            deeds = [Deed(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
-            yield self._owned(deeds, lambda: withdraw_reassignments(self.control, orders))
+            deeds = [AuditEntry(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
+            yield self._recorded(deeds, lambda: withdraw_reassignments(self.control, orders))
         again = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
-        passed = [key for key in self._asked(RequestKind.PREFERRED_ELECTION) if key in elected and key not in again]
+        passed = [key for key in self._requested(RequestKind.PREFERRED_ELECTION) if key in elected and key not in again]
         if passed:
-            deeds = [Deed(OperationKind.WITHDRAW_ELECTION, elected[key] or _PASSED, *key) for key in passed]
-            yield self._owned(deeds, lambda: withdraw_elections(self.control, passed))
+            deeds = [AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _PASSED, *key) for key in passed]
+            yield self._recorded(deeds, lambda: withdraw_elections(self.control, passed))
 
-    def remove_void(self) -> Iterator[Refusal | None]:
+    def remove_empty(self) -> Iterator[Refusal | None]:
         """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
-        for path, version, reason in self.memory.void:
+        for path, version, reason in self.context.empty_requests:
             self.say(f"  {path} is taken away: {reason}")
-            deed = Deed(_OF_VOID.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
-            yield self._owned([deed], partial(self._remove_void, path, version))
+            deed = AuditEntry(_OF_VOID.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
+            yield self._recorded([deed], partial(self._remove_void, path, version))
 
     def _remove_void(self, path: str, version: int) -> Withdrawal:
         return Withdrawal(refused=remove_void(self.control, path, version))
@@ -83,37 +83,37 @@ class Requests:
     def refuse_deletion(self, topic: str, reason: str) -> Refusal | None:
         """Take the request away to delete a topic that is not there, or must not be deleted."""
         self.say(f"  deletion of {topic} is refused: {reason}")
-        deed = Deed(OperationKind.WITHDRAW_DELETION, reason, topic)
-        return self._owned([deed], lambda: Withdrawal(refused=withdraw_deletion(self.control, topic)))
+        deed = AuditEntry(OperationKind.WITHDRAW_DELETION, reason, topic)
+        return self._recorded([deed], lambda: Withdrawal(refused=withdraw_deletion(self.control, topic)))
 
     def remove_topic(self, topic: str) -> Refusal | None:
         """Remove a topic whose replicas are all deleted, and the request for it."""
-        deed = Deed(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
-        return self._owned([deed], lambda: Withdrawal(refused=remove_topic(self.control, topic)))
+        deed = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
+        return self._recorded([deed], lambda: Withdrawal(refused=remove_topic(self.control, topic)))
 
-    def _asked(self, kind: RequestKind) -> dict[Key, list[int]]:
+    def _requested(self, kind: RequestKind) -> dict[Key, list[int]]:
         """What is asked of partitions; replicas, where that is what is asked for."""
-        return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.memory.of_kind(kind)}
+        return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.context.of_kind(kind)}
 
-    def _owned(self, deeds: Sequence[Deed], write: Callable[[], Withdrawal]) -> Refusal | None:
+    def _recorded(self, deeds: Sequence[AuditEntry], write: Callable[[], Withdrawal]) -> Refusal | None:
         """Write, and record what of it was done; the requests that somebody else has taken away were not."""
         try:
             gone, refused = write()
         except SessionLostError:
-            self._unheard(deeds)
+            self._record_unknown(deeds)
             raise
         if refused is None:
             places = {(each.topic, each.partition) for each in gone}
             for deed in deeds:
                 if deed.partition is None or (deed.topic, deed.partition) in places:
-                    self.behind.put(deed)
+                    self.log.record(deed)
         elif refused.is_lost:
-            self._unheard(deeds)
+            self._record_unknown(deeds)
         return refused
 
-    def _unheard(self, deeds: Sequence[Deed]) -> None:
+    def _record_unknown(self, deeds: Sequence[AuditEntry]) -> None:
         for deed in deeds:
-            self.behind.put(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
+            self.log.record(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
 
 
 def _why(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
@@ -121,7 +121,7 @@ def _why(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
     return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == action}
 
 
-def _judged(decided: Decided) -> Iterator[Row]:
+def _judged(decided: Decisions) -> Iterator[Row]:
     return chain(decided.withdrawn, decided.others)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.controller.context import Memory
+from jobs.controller.context import ControllerContext
 from schemas.rows import Key
 from schemas.topic_configs import boolean, whole_number
 
@@ -21,19 +21,19 @@ _ENABLED: Final = "auto.leader.rebalance.enable"
 _INTERVAL: Final = "leader.imbalance.check.interval.seconds"
 _PERCENTAGE: Final = "leader.imbalance.per.broker.percentage"
 
-FIRST: Final = 5.0
+FIRST_CHECK_SECONDS: Final = 5.0
 """Seconds after the take-over to the first check (`scheduleAutoLeaderRebalanceTask`)."""
 
 
 @dataclass(slots=True)
-class Balance:
+class AutoLeaderRebalance:
     """When leadership is to be balanced, and from which imbalance on."""
 
     every: float
     """Seconds between two checks; infinite where leadership is left alone."""
     threshold: float
     """Of a broker's preferred partitions, the share led by others that is borne."""
-    _next: float = field(default_factory=lambda: time.monotonic() + FIRST)
+    _next: float = field(default_factory=lambda: time.monotonic() + FIRST_CHECK_SECONDS)
 
     @classmethod
     def of(cls, broker_configs: Iterable[Row]) -> Self:
@@ -49,12 +49,12 @@ class Balance:
         )
         return cls(float(every) if enabled else float("inf"), percentage / 100)
 
-    def by(self, broker_configs: Iterable[Row]) -> "Balance":
+    def by(self, broker_configs: Iterable[Row]) -> "AutoLeaderRebalance":
         """The same with other settings of brokers: the next check is not put off, but by a longer interval."""
-        changed = Balance.of(broker_configs)
+        changed = AutoLeaderRebalance.of(broker_configs)
         return replace(changed, _next=self._next) if changed.every == self.every else changed
 
-    def due(self, memory: Memory) -> set[Key]:
+    def due(self, memory: ControllerContext) -> set[Key]:
         """The partitions to be elected now: none between two checks."""
         if self.every == float("inf") or time.monotonic() < self._next:
             return set()

@@ -21,11 +21,11 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.execution.batch.broker_protocols import IBP, served_otherwise
 from jobs.runtime.settings import Settings
 
-PATIENCE: Final = 20.0
+REQUEST_TIMEOUT_SECONDS: Final = 20.0
 """Seconds that all brokers have, in the thread that asks them."""
 
-AGAIN: Final = 2.0
-TRIES: Final = 10
+RETRY_SECONDS: Final = 2.0
+MAX_TRIES: Final = 10
 """Who did not answer is asked again so many seconds later, so many times in all: a broker that starts is registered in
 ZooKeeper some seconds before it takes connections."""
 
@@ -40,17 +40,17 @@ def by_admin(client: KazooClient, settings: Settings) -> Ask:
 
     def ask(brokers: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
         overrides, _ = read_overrides(client)
-        return read_configs_and_why_not(brokers, settings.conf.command_config, overrides, PATIENCE)
+        return read_configs_and_why_not(brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS)
 
     return ask
 
 
 @dataclass(slots=True)
-class Asking:
+class BrokerConfigPoller:
     """Asks brokers in a thread of its own, one time after the other."""
 
-    ask_them: Ask
-    known: list[Row]
+    request: Ask
+    configs: list[Row]
     say: Callable[[str], None]
     wake: Callable[[], None]
     _due: dict[int, Row] = field(default_factory=dict)
@@ -63,30 +63,30 @@ class Asking:
     def ask(self, brokers: Iterable[Row]) -> None:
         """Ask these as soon as whoever is asked now has answered, or has not in time."""
         self._due |= {row["broker_id"]: row for row in brokers}
-        self._go_on()
+        self._poll()
 
-    def _go_on(self) -> None:
+    def _poll(self) -> None:
         if self._due and (self._thread is None or not self._thread.is_alive()):
             brokers, self._due = [*self._due.values()], {}
             self._thread = Thread(target=self._run, args=(brokers,), daemon=True, name="ask-settings")
             self._thread.start()
 
     def _run(self, brokers: Sequence[Row]) -> None:
-        untold, over = brokers, time.monotonic() + PATIENCE
+        untold, over = brokers, time.monotonic() + REQUEST_TIMEOUT_SECONDS
         for tries in count(1):
             rows, why_not = self._asked(untold)
             told = [row for row in untold if row["broker_id"] not in why_not]
-            is_last = tries >= TRIES or time.monotonic() > over
+            is_last = tries >= MAX_TRIES or time.monotonic() > over
             self._heard.put((untold, rows, why_not) if is_last else (told, _of(told, rows), {}))
             self.wake()
             untold = [row for row in untold if row["broker_id"] in why_not]
             if is_last or not untold:
                 return
-            time.sleep(AGAIN)
+            time.sleep(RETRY_SECONDS)
 
     def _asked(self, brokers: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
         try:
-            return self.ask_them(brokers)
+            return self.request(brokers)
         except Exception as error:  # noqa: BLE001 - what is known holds until they are asked again
             return [], {row["broker_id"]: str(error) or type(error).__name__ for row in brokers}
 
@@ -98,16 +98,16 @@ class Asking:
         changed = False
         while (heard := self._next()) is not None:
             brokers, rows, why_not = heard
-            self._speak(brokers, rows, why_not)
-            known = {row["broker_id"] for row in self.known}
+            self._log_failures(brokers, rows, why_not)
+            known = {row["broker_id"] for row in self.configs}
             fresh = [row for row in rows if row["broker_id"] not in why_not or row["broker_id"] not in known]
             anew = {row["broker_id"] for row in fresh}
             there = {*registered}
-            kept = [row for row in self.known if row["broker_id"] in there - anew]
-            changed |= _values(self.known) != _values(kept + fresh)
-            self.known = kept + fresh
-        self._go_on()
-        return self.known if changed else None
+            kept = [row for row in self.configs if row["broker_id"] in there - anew]
+            changed |= _values(self.configs) != _values(kept + fresh)
+            self.configs = kept + fresh
+        self._poll()
+        return self.configs if changed else None
 
     def _next(self) -> _Heard | None:
         try:
@@ -115,7 +115,7 @@ class Asking:
         except Empty:
             return None
 
-    def _speak(self, brokers: Sequence[Row], rows: Sequence[Row], why_not: dict[int, str]) -> None:
+    def _log_failures(self, brokers: Sequence[Row], rows: Sequence[Row], why_not: dict[int, str]) -> None:
         """Say once of each registration what cannot be served, and who did not tell."""
         wrong = served_otherwise(rows)
         for row in brokers:

@@ -12,7 +12,7 @@ from schemas.rows import Key, changes_among
 
 
 @dataclass(slots=True)
-class Report:
+class CycleSummary:
     """What cycles did, for people: counts by action, and what came of it."""
 
     say: Callable[[str], None]
@@ -29,10 +29,10 @@ class Report:
             f"; {counted(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
         )
 
-    def of_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
+    def add_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
         """Say what a cycle did, and which rejections are new."""
         self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
-        news = self._news_of_failures(verdicts)
+        news = self._new_failures(verdicts)
         counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in news)
         counts.update(f"{row['action']}: {row['code']}" for row in rejections)
         written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
@@ -43,7 +43,7 @@ class Report:
         if counts:
             self.say("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
 
-    def _news_of_failures(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def _new_failures(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Say once what cannot be written and why; leave out what was said to fail already."""
         failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
         self._failing -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}
@@ -58,7 +58,7 @@ class Report:
         self._failing |= {verdict.change.key for verdict in failed}
         return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
 
-    def news(self, rows: Iterable[Row]) -> list[Row]:
+    def new_rejections(self, rows: Iterable[Row]) -> list[Row]:
         """Rejections, of decisions that were not said of their partitions before."""
         new = []
         for row in rows:

@@ -25,13 +25,13 @@ from jobs.adapters.zookeeper.controllership import (
     settled,
     who_controls,
 )
-from jobs.controller.context import Memory
-from jobs.controller.controller import Controller
-from jobs.controller.decisions.engine import Decided, Decider
+from jobs.controller.context import ControllerContext
+from jobs.controller.controller import ResidentController
+from jobs.controller.decisions.engine import DecisionEngine, Decisions
 from jobs.controller.decisions.warmup import warm_up
-from jobs.controller.metadata_reader import Look
-from jobs.controller.write_behind import Behind, Deed
-from jobs.controller.zk_watches import Watches
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.write_behind import AuditEntry, WriteBehindLog
+from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import ExitCode, FencedError, SurveyorError, UsageError
 from jobs.core.signals import deferred, exit_code, interrupted
 from jobs.execution.batch.broker_protocols import refuse_protocols, told_by_all
@@ -54,7 +54,7 @@ from schemas.rows import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ControlOptions:
     """How a controllership is to be held."""
 
     apply: bool
@@ -64,20 +64,20 @@ class Term:
     allow_silent: frozenset[int]
 
 
-def control_cluster(settings: Settings, term: Term) -> ExitCode:
+def control_cluster(settings: Settings, term: ControlOptions) -> ExitCode:
     """Be the controller until a signal comes, or say what is due where nothing is to be written."""
     decider, snapshot = _prepare(settings, term)
-    vanished = _vanished(decider, snapshot)
-    due = _look(settings, decider, vanished)
+    vanished = _lost_states(decider, snapshot)
+    due = _dry_run_decisions(settings, decider, vanished)
     if not term.apply:
         return _report_dry(settings, snapshot, due)
     if not term.yes and is_terminal() and not agrees("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with deferred():
-        return _hold(settings, term, decider, snapshot, vanished)
+        return _run_as_controller(settings, term, decider, snapshot, vanished)
 
 
-def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
+def _prepare(settings: Settings, term: ControlOptions) -> tuple[DecisionEngine, Row]:
     """Take a snapshot, ask what brokers are set to, and refuse what must be refused."""
     if settings.remote is not None:
         raise UsageError(
@@ -99,8 +99,8 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
     refuse_protocols(configs)
     if term.apply:
         configs = told_by_all(configs, settings, term.allow_silent)
-    decider = Decider.of(Tables(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
-    decider.look_at_drained()
+    decider = DecisionEngine.of(Tables(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
+    decider.refresh_drained()
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
     refuse_take_over(state, settings.conf.controller_id)
@@ -110,10 +110,10 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
     return decider, snapshot
 
 
-def _vanished(decider: Decider, snapshot: Row) -> set[Key]:
+def _lost_states(decider: DecisionEngine, snapshot: Row) -> set[Key]:
     """Return the partitions without a state that history knows to have had one: they are not new."""
     # a long history is not to be sorted whole: the few that it is asked about are broadcast
-    warehouse = Tables(with_settings(decider.questions.spark, BROADCASTING), decider.lake)
+    warehouse = Tables(with_settings(decider.queries.spark, BROADCASTING), decider.warehouse)
     new = as_of(warehouse.lake, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
     if not new:
         return set()
@@ -124,16 +124,16 @@ def _vanished(decider: Decider, snapshot: Row) -> set[Key]:
     return {(row.topic, row.partition) for row in known}
 
 
-def _look(settings: Settings, decider: Decider, vanished: set[Key]) -> Decided:
+def _dry_run_decisions(settings: Settings, decider: DecisionEngine, vanished: set[Key]) -> Decisions:
     """Decide as the controller will, and write nothing; return what is due."""
-    memory = Memory(vanished=set(vanished))
+    memory = ControllerContext(lost_states=set(vanished))
     with connected(settings.zookeeper) as client, progress("deciding for the first time"):
         warm_up(decider)
-        Look(client, Watches(client), memory).at_everything()
+        MetadataReader(client, ZkWatches(client), memory).load_all()
         return decider.decide(memory, memory.partitions.keys(), deletions=True)
 
 
-def _report_dry(settings: Settings, snapshot: Row, due: Decided) -> ExitCode:
+def _report_dry(settings: Settings, snapshot: Row, due: Decisions) -> ExitCode:
     """Say what the controller would do first."""
     result = {
         "snapshot_id": snapshot["snapshot_id"],
@@ -153,33 +153,35 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decided) -> ExitCode:
     return ExitCode.DONE
 
 
-def _hold(settings: Settings, term: Term, decider: Decider, snapshot: Row, vanished: set[Key]) -> ExitCode:
-    behind = Behind(settings.lake)
+def _run_as_controller(
+    settings: Settings, term: ControlOptions, decider: DecisionEngine, snapshot: Row, vanished: set[Key]
+) -> ExitCode:
+    behind = WriteBehindLog(settings.lake)
     behind.start()
     try:
-        with _in_office(settings, decider, snapshot, behind) as controller:
-            controller.memory.vanished |= vanished
-            ended = _reign(controller, until_quiet=term.until_quiet)
+        with _controllership(settings, decider, snapshot, behind) as controller:
+            controller.context.lost_states |= vanished
+            ended = _run_until_ended(controller, until_quiet=term.until_quiet)
         # what an error advises is for commits: who is the controller next sees to all that was left
         why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
-        line = f"{why}{controller.done.line()}; {_resigned(settings)}"
-        behind.put(Deed(Step.HAND_BACK, line))
+        line = f"{why}{controller.summary.line()}; {_wait_for_successor(settings)}"
+        behind.record(AuditEntry(Step.HAND_BACK, line))
     except SurveyorError as error:
-        behind.put(Deed(Step.HAND_BACK, str(error)))
+        behind.record(AuditEntry(Step.HAND_BACK, str(error)))
         raise
     finally:
         behind.close()
-    result = {"cycles": controller.done.cycles, **controller.done.by_action, "stale": controller.done.stale}
+    result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
     if ended is not None:
         raise type(ended)(line, result)
     finish(settings, result, f"resigned: {line}")
     return exit_code() if interrupted() else ExitCode.DONE
 
 
-def _reign(controller: Controller, *, until_quiet: bool) -> FencedError | SessionLostError | None:
+def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> FencedError | SessionLostError | None:
     """Be the controller until told to stop; return what else has ended it."""
     try:
-        _take_up(controller)
+        _initialize(controller)
         gc.freeze()  # what is known by now is no garbage, and to look through it would take tenths of a second
         controller.run(until_quiet=until_quiet)
     except (FencedError, SessionLostError) as error:
@@ -187,11 +189,11 @@ def _reign(controller: Controller, *, until_quiet: bool) -> FencedError | Sessio
     return None
 
 
-def _take_up(controller: Controller) -> None:
+def _initialize(controller: ResidentController) -> None:
     """Take up, from the beginning where the connection was lost on the way; SessionLostError where the session was."""
     while not interrupted():
         try:
-            controller.take_up()
+            controller.initialize()
         except LOST:
             settled(controller.control.client, controller.control.session)
         else:
@@ -199,23 +201,25 @@ def _take_up(controller: Controller) -> None:
 
 
 @contextmanager
-def _in_office(settings: Settings, decider: Decider, snapshot: Row, behind: Behind) -> Iterator[Controller]:
+def _controllership(
+    settings: Settings, decider: DecisionEngine, snapshot: Row, behind: WriteBehindLog
+) -> Iterator[ResidentController]:
     """Take over, and resign by ending the session."""
     us, recorded = settings.conf.controller_id, latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
     with controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), above=recorded) as control:
         say(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         for line in lines_of_ended(strike_out_ended(settings.lake, control.epoch, {})):
             say(line)
-        controller = Controller(control, decider, behind, snapshot, say, settings)
-        behind.put(controller.episode(verdicts=[]))
-        behind.put(Deed(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
+        controller = ResidentController(control, decider, behind, snapshot, say, settings)
+        behind.record(controller.cycle_record(verdicts=[]))
+        behind.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
             yield controller
         finally:
             controller.stop()
 
 
-def _resigned(settings: Settings) -> str:
+def _wait_for_successor(settings: Settings) -> str:
     """Wait for somebody else to become the controller, and say who it is."""
     started = time.monotonic()
     with progress("waiting for a broker to become the controller"):

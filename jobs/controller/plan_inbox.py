@@ -23,10 +23,10 @@ from msgspec.structs import replace as with_values
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, handed_in, left_alone, write_back
-from jobs.controller.broker_requests.batch import Teller
-from jobs.controller.context import Partition
-from jobs.controller.metadata_reader import Look
-from jobs.controller.state_writer import Writer
+from jobs.controller.broker_requests.batch import BrokerRequestBatch
+from jobs.controller.context import PartitionInfo
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.admin.lease import this_process
 from jobs.execution.commit import apply_plan
@@ -40,7 +40,7 @@ from jobs.runtime.settings import Settings
 from schemas.rows import Change, Key
 from schemas.submitted_plan import Answer, HandedIn, decode_handed_in, submission_of
 
-SOME: Final = 2_000
+BATCH_PARTITIONS: Final = 2_000
 """Partitions of a plan that are told, or looked at, in a cycle: a failure waits for no more of them."""
 
 _UNTIL_RESIGNED: Final = float("inf")
@@ -54,7 +54,7 @@ _CUT_OFF: Final = Answer(
 
 
 @dataclass(frozen=True, slots=True)
-class _Untold:
+class _PendingBatch:
     """Changes that stand in ZooKeeper, and whether they have been told."""
 
     changes: Sequence[Change]
@@ -63,30 +63,30 @@ class _Untold:
 
 
 @dataclass(slots=True)
-class Desk:
+class PlanInbox:
     """Where plans are handed in while one controllership lasts."""
 
     settings: Settings
     control: Controllership
-    look: Look
-    writer: Writer
-    teller: Teller
-    know_drained: Callable[[], None]
+    reader: MetadataReader
+    writer: StateWriter
+    broker_requests: BrokerRequestBatch
+    refresh_drained: Callable[[], None]
     """Learns who is drained, before and after a plan that may have changed it."""
     say: Callable[[str], None]
-    done: int = 0
+    is_done: int = 0
     """Plans that were answered."""
     _touched: set[str] = field(default_factory=set)
     """Topics that plans have named since the last time that was asked."""
     _thread: Thread | None = None
-    _untold: SimpleQueue[_Untold] = field(default_factory=SimpleQueue)
+    _pending_batches: SimpleQueue[_PendingBatch] = field(default_factory=SimpleQueue)
     _failed: Exception | None = None
     """What ended the thread."""
     _reported: set[tuple[str, int]] = field(default_factory=set)
     """What other clients have put there, by path and last change, and was reported."""
     _closed: bool = False
 
-    def open(self) -> None:
+    def announce(self) -> None:
         """Let commits know that this is where plans are carried out."""
         if not announce_resident(self.control.client, this_process("control")):
             self.say(
@@ -104,67 +104,67 @@ class Desk:
         """Whether a plan is being carried out."""
         return self._thread is not None or bool(self._touched)
 
-    def go_on(self) -> set[Key]:
+    def poll(self) -> set[Key]:
         """Tell what the plan in hand has written; once it is done, begin with the next that was handed in.
 
         Returns partitions that are not what they were known to be: nobody knows whether brokers were told of that.
         """
-        self._tell_some()
-        if self._thread is not None and (self._thread.is_alive() or not self._untold.empty()):
+        self._send_next_batch()
+        if self._thread is not None and (self._thread.is_alive() or not self._pending_batches.empty()):
             return set()
         if self._thread is not None:
             self._thread = None
-            self.know_drained()
+            self.refresh_drained()
         if self._failed is not None:
             error, self._failed = self._failed, None
             raise error
         if self._touched:
-            return self._look_at_some()
+            return self._refresh_next_topics()
         znodes = handed_in(self.control.client)
         self._reported &= {*map(_seen, znodes)}
         for znode in znodes:
-            if self._begins(znode):
+            if self._try_start(znode):
                 break
         return set()
 
-    def _look_at_some(self) -> set[Key]:
+    def _refresh_next_topics(self) -> set[Key]:
         """Read topics again that a plan has named, a few thousand partitions in a cycle."""
         some, partitions = set[str](), 0
-        while self._touched and partitions < SOME:
+        while self._touched and partitions < BATCH_PARTITIONS:
             some.add(self._touched.pop())
-            partitions = sum(len(self.writer.memory.of_topic(topic)) for topic in some)
-        self.look.watches.wake()
-        return self.look.at_topics(some)
+            partitions = sum(len(self.writer.context.of_topic(topic)) for topic in some)
+        self.reader.watches.signal()
+        return self.reader.refresh_topics(some)
 
     def close(self, patience: float = 20.0) -> None:
         """Let the plan in hand come to the next border, and tell what of it is written."""
         deadline = monotonic() + patience
         while self._thread is not None and self._thread.is_alive() and monotonic() < deadline:
             self._thread.join(0.05)
-            self._tell_some()
+            self._send_next_batch()
         self._closed = True
 
-    def _tell_some(self) -> None:
+    def _send_next_batch(self) -> None:
         """Tell a part of what was written; of what has changed since, as it is now."""
-        if self._untold.empty():
+        if self._pending_batches.empty():
             return
-        untold = self._untold.get()
+        untold = self._pending_batches.get()
         if untold.is_first:
-            self.know_drained()
-        known = self.writer.memory.partitions
+            self.refresh_drained()
+        known = self.writer.context.partitions
         later = [c for c in untold.changes if c.key in known and _is_past(known[c.key], c)]
         overtaken = {change.key for change in later}
         written = [change for change in untold.changes if change.key not in overtaken]
-        self.writer.learn(written)
-        self.teller.written(written)
-        self.teller.overtaken(later)
+        self.writer.apply_written(written)
+        self.broker_requests.send_changes(written)
+        self.broker_requests.resend_current(later)
         untold.told.set()
-        self.look.watches.wake()
+        self.reader.watches.signal()
 
-    def _begins(self, znode: Znode) -> bool:
+    def _try_start(self, znode: Znode) -> bool:
         """Begin with a plan, where it is one that can be begun."""
         if fault := fault_of(znode):
-            self._leave_alone(znode, fault)
+            self._ignore_submission(znode, fault)
             return False
         handed = decode_handed_in(znode.data)
         if handed.answer is not None:
@@ -181,7 +181,7 @@ class Desk:
         self._thread.start()
         return True
 
-    def _leave_alone(self, znode: Znode, fault: str) -> None:
+    def _ignore_submission(self, znode: Znode, fault: str) -> None:
         """Report once what another client has put there; it is not ours to delete."""
         seen = _seen(znode)
         if seen not in self._reported:
@@ -194,20 +194,23 @@ class Desk:
         except Exception as error:  # noqa: BLE001 - raised where the cycles are
             self._failed = error
         finally:
-            self.look.watches.wake()
+            self.reader.watches.signal()
 
-    def _tell_in_turn(self, changes: Sequence[Change]) -> None:
+    def _send_in_batches(self, changes: Sequence[Change]) -> None:
         """Let the cycles tell what the thread has written, and wait for that."""
-        parts = [_Untold(changes[at : at + SOME], is_first=at == 0) for at in range(0, len(changes), SOME)]
+        parts = [
+            _PendingBatch(changes[at : at + BATCH_PARTITIONS], is_first=at == 0)
+            for at in range(0, len(changes), BATCH_PARTITIONS)
+        ]
         for part in parts:
-            self._untold.put(part)
-        self.look.watches.wake()
+            self._pending_batches.put(part)
+        self.reader.watches.signal()
         while parts and not parts[-1].told.wait(0.2) and not self._closed:
             pass
 
     def _carry_out(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
         answer = self._answer(znode, plan_id, handed)
-        self.done += 1
+        self.is_done += 1
         line = answer.error or answer.lines[0]
         heard = write_back(self.control.client, znode.path, with_values(handed, is_begun=True, answer=answer))
         self.say(f"  {line}" if heard else f"  {line}; whoever handed it in is gone")
@@ -233,7 +236,7 @@ class Desk:
         limits = CommitLimits(handed.max_plan_age, handed.max_changes, handed.allow_majority_dead)
         assessment = assess(self.settings, plan, Mode.BATCH, limits, is_ours=True)
         author = Author(f"{handed.holder.user}@{handed.holder.host}", handed.run)
-        tell_all, control = self._tell_in_turn, self.control
+        tell_all, control = self._send_in_batches, self.control
         ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, control, tell_all=tell_all, author=author)
         return answer_of(self.settings, plan, ledger, detailed=handed.detailed)
 
@@ -246,6 +249,6 @@ def _submission(znode: Znode) -> str:
     return "" if znode.stat is None else submission_of(znode.stat.ephemeralOwner, znode.data or b"")
 
 
-def _is_past(row: Partition, change: Change) -> bool:
+def _is_past(row: PartitionInfo, change: Change) -> bool:
     """Whether a partition has changed since a change of it was written."""
     return row.state_version is not None and row.state_version > change.state_version + 1

@@ -39,16 +39,16 @@ from planner.text import counted
 from schemas.enums import Outcome, RejectionCode
 from schemas.rows import Place, PlanRow
 
-IN_VAIN: Final = 3
+MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing, or plan the same, after which it is left to whoever looks into it."""
 
-FIRST_PAUSE: Final = 2.0
-LONGEST_PAUSE: Final = 30.0
+FIRST_PAUSE_SECONDS: Final = 2.0
+MAX_PAUSE_SECONDS: Final = 30.0
 """Seconds between two looks at replicas that copy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ReconcileOptions:
     """What is asked: what is due, allowing what, and whether with requests that a broker would carry out."""
 
     allow_unclean: bool = False
@@ -63,7 +63,7 @@ def reconcile_once(
     hold: float,
     apply: bool,
     yes: bool,
-    question: Due,
+    question: ReconcileOptions,
     everything: bool,
     detailed: bool,
 ) -> ExitCode:
@@ -94,7 +94,7 @@ def reconcile_once(
 
 
 def reconcile_until_quiet(
-    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, question: Due
+    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, question: ReconcileOptions
 ) -> ExitCode:
     """Reconcile until nothing is due, a line a cycle; the question is asked for the first of them.
 
@@ -102,7 +102,7 @@ def reconcile_until_quiet(
     """
     _refuse_admin(mode)
     cycles = vain = 0
-    pause, steps_before = FIRST_PAUSE, frozenset[Place]()
+    pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
     written: Counter[str] = Counter()
     while True:
         plan = _plan(settings, question)
@@ -115,9 +115,9 @@ def reconcile_until_quiet(
                 f"again in {pause:g} s"
             )
             time.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 2)
+            pause = min(MAX_PAUSE_SECONDS, pause * 2)
             continue
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_SECONDS
         outage = outage_left_by(settings.lake, plan.row)
         known = {
             "snapshot_id": plan.row["snapshot_id"],
@@ -145,7 +145,7 @@ def reconcile_until_quiet(
         vain = 0 if answer.result["applied_now"] and steps_now != steps_before else vain + 1
         steps_before = steps_now
         code = exit_code() if interrupted() else ExitCode(answer.exit_code)
-        if interrupted() or code == ExitCode.ERROR or vain == IN_VAIN:
+        if interrupted() or code == ExitCode.ERROR or vain == MAX_IDLE_CYCLES:
             result = beside.result | {"cycles": cycles, **written, "due": plan.size}
             steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
             steps = [same_step(settings, "go on", "reconcile")] if interrupted() else steps
@@ -166,7 +166,7 @@ def _refuse_resident(assessed: Assessment) -> None:
         )
 
 
-def _plan(settings: Settings, question: Due) -> Plan:
+def _plan(settings: Settings, question: ReconcileOptions) -> Plan:
     """Take a snapshot and plan on it."""
     made = make_plan(
         settings,

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.context import Memory
-from jobs.controller.metadata_reader import Look
-from jobs.controller.zk_watches import Watches
+from jobs.controller.context import ControllerContext
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
 from jobs.repositories.plans.commit_log import Verdict
@@ -24,20 +24,20 @@ from schemas.enums import Outcome
 from schemas.rows import Change, Key
 
 _UNTIL_RESIGNED: Final = float("inf")
-"""`max_hold` of a writer: it is bound by `MOST`."""
+"""`max_hold` of a writer: it is bound by `MAX_WRITE_SECONDS`."""
 
-MOST: Final = 15.0
+MAX_WRITE_SECONDS: Final = 15.0
 """Seconds after which a cycle begins no further multi: what is left is decided on anew, after what happened since."""
 
 _NOT_STALE: Final = frozenset({Outcome.APPLIED, Outcome.SKIPPED})
 
-FIRST_HOLD: Final = 4.0
-LONGEST_HOLD: Final = 300.0
+FIRST_BACKOFF_SECONDS: Final = 4.0
+MAX_BACKOFF_SECONDS: Final = 300.0
 """Seconds after which an assignment that ZooKeeper would not take is tried again, twice as many each time."""
 
 
 @dataclass(slots=True)
-class _Held:
+class _Backoff:
     """An assignment that could not be written, and nothing has changed about it since."""
 
     change: Change
@@ -51,18 +51,18 @@ class _Held:
 
 
 @dataclass(slots=True)
-class Writer:
+class StateWriter:
     """Writes under one controllership."""
 
     control: Controllership
-    memory: Memory
-    look: Look
-    watches: Watches
+    context: ControllerContext
+    reader: MetadataReader
+    watches: ZkWatches
     due: set[Key] = field(default_factory=set)
     """Partitions that were written, or turned out to be other than known."""
-    in_vain: int = 0
+    failed_attempts: int = 0
     """Times in a row that nothing of what was decided could be written."""
-    _held: dict[Key, _Held] = field(default_factory=dict)
+    _backoffs: dict[Key, _Backoff] = field(default_factory=dict)
     """Moves that are too large for a request, as nothing else fails for long."""
 
     def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[Verdict], list[Change]]]:
@@ -71,60 +71,62 @@ class Writer:
         Who has no leader waits for nobody else. Those that assign replicas anew come last: they move the version of
         their topic, which the others check.
         """
-        ordered = sorted(changes, key=_turn)
+        ordered = sorted(changes, key=_write_order)
         began = monotonic()
         verdicts: list[Verdict] = []
-        for judged in FencedWriter(self.control, self._as_plan(ordered), _UNTIL_RESIGNED).write(ordered):
+        for judged in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
             verdicts += judged
-            self._hold(judged)
+            self._back_off(judged)
             written = [v.change for v in judged if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
-            self.learn(written)
+            self.apply_written(written)
             yield judged, written
-            if monotonic() - began > MOST and len(verdicts) < len(ordered):
-                left = _put_off(ordered, verdicts)
+            if monotonic() - began > MAX_WRITE_SECONDS and len(verdicts) < len(ordered):
+                left = _deferred(ordered, verdicts)
                 verdicts += left
                 yield left, []
                 break
-        self._look_again(verdicts)
+        self._reread(verdicts)
         if verdicts:
-            self.in_vain = 0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.in_vain + 1
+            self.failed_attempts = (
+                0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.failed_attempts + 1
+            )
 
-    def _hold(self, judged: Sequence[Verdict]) -> None:
+    def _back_off(self, judged: Sequence[Verdict]) -> None:
         for verdict in judged:
             change = verdict.change
             if not isinstance(change, Change) or not reassigns(change):
                 continue
-            before = self._held.pop(change.key, None)
+            before = self._backoffs.pop(change.key, None)
             if verdict.outcome is Outcome.FAILED:
-                seconds = FIRST_HOLD if before is None else min(LONGEST_HOLD, before.seconds * 2)
-                self._held[change.key] = _Held(change, seconds, monotonic() + seconds)
+                seconds = FIRST_BACKOFF_SECONDS if before is None else min(MAX_BACKOFF_SECONDS, before.seconds * 2)
+                self._backoffs[change.key] = _Backoff(change, seconds, monotonic() + seconds)
 
-    def not_held(self, changes: Sequence[Change]) -> list[Change]:
+    def without_backed_off(self, changes: Sequence[Change]) -> list[Change]:
         """Leave out assignments that failed, until it is time to try them again."""
-        if not self._held:
+        if not self._backoffs:
             return [*changes]
-        return [c for c in changes if not (c.key in self._held and self._held[c.key].holds(c))]
+        return [c for c in changes if not (c.key in self._backoffs and self._backoffs[c.key].holds(c))]
 
-    def held_until_now(self) -> set[Key]:
+    def expired_backoffs(self) -> set[Key]:
         """Partitions whose assignment is tried again."""
-        over = {key for key, held in self._held.items() if not held.is_over and held.until <= monotonic()}
+        over = {key for key, held in self._backoffs.items() if not held.is_over and held.until <= monotonic()}
         for key in over:
-            self._held[key].is_over = True
+            self._backoffs[key].is_over = True
         return over
 
-    def _as_plan(self, changes: Sequence[Change]) -> Plan:
+    def _to_plan(self, changes: Sequence[Change]) -> Plan:
         """The changes as a plan that was made by what is known of the brokers."""
-        brokers = [{"broker_id": b, "broker_epoch": row["broker_epoch"]} for b, row in self.memory.brokers.items()]
+        brokers = [{"broker_id": b, "broker_epoch": row["broker_epoch"]} for b, row in self.context.brokers.items()]
         return Plan({"plan_id": "", "name": None, "brokers": brokers}, [*changes], [], [])
 
-    def learn(self, changes: Sequence[Change]) -> None:
+    def apply_written(self, changes: Sequence[Change]) -> None:
         """Know what was written."""
         for change in changes:
-            self._learn(change)
+            self._apply_change(change)
 
-    def _learn(self, change: Change) -> None:
+    def _apply_change(self, change: Change) -> None:
         """Know what was written; the partition is looked at again, for the next step there may be."""
-        before = self.memory.partitions.get(change.key)
+        before = self.context.partitions.get(change.key)
         if before is None:  # its topic went meanwhile
             return
         now = replace(
@@ -139,33 +141,33 @@ class Writer:
             controller_epoch=self.control.epoch,
             state_version=change.state_version + 1,
         )
-        self.memory.learn(now)
+        self.context.put_partition(now)
         self.due.add(change.key)
 
-    def _look_again(self, verdicts: Sequence[Verdict]) -> None:
+    def _reread(self, verdicts: Sequence[Verdict]) -> None:
         """Read topics again that were assigned anew, and those of what was out of date."""
         self.due |= {v.change.key for v in verdicts if v.outcome is Outcome.SKIPPED}
         stale = [v.change for v in verdicts if v.outcome not in _NOT_STALE]
         topics = {v.change.topic for v in verdicts if isinstance(v.change, Change) and reassigns(v.change)}
         topics |= {change.topic for change in stale}
         if topics:
-            self.due |= self.look.at_topics(topics)
+            self.due |= self.reader.refresh_topics(topics)
         self.due |= {change.key for change in stale}
         if stale:
-            self.watches.wake(BROKER_IDS)
+            self.watches.signal(BROKER_IDS)
 
-    def taken(self) -> set[Key]:
+    def drain_dirty(self) -> set[Key]:
         """Take the partitions that are due to be looked at."""
         due, self.due = self.due, set()
         return due
 
 
-def _put_off(changes: Sequence[Change], judged: Sequence[Verdict]) -> list[Verdict]:
+def _deferred(changes: Sequence[Change], judged: Sequence[Verdict]) -> list[Verdict]:
     """What a cycle had no time for."""
     known = {verdict.change.key for verdict in judged}
-    why = f"put off: the cycle had written for {MOST:g} s"
+    why = f"put off: the cycle had written for {MAX_WRITE_SECONDS:g} s"
     return [Verdict(change, Outcome.SKIPPED, why) for change in changes if change.key not in known]
 
 
-def _turn(change: Change) -> tuple[bool, bool, str, int]:
+def _write_order(change: Change) -> tuple[bool, bool, str, int]:
     return reassigns(change), change.leader_after == change.leader_before, change.topic, change.partition

@@ -32,13 +32,13 @@ from schemas.digest import plan_header
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, PlanRow
 
-GATHER: Final = 1.0
+FLUSH_INTERVAL_SECONDS: Final = 1.0
 """Seconds that what is to be written is gathered."""
 
-AGAIN: Final = 5.0
+RETRY_SECONDS: Final = 5.0
 """Seconds after which what could not be written is tried again."""
 
-KEPT: Final = 500_000
+MAX_BUFFERED_ROWS: Final = 500_000
 """Rows that are kept while they cannot be written; beyond these, all of them are given up."""
 
 _APPENDED: Final = ("changes", "rejections", "commits", "plans")
@@ -46,7 +46,7 @@ _APPENDED: Final = ("changes", "rejections", "commits", "plans")
 
 
 @dataclass(slots=True)
-class Episode:
+class CycleRecord:
     """What one cycle does: its changes, what it says of others, and, once it has ended, what became of it."""
 
     snapshot_id: int
@@ -62,7 +62,7 @@ class Episode:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-class Deed(NamedTuple):
+class AuditEntry(NamedTuple):
     """What is no change of a partition: a take-over, a resignation, a topic that is gone, a request taken away."""
 
     action: Step | OperationKind
@@ -79,19 +79,21 @@ class EndedDrains(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _CycleFinished:
     """An episode that has ended."""
 
-    episode: Episode
+    episode: CycleRecord
 
 
 @dataclass(slots=True)
-class Behind:
+class WriteBehindLog:
     """Writes what it is given, until it is closed."""
 
-    lake: Lake
+    warehouse: Lake
     author: Author = field(default_factory=this_author)
-    _work: SimpleQueue[Episode | _Ended | Answer | Deed | EndedDrains | None] = field(default_factory=SimpleQueue)
+    _work: SimpleQueue[CycleRecord | _CycleFinished | Answer | AuditEntry | EndedDrains | None] = field(
+        default_factory=SimpleQueue
+    )
     _thread: Thread | None = None
     failed: str | None = None
     """Why the tables could not be written when it was last tried."""
@@ -109,13 +111,13 @@ class Behind:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
 
-    def put(self, what: "Episode | Answer | Deed | EndedDrains") -> None:
+    def record(self, what: "CycleRecord | Answer | AuditEntry | EndedDrains") -> None:
         self._work.put(what)
 
-    def ended(self, episode: Episode, verdicts: Sequence[Verdict]) -> None:
+    def finish(self, episode: CycleRecord, verdicts: Sequence[Verdict]) -> None:
         """Say what became of an episode that was put."""
         episode.verdicts = verdicts
-        self._work.put(_Ended(episode))
+        self._work.put(_CycleFinished(episode))
 
     def close(self, patience: float = 60.0) -> None:
         """Write what is left, and wait for it."""
@@ -128,11 +130,11 @@ class Behind:
         while not over:
             work, over = self._next()
             try:
-                self._take(work)
+                self._buffer(work)
                 waiting = self._waiting
                 self._write()
             except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
-                self._keep(str(error))
+                self._on_write_error(str(error))
             else:
                 if waiting and self.failed is not None:
                     say("surveyor: the warehouse is written again")
@@ -141,29 +143,29 @@ class Behind:
     def _next(self) -> tuple[list[Any], bool]:
         """Wait for something to be written, or for its turn to be tried again; and tell whether it is the last."""
         try:
-            first = self._work.get(timeout=None if self.failed is None else AGAIN)
+            first = self._work.get(timeout=None if self.failed is None else RETRY_SECONDS)
         except Empty:
             return [], False
         if first is None:
             return [], True
-        time.sleep(GATHER)
-        return self._gathered(first)
+        time.sleep(FLUSH_INTERVAL_SECONDS)
+        return self._drain_queue(first)
 
     @property
     def _waiting(self) -> int:
         """Count what is to be written."""
         return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._answers) + len(self._ended_drains)
 
-    def _keep(self, why: str) -> None:
+    def _on_write_error(self, why: str) -> None:
         if self.failed is None:
             say(f"surveyor: the warehouse could not be written: {why}; the cluster is controlled nevertheless")
         self.failed = why
-        if self._waiting > KEPT:
+        if self._waiting > MAX_BUFFERED_ROWS:
             say("surveyor: too much is waiting for the warehouse; what was done since it failed will not be in it")
             self._rows = {table: [] for table in _APPENDED}
             self._statuses, self._answers = {}, []
 
-    def _gathered(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds `put` takes
+    def _drain_queue(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds `put` takes
         work = [first]
         with suppress(Empty):
             while (more := self._work.get_nowait()) is not None:
@@ -171,15 +173,15 @@ class Behind:
             return work, True
         return work, False
 
-    def _take(self, work: Sequence[Any]) -> None:
+    def _buffer(self, work: Sequence[Any]) -> None:
         """Make rows of what was put."""
         rows = self._rows
         for each in work:
-            if isinstance(each, Episode):
+            if isinstance(each, CycleRecord):
                 self._add(rows, each)
-            elif isinstance(each, _Ended):
+            elif isinstance(each, _CycleFinished):
                 self._add_outcomes(rows, self._statuses, each.episode)
-            elif isinstance(each, Deed):
+            elif isinstance(each, AuditEntry):
                 place = {"topic": each.topic, "partition": each.partition}
                 of_it = {"action": each.action.value, "plan_id": self._plan_id, **place}
                 rows["commits"].append(self._commit(each.outcome, each.message, of_it))
@@ -192,24 +194,24 @@ class Behind:
         """Write what there is; what is written is forgotten at once, so that it is not written twice."""
         for table in _APPENDED:
             if self._rows[table]:
-                self.lake.append(table, self._rows[table])
+                self.warehouse.append(table, self._rows[table])
                 self._rows[table] = []
         for plan_id, status in list(self._statuses.items()):
-            self.lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status))
+            self.warehouse.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status))
             del self._statuses[plan_id]
-        delete_marks(self.lake, self._ended_drains)
+        delete_marks(self.warehouse, self._ended_drains)
         self._ended_drains = []
         if self._answers:
-            broker_responses.record(self.lake, Answers.of(self._answers).table(self.lake.cluster))
+            broker_responses.record(self.warehouse, Answers.of(self._answers).table(self.warehouse.cluster))
             self._answers = []
 
-    def _add(self, rows: dict[str, list[Row]], episode: Episode) -> None:
+    def _add(self, rows: dict[str, list[Row]], episode: CycleRecord) -> None:
         """The plan with its intents, and with its outcomes where it has ended meanwhile."""
         verdicts = episode.verdicts
         changes = [asdict(change) for change in episode.changes]
         epochs = [{"broker_id": b, "broker_epoch": e} for b, e in sorted(episode.broker_epochs.items())]
         plan: Row = {
-            "cluster": self.lake.cluster,
+            "cluster": self.warehouse.cluster,
             "name": None,
             "names": [],
             "snapshot_id": episode.snapshot_id,
@@ -225,7 +227,7 @@ class Behind:
             plan_header(plan), {table: digest.in_arrow(table, some) for table, some in content.items()}
         )
         self._plan_id, self._epoch = plan["plan_id"], episode.controller_epoch
-        mine = {"plan_id": plan["plan_id"], "cluster": self.lake.cluster}
+        mine = {"plan_id": plan["plan_id"], "cluster": self.warehouse.cluster}
         rows["changes"] += [row | mine for row in changes]
         rows["rejections"] += [row | mine for row in episode.rejections]
         rows["plans"].append(plan)
@@ -233,19 +235,19 @@ class Behind:
         if verdicts is None:
             episode.plan_id = plan["plan_id"]
         else:
-            self._judge(rows, plan["plan_id"], verdicts)
+            self._append_outcomes(rows, plan["plan_id"], verdicts)
 
-    def _add_outcomes(self, rows: dict[str, list[Row]], statuses: dict[str, str], episode: Episode) -> None:
+    def _add_outcomes(self, rows: dict[str, list[Row]], statuses: dict[str, str], episode: CycleRecord) -> None:
         """What became of a plan whose intents were written before."""
         if episode.plan_id is not None and episode.verdicts is not None:
-            self._judge(rows, episode.plan_id, episode.verdicts)
+            self._append_outcomes(rows, episode.plan_id, episode.verdicts)
             statuses[episode.plan_id] = _status(episode)
 
-    def _judge(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[Verdict]) -> None:
+    def _append_outcomes(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[Verdict]) -> None:
         for verdict in verdicts:
             more = {
                 "plan_id": plan_id,
-                "cluster": self.lake.cluster,
+                "cluster": self.warehouse.cluster,
                 "state_version_after": verdict.state_version_after,
             }
             rows["commits"].append(self._commit(verdict.outcome, verdict.message, _named(verdict.change) | more))
@@ -259,7 +261,7 @@ def _named(change: PlanRow) -> Row:
     return {name: getattr(change, name) for name in ("wave", "topic", "partition", "action")}
 
 
-def _status(episode: Episode) -> str:
+def _status(episode: CycleRecord) -> str:
     if episode.verdicts is None:
         return PlanStatus.COMMITTING.value
     done = sum(verdict.outcome is Outcome.APPLIED for verdict in episode.verdicts) == len(episode.changes)

@@ -34,19 +34,19 @@ _ZNODES: Final = (CONTROLLER, REASSIGN, PREFERRED_ELECTION)
 
 
 @dataclass(slots=True)
-class Watches:
+class ZkWatches:
     """Watches on one session; `fired` are the paths of those that have."""
 
     client: KazooClient
-    woken: Event = field(default_factory=Event)
+    wakeup: Event = field(default_factory=Event)
     _fired: set[str] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
-    def arm_all(self) -> None:
+    def watch_all(self) -> None:
         """Watch everything that is watched throughout."""
-        self.arm((*_CHILDREN, *_ZNODES))
+        self.watch((*_CHILDREN, *_ZNODES))
 
-    def arm(self, paths: Iterable[str]) -> None:
+    def watch(self, paths: Iterable[str]) -> None:
         """Watch these from now on; whoever reads afterwards misses nothing.
 
         Where the connection is lost over it all of them count as having fired, and are armed by who takes them.
@@ -61,23 +61,23 @@ class Watches:
                 self._fired |= pending.keys()
             raise
 
-    def fired(self) -> set[str]:
+    def drain(self) -> set[str]:
         """Take the paths that something happened to, and watch them again."""
         with self._lock:
             fired, self._fired = self._fired, set()
-            self.woken.clear()
-        self.arm(fired)
+            self.wakeup.clear()
+        self.watch(fired)
         return fired
 
-    def wake(self, path: str = "") -> None:
+    def signal(self, path: str = "") -> None:
         """Wake up whoever waits."""
         with self._lock:
             if path:
                 self._fired.add(path)
-            self.woken.set()
+            self.wakeup.set()
 
     def _armed(self, path: str) -> Any:  # noqa: ANN401 - kazoo is untyped
-        watch: Callable[[object], None] = lambda _: self.wake(path)  # noqa: E731 - a method would be one more for each path
+        watch: Callable[[object], None] = lambda _: self.signal(path)  # noqa: E731 - a method would be one more for each path
         if path in _CHILDREN:
             return self.client.get_children_async(path, watch=watch)
         return self.client.exists_async(path, watch=watch)

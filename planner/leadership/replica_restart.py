@@ -1,9 +1,9 @@
 """Replicas that a drain in resident mode stopped are started again: everybody is told once more, an epoch later.
 
-A broker ignores a LeaderAndIsr at a leader epoch that it knows (`Partition.makeFollower`), so the epoch grows; leader
-and ISR stay, and who catches up joins the ISR by the leader's word. Corresponds to `KafkaController.onBrokerStartup`,
-which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is drained no more. Out: CHANGES and
-REJECTIONS.
+A broker ignores a LeaderAndIsr at a leader epoch that it knows (`PartitionInfo.makeFollower`), so the epoch grows;
+leader and ISR stay, and who catches up joins the ISR by the leader's word. Corresponds to
+`KafkaController.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is
+drained no more. Out: CHANGES and REJECTIONS.
 """
 
 from collections.abc import Sequence

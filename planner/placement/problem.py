@@ -1,7 +1,7 @@
 """What the optimiser is asked and what it answers: typed arrays in, typed arrays out, broker ids on both sides.
 
 Corresponds to the questions of kafka-reassign-partitions, topicmappr and kafka-utils. In: `Brokers`, `Partitions` and a
-`Question`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `NOBODY`.
+`Query`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `NOBODY`.
 """
 
 from collections.abc import Sequence

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta.spark_warehouse import Tables
 from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark.session import start_session
-from jobs.controller.context import Memory, Partition
-from jobs.controller.decisions.cache import Known
-from jobs.controller.decisions.engine import Decider
-from jobs.controller.decisions.precompute import MOST
+from jobs.controller.context import ControllerContext, PartitionInfo
+from jobs.controller.decisions.cache import DecisionCache
+from jobs.controller.decisions.engine import DecisionEngine
+from jobs.controller.decisions.precompute import MAX_CLASSES
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from planner.broker_requests.notices import due
@@ -62,17 +62,17 @@ def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         lake = Lake(folder, "bench")
         lake.ensure_tables()
-        decider = Decider.of(Tables(spark, lake), [], allow_unclean=False)
+        decider = DecisionEngine.of(Tables(spark, lake), [], allow_unclean=False)
         with progress(f"{partitions:,} partitions are learned"):
             memory = _filled(partitions, concerned)
-        decider.foresee(memory, VICTIM, MOST)
+        decider.precompute_failure(memory, VICTIM, MAX_CLASSES)
         foreseen = _quickest(decider, memory, concerned, is_foreseen=True)
         return Spent(foreseen, _quickest(decider, memory, concerned, is_foreseen=False))
 
 
-def _filled(partitions: int, concerned: int) -> Memory:
+def _filled(partitions: int, concerned: int) -> ControllerContext:
     """Spread leaders and followers over the others; the victim leads a third of what it is on."""
-    memory = Memory()
+    memory = ControllerContext()
     for broker in range(BROKER_COUNT):
         memory.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
     every = partitions // concerned
@@ -80,17 +80,17 @@ def _filled(partitions: int, concerned: int) -> Memory:
         name = f"topic-{first // TOPIC_SIZE:05d}"
         topic = {"topic": name, "topic_version": 0, "topic_id": name, "config": {}, "understood": True}
         rows = [_partition(name, number, first + number, every) for number in range(TOPIC_SIZE)]
-        memory.learn_topic(topic | {"deletion_requested": False}, rows)
+        memory.put_topic(topic | {"deletion_requested": False}, rows)
     assert len(memory.of_broker(VICTIM)) == concerned, len(memory.of_broker(VICTIM))
     return memory
 
 
-def _partition(topic: str, number: int, count: int, every: int) -> Partition:
+def _partition(topic: str, number: int, count: int, every: int) -> PartitionInfo:
     others = BROKER_COUNT - 1
     replicas = [1 + (count // every + step) % others for step in range(3)]
     if count % every == 0:
         replicas[count // every % 3] = VICTIM
-    return Partition(
+    return PartitionInfo(
         topic=topic,
         partition=number,
         replicas=replicas,
@@ -107,12 +107,12 @@ def _partition(topic: str, number: int, count: int, every: int) -> Partition:
     )
 
 
-def _quickest(decider: Decider, memory: Memory, concerned: int, *, is_foreseen: bool) -> float:
+def _quickest(decider: DecisionEngine, memory: ControllerContext, concerned: int, *, is_foreseen: bool) -> float:
     victim = memory.brokers.pop(VICTIM)
     seconds = []
     for _ in range(TURNS):
         if not is_foreseen:
-            decider.known = Known()
+            decider.cache = DecisionCache()
         gc.collect()
         started = time.perf_counter()
         decided = decider.decide(memory, memory.of_broker(VICTIM), deletions=False)

@@ -23,11 +23,11 @@ from jobs.adapters.delta.spark_warehouse import Tables
 from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.controller.controller import Controller
-from jobs.controller.decisions.engine import Decider
-from jobs.controller.decisions.precompute import MOST
+from jobs.controller.controller import ResidentController
+from jobs.controller.decisions.engine import DecisionEngine
+from jobs.controller.decisions.precompute import MAX_CLASSES
 from jobs.controller.decisions.warmup import warm_up
-from jobs.controller.write_behind import Behind
+from jobs.controller.write_behind import WriteBehindLog
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
@@ -70,13 +70,13 @@ def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
         synthetic.listen(ports)
         lake = Lake(folder, "bench")
         lake.ensure_tables()
-        decider = Decider.of(Tables(spark, lake), [], allow_unclean=False)
+        decider = DecisionEngine.of(Tables(spark, lake), [], allow_unclean=False)
         warm_up(decider)
-        behind = Behind(lake)
+        behind = WriteBehindLog(lake)
         behind.start()
-        controller = Controller(control, decider, behind, {"snapshot_id": 1, "cluster_id": "bench"}, say)
+        controller = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "bench"}, say)
         with progress(f"{partitions:,} partitions are read"):
-            controller.look.at_everything()
+            controller.reader.load_all()
         gc.collect()
         gc.freeze()
         try:
@@ -104,22 +104,22 @@ def _placed(every: int) -> Place:
     return place
 
 
-def _rest(controller: Controller) -> None:
-    while controller.cycle() or controller.teller.queues.busy:
+def _rest(controller: ResidentController) -> None:
+    while controller.cycle() or controller.broker_requests.queues.busy:
         pass
 
 
-def _failure(controller: Controller, client: KazooClient, victim: int, concerned: int) -> Spent:
-    memory = controller.memory
+def _failure(controller: ResidentController, client: KazooClient, victim: int, concerned: int) -> Spent:
+    memory = controller.context
     assert len(memory.of_broker(victim)) == concerned, len(memory.of_broker(victim))
-    controller.decider.foresee(memory, victim, MOST)
-    written = controller.done.by_action.total()
+    controller.engine.precompute_failure(memory, victim, MAX_CLASSES)
+    written = controller.summary.by_action.total()
     client.delete(f"/brokers/ids/{victim}")
     started = time.perf_counter()
     all_written = 0.0
-    while not all_written or controller.teller.queues.busy:
+    while not all_written or controller.broker_requests.queues.busy:
         controller.cycle()
-        if not all_written and controller.done.by_action.total() - written == concerned:
+        if not all_written and controller.summary.by_action.total() - written == concerned:
             all_written = time.perf_counter() - started
     spent = Spent(all_written, time.perf_counter() - started)
     say(f"  written after {spent.written:.3f} s, told after {spent.told:.3f} s")

@@ -21,7 +21,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, read_brokers
 from jobs.adapters.zookeeper.connection import LOST, answer
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.context import Memory, notice_of
+from jobs.controller.context import ControllerContext, partition_notification
 from jobs.core.errors import SurveyorError
 from schemas.notices import UPDATE_METADATA, Notice
 
@@ -36,7 +36,7 @@ class BrokerStartup:
     """Sends metadata to brokers that start, as long as one controllership lasts."""
 
     control: Controllership
-    memory: Memory
+    context: ControllerContext
     queues: Queues
     is_failing: Callable[[int], bool]
     """Whether the failure of a broker is not written as a whole: what is known of it is out of date."""
@@ -56,7 +56,7 @@ class BrokerStartup:
         while not self._over.is_set():
             self._changed.clear()
             try:
-                self.look()
+                self.check()
             except LOST:
                 self._over.wait(RECONNECT_BACKOFF_SECONDS)
             except SurveyorError:
@@ -64,13 +64,13 @@ class BrokerStartup:
             else:
                 self._changed.wait(REREAD_SECONDS)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Send metadata to brokers that are registered and that no cycle knows yet."""
         client, registered = self.control.client, self._registered()
-        for broker in self._sent.keys() - registered - self.memory.brokers.keys():
+        for broker in self._sent.keys() - registered - self.context.brokers.keys():
             self.queues.drop_ahead(broker)
             del self._sent[broker]
-        if not registered - self.memory.brokers.keys():
+        if not registered - self.context.brokers.keys():
             return
         rows = read_brokers(client)
         self.control.refuse_lost()
@@ -89,19 +89,19 @@ class BrokerStartup:
     def _starts(self, row: Row) -> bool:
         """Whether this is a broker that a cycle has to introduce yet, and not one that bounced."""
         broker = row["broker_id"]
-        is_new = broker not in self.memory.brokers and not self.is_failing(broker)
+        is_new = broker not in self.context.brokers and not self.is_failing(broker)
         return is_new and row["understood"] and self._sent.get(broker) != row["broker_epoch"]
 
     def _send(self, row: Row) -> None:
         broker = row["broker_id"]
-        known = [other for other in self.memory.brokers.copy().values() if other["understood"]]
+        known = [other for other in self.context.brokers.copy().values() if other["understood"]]
         notices = [*self._metadata(broker)]
         announcement = Announcement(self.control.controller_id, self.control.epoch, [*known, row], notices)
         self._sent[broker] = row["broker_epoch"]
         self.queues.tell_ahead(row, announcement)
 
     def _metadata(self, broker: int) -> Iterator[Notice]:
-        memory, to = self.memory, (broker,)
+        memory, to = self.context, (broker,)
         for row in memory.partitions.copy().values():
             if row.is_legible and not memory.is_queued(row.topic):
-                yield notice_of(row, memory.topic_id(row.topic), UPDATE_METADATA, to)
+                yield partition_notification(row, memory.topic_id(row.topic), UPDATE_METADATA, to)

@@ -11,17 +11,17 @@ from queue import Empty, SimpleQueue
 
 from jobs.adapters.brokers.responses import Answer
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
-from jobs.controller.broker_requests.retries import Retelling
-from jobs.controller.context import Memory
-from jobs.controller.write_behind import Behind
-from jobs.controller.zk_watches import Watches
+from jobs.controller.broker_requests.retries import RetryQueue
+from jobs.controller.context import ControllerContext
+from jobs.controller.write_behind import WriteBehindLog
+from jobs.controller.zk_watches import ZkWatches
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE, STALE_CONTROLLER_EPOCH, Meaning
 from schemas.rows import Key
 
 
 @dataclass(slots=True)
-class Heard:
+class ResponseEffects:
     """What follows from some answers."""
 
     partitions: set[Key] = field(default_factory=set)
@@ -35,59 +35,59 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Ears:
+class ResponseHandler:
     """Takes answers in, and wakes the controller."""
 
-    memory: Memory
-    watches: Watches
-    behind: Behind
-    retelling: Retelling
+    context: ControllerContext
+    watches: ZkWatches
+    log: WriteBehindLog
+    retries: RetryQueue
     _answers: SimpleQueue[Answer] = field(default_factory=SimpleQueue)
 
-    def hear(self, answer: Answer) -> None:
+    def receive(self, answer: Answer) -> None:
         """Take an answer, in whatever thread."""
         self._answers.put(answer)
-        self.watches.wake()
+        self.watches.signal()
 
     @property
     def is_quiet(self) -> bool:
         """Whether every answer was read."""
         return self._answers.empty()
 
-    def take(self) -> Heard:
+    def drain(self) -> ResponseEffects:
         """Read what came since the last time."""
-        heard = Heard()
+        heard = ResponseEffects()
         while True:
             try:
                 answer = self._answers.get_nowait()
             except Empty:
                 return heard
-            self.behind.put(answer)
+            self.log.record(answer)
             self._take(answer, heard)
 
-    def _take(self, answer: Answer, heard: Heard) -> None:
+    def _take(self, answer: Answer, heard: ResponseEffects) -> None:
         broker = answer.broker["broker_id"]
-        if answer.broker["broker_epoch"] != self.memory.brokers.get(broker, {}).get("broker_epoch"):
+        if answer.broker["broker_epoch"] != self.context.brokers.get(broker, {}).get("broker_epoch"):
             return  # of a registration that is over
         if answer.whole is Meaning.REGISTERED_ANEW:
-            self.watches.wake(BROKER_IDS)
+            self.watches.signal(BROKER_IDS)
             heard.untold.add(broker)
             return
         if answer.error == STALE_CONTROLLER_EPOCH:
             heard.of_later_epoch[broker] = answer.controller_epoch
         errors = answer.errors()
-        self.retelling.heard(answer, errors)
+        self.retries.on_response(answer, errors)
         if answer.api != UPDATE_METADATA:
             self._take_partitions(answer, errors, broker, heard)
 
-    def _take_partitions(self, answer: Answer, errors: Sequence[int], broker: int, heard: Heard) -> None:
+    def _take_partitions(self, answer: Answer, errors: Sequence[int], broker: int, heard: ResponseEffects) -> None:
         heard.stopped |= answer.api == STOP_REPLICA
         for notice, error in zip(answer.notices, errors, strict=True):
             key = notice.topic, notice.partition
             if answer.api == STOP_REPLICA and error == NONE:
                 # what is heard late of a deletion says nothing of a topic that was kept, or made anew
-                if notice.delete_partition and (notice.leader_epoch >= 0 or self.memory.is_queued(notice.topic)):
-                    self.memory.stopped.setdefault(key, {})[broker] = notice.leader_epoch
+                if notice.delete_partition and (notice.leader_epoch >= 0 or self.context.is_queued(notice.topic)):
+                    self.context.stopped.setdefault(key, {})[broker] = notice.leader_epoch
                     heard.partitions.add(key)
             elif self._is_news_of_log_dir(key, broker, error):
                 heard.partitions.add(key)
@@ -98,11 +98,11 @@ class Ears:
         Also where it was told to stop: that may have taken the place of a LeaderAndIsr that was to find it out, and who
         waits for replicas to stop, as Kafka does not, must not wait for one that cannot.
         """
-        known = broker in self.memory.failed.get(key, ())
+        known = broker in self.context.failed.get(key, ())
         if error == KAFKA_STORAGE_ERROR and not known:
-            self.memory.failed[key].add(broker)
+            self.context.failed[key].add(broker)
             return True
         if error == NONE and known:
-            self.memory.failed[key].discard(broker)
+            self.context.failed[key].discard(broker)
             return True
         return False

@@ -16,16 +16,16 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.responses import Answer
-from jobs.controller.context import Memory
+from jobs.controller.context import ControllerContext
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.response_codes import KAFKA_STORAGE_ERROR, Meaning
 from schemas.rows import Key
 
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 30.0
+FIRST_DELAY_SECONDS: Final = 1.0
+MAX_DELAY_SECONDS: Final = 30.0
 """Seconds before a broker is told again, twice as many each time."""
 
-MANY: Final = 6
+MAX_RETRIES: Final = 6
 """Times in a row, half a minute, after which nobody waits for a broker that refuses; it is told again all the same."""
 
 _SETTLED: Final = frozenset({Meaning.TAKEN, Meaning.HAS_IT, Meaning.OFFLINE, Meaning.REGISTERED_ANEW})
@@ -34,7 +34,7 @@ Place = tuple[str, Key]
 """The API and the partition of a notice."""
 
 
-class Untaken(NamedTuple):
+class RetryBatch(NamedTuple):
     """What one broker is to be told again."""
 
     broker: int
@@ -44,12 +44,12 @@ class Untaken(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Refusing:
+class _BrokerBackoff:
     """A broker that did not take something under its registration."""
 
     broker_epoch: int
     until: float
-    pause: float = FIRST_PAUSE
+    pause: float = FIRST_DELAY_SECONDS
     times: int = 1
     is_told: bool = False
     """It was told again since it refused last."""
@@ -64,21 +64,21 @@ class _Refusing:
 
     def refuse_again(self) -> None:
         """Wait longer: it was told again, and did not take it."""
-        self.pause = min(LONGEST_PAUSE, self.pause * 2)
+        self.pause = min(MAX_DELAY_SECONDS, self.pause * 2)
         self.until = time.monotonic() + self.pause
         self.times += 1
         self.is_told = False
 
 
 @dataclass(slots=True)
-class Retelling:
+class RetryQueue:
     """Keeps what was not taken until it is told again."""
 
-    memory: Memory
+    context: ControllerContext
     say: Callable[[str], None]
-    _of: dict[int, _Refusing] = field(default_factory=dict)
+    _of: dict[int, _BrokerBackoff] = field(default_factory=dict)
 
-    def heard(self, answer: Answer, errors: Sequence[int]) -> None:
+    def on_response(self, answer: Answer, errors: Sequence[int]) -> None:
         """Take note of an answer under a registration that holds; `errors` are those of the answer."""
         broker = int(answer.broker["broker_id"])
         if broker not in self._of and not (answer.error or any(errors)):
@@ -101,7 +101,7 @@ class Retelling:
         broker, epoch = int(answer.broker["broker_id"]), int(answer.broker["broker_epoch"])
         known = self._of.get(broker)
         if known is None or known.broker_epoch != epoch:
-            known = self._of[broker] = _Refusing(epoch, time.monotonic() + FIRST_PAUSE)
+            known = self._of[broker] = _BrokerBackoff(epoch, time.monotonic() + FIRST_DELAY_SECONDS)
         elif known.is_told:
             known.refuse_again()
         known.introduce |= alone
@@ -113,7 +113,7 @@ class Retelling:
     def _say(self, broker: int, api: str, codes: Collection[int]) -> None:
         """Say it the first time, and once more when nobody waits for it any longer."""
         known = self._of[broker]
-        if known.announced == known.times or known.times not in {1, MANY}:
+        if known.announced == known.times or known.times not in {1, MAX_RETRIES}:
             return
         known.announced = known.times
         partitions = [f"{topic}-{number}" for _, (topic, number) in known.notices]
@@ -123,19 +123,19 @@ class Retelling:
         errors = ", ".join(map(error_name, sorted(codes)))
         self.say(f"surveyor: broker {broker} answered {api}{about}{others} with {errors}{often}; it is told again")
 
-    def take(self, idle: Collection[int]) -> Iterator[Untaken]:
+    def due_retries(self, idle: Collection[int]) -> Iterator[RetryBatch]:
         """Take what is to be told now; `idle`: brokers that had answered everything when answers were heard last."""
         now = time.monotonic()
         for broker, known in list(self._of.items()):
-            is_over = self.memory.brokers.get(broker, {}).get("broker_epoch") != known.broker_epoch
+            is_over = self.context.brokers.get(broker, {}).get("broker_epoch") != known.broker_epoch
             if is_over or not (known.is_due or broker not in idle):
                 del self._of[broker]
             elif known.is_due and known.until <= now:
-                untaken = Untaken(broker, [*known.notices.values()], known.introduce)
+                untaken = RetryBatch(broker, [*known.notices.values()], known.introduce)
                 known.notices, known.introduce, known.is_told = {}, False, True
                 yield untaken
 
-    def pause(self, longest: float) -> float:
+    def next_delay(self, longest: float) -> float:
         """Seconds until somebody is told again, `longest` at most."""
         now = time.monotonic()
         return max(0.0, min([longest, *(known.until - now for known in self._of.values() if known.is_due)]))
@@ -143,12 +143,12 @@ class Retelling:
     @property
     def is_quiet(self) -> bool:
         """Whether nobody is to be told again but those that have refused many times."""
-        return all(known.times >= MANY for known in self._of.values())
+        return all(known.times >= MAX_RETRIES for known in self._of.values())
 
     @property
-    def given_up(self) -> set[Key]:
+    def exhausted_partitions(self) -> set[Key]:
         """Partitions of which brokers have refused many times to hear."""
-        stubborn = [known for known in self._of.values() if known.times >= MANY]
+        stubborn = [known for known in self._of.values() if known.times >= MAX_RETRIES]
         return {key for known in stubborn for _, key in known.notices}
 
 

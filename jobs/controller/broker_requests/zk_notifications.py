@@ -7,55 +7,55 @@ requests. Out: partitions to be looked at, and notices in queues.
 from dataclasses import dataclass, field
 
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.broker_requests.batch import Teller
-from jobs.controller.broker_requests.responses import Ears
-from jobs.controller.context import Memory
-from jobs.controller.metadata_reader import Look
+from jobs.controller.broker_requests.batch import BrokerRequestBatch
+from jobs.controller.broker_requests.responses import ResponseHandler
+from jobs.controller.context import ControllerContext
+from jobs.controller.metadata_reader import MetadataReader
 from jobs.execution.batch.admin_znodes import delete_all
 from schemas.enums import RequestKind
 from schemas.rows import Key
 
 
 @dataclass(slots=True)
-class Notifications:
+class NotificationHandler:
     """Heeds them under one controllership."""
 
     control: Controllership
-    memory: Memory
-    look: Look
-    teller: Teller
-    ears: Ears
+    context: ControllerContext
+    reader: MetadataReader
+    broker_requests: BrokerRequestBatch
+    responses: ResponseHandler
     _log_dirs: dict[str, int] = field(default_factory=dict)
     """Log dir events that brokers are being asked about, by path."""
 
     def delete_all(self) -> None:
         """Delete those from before everything is read: what they are about will be seen."""
-        self.look.at(())
+        self.reader.refresh(())
         old = {
-            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.memory.of_kind(kind)
+            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.context.of_kind(kind)
         }
         delete_all(self.control, old)
-        self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
+        self.context.requests = [row for row in self.context.requests if row["path"] not in old]
 
     def isr_changes(self) -> set[Key]:
         """Read ISRs that leaders changed, and pass them on to all brokers; return those that are news."""
-        notified = self.memory.of_kind(RequestKind.ISR_CHANGE)
+        notified = self.context.of_kind(RequestKind.ISR_CHANGE)
         if not notified:
             return set()
         named = {(row["topic"], row["partition"]) for row in notified}
-        changed = self.look.at_partitions(named)
-        self.teller.metadata(named)  # also of what was read before it was notified
+        changed = self.reader.refresh_partitions(named)
+        self.broker_requests.send_metadata(named)  # also of what was read before it was notified
         delete_all(self.control, {row["path"] for row in notified})
         return changed
 
     def log_dirs(self) -> None:
         """Ask brokers that report a failed log dir which replicas it held; they have answered once they are idle."""
-        for row in self.memory.of_kind(RequestKind.LOG_DIR):
+        for row in self.context.of_kind(RequestKind.LOG_DIR):
             if row["path"] not in self._log_dirs:
                 self._log_dirs[row["path"]] = row["broker_id"]
-                self.teller.ask_for_log_dirs(row["broker_id"])
-        if self._log_dirs and self.ears.is_quiet:
-            busy = set(self.teller.queues.busy)
+                self.broker_requests.ask_for_log_dirs(row["broker_id"])
+        if self._log_dirs and self.responses.is_quiet:
+            busy = set(self.broker_requests.queues.busy)
             answered = {path for path, broker in self._log_dirs.items() if broker not in busy}
             delete_all(self.control, answered)
             self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in answered}

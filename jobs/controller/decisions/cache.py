@@ -16,19 +16,19 @@ from typing import Any, Final
 import msgspec
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.controller.context import Memory, Partition
+from jobs.controller.context import ControllerContext, PartitionInfo
 from schemas.enums import NO_VERSION
 from schemas.rows import Key
 
-REMEMBERED: Final = 100_000
+MAX_CACHED_CLASSES: Final = 100_000
 """Kinds of partitions of which is known what to do, before what was asked for longest ago goes; some 2 kB each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PartitionClass:
     """Partitions that are alike; without a likeness one that stands for itself."""
 
-    likeness: Hashable
+    key: Hashable
     members: list[Key]
 
     @property
@@ -38,22 +38,22 @@ class Kind:
 
 
 @dataclass(slots=True)
-class Known:
+class DecisionCache:
     """What was decided of kinds of partitions, by who was there; rules are told nothing else."""
 
     by_brokers: dict[bytes, dict[Hashable, list[Row]]] = field(default_factory=dict)
     """The latest asked about last."""
 
-    def among(self, brokers: Sequence[Row]) -> dict[Hashable, list[Row]]:
+    def for_brokers(self, brokers: Sequence[Row]) -> dict[Hashable, list[Row]]:
         """What is known where these are the brokers; it may be added to."""
         there = msgspec.json.encode(brokers)
         known = self.by_brokers[there] = self.by_brokers.pop(there, {})
-        while len(self.by_brokers) > 1 and sum(map(len, self.by_brokers.values())) > REMEMBERED:
+        while len(self.by_brokers) > 1 and sum(map(len, self.by_brokers.values())) > MAX_CACHED_CLASSES:
             del self.by_brokers[next(iter(self.by_brokers))]
         return known
 
 
-def kinds_of(memory: Memory, keys: Collection[Key], apart: Collection[Key]) -> list[Kind]:
+def group_by_class(memory: ControllerContext, keys: Collection[Key], apart: Collection[Key]) -> list[PartitionClass]:
     """Find which of `keys` are alike; those in `apart` stand for themselves alone."""
     topics: dict[str, Hashable] = {}
     members_of: dict[Hashable, list[Key]] = defaultdict(list)
@@ -63,15 +63,15 @@ def kinds_of(memory: Memory, keys: Collection[Key], apart: Collection[Key]) -> l
         if row is None:
             continue
         if key in apart:
-            alone.append(Kind(None, [key]))
+            alone.append(PartitionClass(None, [key]))
             continue
         if row.topic not in topics:
-            topics[row.topic] = _likeness_of_topic(memory.topics.get(row.topic))
-        members_of[topics[row.topic], frozenset(memory.failed.get(key, ())), *_likeness(row)].append(key)
-    return [*alone, *(Kind(likeness, members) for likeness, members in members_of.items())]
+            topics[row.topic] = _topic_key(memory.topics.get(row.topic))
+        members_of[topics[row.topic], frozenset(memory.failed.get(key, ())), *_class_key(row)].append(key)
+    return [*alone, *(PartitionClass(likeness, members) for likeness, members in members_of.items())]
 
 
-def _likeness_of_topic(topic: Row | None) -> Hashable:
+def _topic_key(topic: Row | None) -> Hashable:
     """All columns of TOPICS that a rule of leadership goes by."""
     if topic is None:
         return None
@@ -79,7 +79,7 @@ def _likeness_of_topic(topic: Row | None) -> Hashable:
     return topic["understood"], topic["deletion_requested"], topic["topic_id"] is None, config
 
 
-def _likeness(row: Partition) -> tuple[Hashable, ...]:
+def _class_key(row: PartitionInfo) -> tuple[Hashable, ...]:
     """All columns of PARTITIONS, but for the names, and of epochs and versions only whether there is one."""
     return (
         tuple(row.replicas),
@@ -95,15 +95,17 @@ def _likeness(row: Partition) -> tuple[Hashable, ...]:
     )
 
 
-def for_all(memory: Memory, kinds: Iterable[Kind], known: Mapping[Hashable, Sequence[Row]]) -> Iterator[Row]:
+def expand(
+    memory: ControllerContext, kinds: Iterable[PartitionClass], known: Mapping[Hashable, Sequence[Row]]
+) -> Iterator[Row]:
     """Yield what is known of kinds of partitions, for each of their members."""
     for kind in kinds:
-        for row in known[kind.likeness]:
+        for row in known[kind.key]:
             for key in kind.members:
                 yield row | _of_its_own(memory, row, memory.partitions[key])
 
 
-def _of_its_own(memory: Memory, row: Row, partition: Partition) -> dict[str, Any]:
+def _of_its_own(memory: ControllerContext, row: Row, partition: PartitionInfo) -> dict[str, Any]:
     """The columns of a decision in which a partition differs from who stood for it."""
     before, after = row["leader_epoch_before"], row["leader_epoch_after"]
     raised = None if before is None or after is None else after - before

@@ -15,9 +15,9 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.spark_warehouse import Tables as Warehouse
 from jobs.adapters.delta.warehouse import Lake, Row
-from jobs.controller.context import Memory
-from jobs.controller.decisions.cache import Kind, Known, for_all, kinds_of
-from jobs.controller.decisions.queries import Question, Questions
+from jobs.controller.context import ControllerContext
+from jobs.controller.decisions.cache import DecisionCache, PartitionClass, expand, group_by_class
+from jobs.controller.decisions.queries import DecisionQueries, Query
 from jobs.repositories.drained_brokers import has_registered_again
 from planner.columns.broker_sets import DRAIN_MODE
 from schemas.enums import NO_LEADER, Action, RequestKind
@@ -26,7 +26,7 @@ from schemas.rows import Change, Key
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decisions:
     """One cycle's decisions."""
 
     changes: list[Change] = field(default_factory=list)
@@ -39,43 +39,43 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class _About:
+class _DecisionInput:
     """What one decision is about: kinds of partitions, what is asked for, what was answered, and who is there."""
 
-    memory: Memory
-    kinds: list[Kind]
+    memory: ControllerContext
+    kinds: list[PartitionClass]
     requests: list[Row]
     stopped: list[Row]
     brokers: list[Row]
 
 
 @dataclass(slots=True)
-class Decider:
+class DecisionEngine:
     """Decides by what brokers said of their settings when they were asked last."""
 
-    lake: Lake
+    warehouse: Lake
     broker_configs: list[Row]
-    questions: Questions
+    queries: DecisionQueries
     drained: list[Row] = field(default_factory=list)
-    known: Known = field(default_factory=Known)
+    cache: DecisionCache = field(default_factory=DecisionCache)
 
     def __post_init__(self) -> None:
-        self.questions.put("broker_configs", self.broker_configs)
+        self.queries.put("broker_configs", self.broker_configs)
 
     @classmethod
-    def of(cls, warehouse: Warehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "Decider":
+    def of(cls, warehouse: Warehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "DecisionEngine":
         """A decider with questions of its own."""
-        questions = Questions.of(warehouse.spark, warehouse.lake.cluster, allow_unclean=allow_unclean)
+        questions = DecisionQueries.of(warehouse.spark, warehouse.lake.cluster, allow_unclean=allow_unclean)
         return cls(warehouse.lake, broker_configs, questions)
 
-    def know_settings(self, broker_configs: list[Row]) -> None:
+    def set_broker_configs(self, broker_configs: list[Row]) -> None:
         """Go by other settings of brokers from now on; what was decided by the former ones does not hold."""
-        self.broker_configs, self.known = broker_configs, Known()
-        self.questions.put("broker_configs", broker_configs)
+        self.broker_configs, self.cache = broker_configs, DecisionCache()
+        self.queries.put("broker_configs", broker_configs)
 
-    def look_at_drained(self) -> None:
+    def refresh_drained(self) -> None:
         """Read which brokers are drained."""
-        self.drained = self.lake.rows("drained") if self.lake.has("drained") else []
+        self.drained = self.warehouse.rows("drained") if self.warehouse.has("drained") else []
 
     def end_drains(self, registered: Mapping[int, int]) -> list[Row]:
         """Forget, and return, the marks of resident drains whose brokers have registered again."""
@@ -85,25 +85,25 @@ class Decider:
 
     def decide(
         self,
-        memory: Memory,
+        memory: ControllerContext,
         keys: Collection[Key],
         *,
         deletions: bool,
         balance: Collection[Key] = (),
         away: Collection[int] = (),
-    ) -> Decided:
+    ) -> Decisions:
         """Decide on these partitions and on the requests; `deletions`: look at topics queued for deletion, too.
 
         `balance`: partitions that are to be led by their preferred replica, if that can be; nobody asked for them.
         `away`: brokers that count as gone, though they are registered.
         """
-        asked_for = memory.asked_for
+        asked_for = memory.requested_partitions
         requests = [*memory.admin_requests, *map(_to_be_balanced, sorted(balance))]
         kinds = frozenset(RequestKind(row["kind"]) for row in requests)
         deletes = deletions and RequestKind.DELETE_TOPIC in kinds
         has_requests = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})
         if not (keys or has_requests or deletes):
-            return Decided()
+            return Decisions()
         queued = _queued(memory)
         looked_at = {*keys, *balance, *(asked_for if has_requests else ()), *(queued if deletes else ())}
         about = self._about(memory, looked_at, {*balance, *asked_for, *queued}, requests, away)
@@ -113,68 +113,70 @@ class Decider:
         done = [row for row in rows if row["withdrawn"]]
         others = [row for row in rows if row["code"] is not None]
         if not deletes:
-            return Decided(changes, others, done)
+            return Decisions(changes, others, done)
         self._put(about, about.kinds)
-        deleted = self.questions.ask(Question.DELETIONS)
+        deleted = self.queries.run(Query.DELETIONS)
         waves: tuple[list[Notice], list[Notice]] = ([], [])
         if any(row["step"] == "delete" for row in deleted):
-            waves = (self._notices(Question.STOP), self._notices(Question.DELETE))
-        return Decided(changes, others, done, deleted, waves)
+            waves = (self._notices(Query.STOP), self._notices(Query.DELETE))
+        return Decisions(changes, others, done, deleted, waves)
 
-    def foresee(self, memory: Memory, broker: int, most: int) -> None:
+    def precompute_failure(self, memory: ControllerContext, broker: int, most: int) -> None:
         """Know what is to be done when a live broker fails; not where more than `most` kinds had to be asked about."""
-        about = self._about(memory, memory.of_broker(broker), memory.asked_for | _queued(memory), [], {broker})
-        known = self.known.among(about.brokers)
-        like = [kind for kind in about.kinds if kind.likeness is not None and kind.likeness not in known]
+        about = self._about(
+            memory, memory.of_broker(broker), memory.requested_partitions | _queued(memory), [], {broker}
+        )
+        known = self.cache.for_brokers(about.brokers)
+        like = [kind for kind in about.kinds if kind.key is not None and kind.key not in known]
         if like and len(like) <= most:
             self._decisions(replace(about, kinds=like), has_requests=False)
 
     def _about(
-        self, memory: Memory, keys: set[Key], named: set[Key], requests: list[Row], away: Collection[int]
-    ) -> _About:
+        self, memory: ControllerContext, keys: set[Key], named: set[Key], requests: list[Row], away: Collection[int]
+    ) -> _DecisionInput:
         """What a decision is about; `named`: partitions that are named by something, and stand for themselves."""
         stopped = _stopped(memory, keys)
         apart = named | memory.moving | {(row["topic"], row["partition"]) for row in stopped}
         modes = {row["broker_id"]: row["mode"] for row in self.drained}
         there = [memory.brokers[broker] for broker in sorted(memory.brokers) if broker not in away]
-        return _About(
+        return _DecisionInput(
             memory,
-            kinds_of(memory, keys, apart),
+            group_by_class(memory, keys, apart),
             requests,
             stopped,
             [row | {DRAIN_MODE: modes.get(row["broker_id"])} for row in there],
         )
 
-    def _decisions(self, about: _About, *, has_requests: bool) -> list[Row]:
+    def _decisions(self, about: _DecisionInput, *, has_requests: bool) -> list[Row]:
         """Rows of DECISIONS; of partitions that are alike, one is asked about, unless it is known already."""
-        known = self.known.among(about.brokers)
-        unknown = [kind for kind in about.kinds if kind.likeness not in known]
+        known = self.cache.for_brokers(about.brokers)
+        unknown = [kind for kind in about.kinds if kind.key not in known]
         rows: dict[Key, list[Row]] = defaultdict(list)
         if unknown or has_requests:
             self._put(about, unknown)
             moves = has_requests or any(kind.first in about.memory.moving for kind in unknown)
-            for row in self.questions.ask(Question.EVERYTHING if moves else Question.LEADERSHIP):
+            for row in self.queries.run(Query.EVERYTHING if moves else Query.LEADERSHIP):
                 rows[row["topic"], row["partition"]].append(row)
-        like = [kind for kind in about.kinds if kind.likeness is not None]
+        like = [kind for kind in about.kinds if kind.key is not None]
         for kind in unknown:
-            if kind.likeness is not None:
-                known[kind.likeness] = rows.pop(kind.first, [])
-        return [*chain(*rows.values()), *for_all(about.memory, like, known)]
+            if kind.key is not None:
+                known[kind.key] = rows.pop(kind.first, [])
+        return [*chain(*rows.values()), *expand(about.memory, like, known)]
 
-    def _notices(self, question: Question) -> list[Notice]:
-        return msgspec.convert(self.questions.ask(question), list[Notice])
+    def _notices(self, question: Query) -> list[Notice]:
+        return msgspec.convert(self.queries.run(question), list[Notice])
 
-    def _put(self, about: _About, kinds: list[Kind]) -> None:
+    def _put(self, about: _DecisionInput, kinds: list[PartitionClass]) -> None:
         """Write down what is asked about."""
         keys = [kind.first for kind in kinds]
-        self.questions.put("partitions", about.memory.rows_of(keys))
-        self.questions.put("topics", about.memory.topics_of(keys))
-        self.questions.put("requests", about.requests)
-        self.questions.put("stopped", about.stopped)
-        self.questions.put("brokers", about.brokers)
+        self.queries.put("partitions", about.memory.rows_of(keys))
+        self.queries.put("topics", about.memory.topics_of(keys))
+        self.queries.put("requests", about.requests)
+        self.queries.put("stopped", about.stopped)
+        self.queries.put("brokers", about.brokers)
 
 
-def as_bounced(change: Change, away: Collection[int]) -> Change:
+def restrict_to_in_sync(change: Change, away: Collection[int]) -> Change:
     """A change that was decided as if brokers were gone that are registered anew, as it can be written.
 
     Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts: its unflushed records
@@ -196,13 +198,13 @@ def as_bounced(change: Change, away: Collection[int]) -> Change:
     )
 
 
-def forgotten(change: Change) -> Collection[int]:
+def released_replicas(change: Change) -> Collection[int]:
     """Brokers that a change lets hold nothing of the partition any more."""
     return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()
 
 
-def _queued(memory: Memory) -> set[Key]:
-    return {key for topic in memory.queued for key in memory.of_topic(topic)}
+def _queued(memory: ControllerContext) -> set[Key]:
+    return {key for topic in memory.topics_to_be_deleted for key in memory.of_topic(topic)}
 
 
 def _to_be_balanced(key: Key) -> Row:
@@ -216,7 +218,7 @@ def _is_idle_balance(row: Row, balance: Collection[Key], asked_for: Collection[K
     return idle and key in balance and key not in asked_for
 
 
-def _stopped(memory: Memory, keys: AbstractSet[Key]) -> list[Row]:
+def _stopped(memory: ControllerContext, keys: AbstractSet[Key]) -> list[Row]:
     """Rows of `answers`: who said that a replica of these is stopped and deleted."""
     return [
         {"topic": topic, "partition": partition, "broker_id": broker, "leader_epoch": epoch}

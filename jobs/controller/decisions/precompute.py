@@ -9,32 +9,32 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.controller.context import Memory
-from jobs.controller.decisions.engine import Decider
+from jobs.controller.context import ControllerContext
+from jobs.controller.decisions.engine import DecisionEngine
 
-PAUSE: Final = 30.0
+IDLE_SECONDS: Final = 30.0
 """Seconds after which a broker is looked at again, if its partitions have changed; at once if other brokers have."""
 
-MOST: Final = 5_000
+MAX_CLASSES: Final = 5_000
 """Kinds of partitions that are asked about; a broker that has more is not foreseen, as that would hold up too much."""
 
 
 @dataclass(slots=True)
-class Foresight:
+class FailurePrecomputer:
     """Keeps the decider prepared for the failure of any one broker."""
 
-    decider: Decider
-    memory: Memory
+    decider: DecisionEngine
+    memory: ControllerContext
     _among: frozenset[tuple[int, int]] = frozenset()
     """Brokers and their epochs by which it was foreseen what is known."""
     _last: dict[int, float] = field(default_factory=dict)
     """When each broker was looked at."""
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Foresee everything again: what is decided by has changed."""
         self._among = frozenset()
 
-    def look(self) -> bool:
+    def run_next(self) -> bool:
         """Foresee the failure of one broker, if there is one to look at; return whether there was."""
         memory = self.memory
         among = frozenset((broker, memory.brokers[broker]["broker_epoch"]) for broker in memory.live)
@@ -43,9 +43,9 @@ class Foresight:
         now = time.monotonic()
         for broker in memory.live:
             last = self._last.get(broker)
-            if last is None or (broker in memory.touched and now - last > PAUSE):
+            if last is None or (broker in memory.dirty_brokers and now - last > IDLE_SECONDS):
                 self._last[broker] = now
-                memory.touched.discard(broker)
-                self.decider.foresee(memory, broker, MOST)
+                memory.dirty_brokers.discard(broker)
+                self.decider.precompute_failure(memory, broker, MAX_CLASSES)
                 return True
         return False

@@ -29,7 +29,7 @@ _SHAPES: Final = {
 }
 
 
-class Question(Enum):
+class Query(Enum):
     """What is asked; each is built once."""
 
     LEADERSHIP = auto()
@@ -43,7 +43,7 @@ class Question(Enum):
 
 
 @dataclass(slots=True)
-class Questions:
+class DecisionQueries:
     """What can be asked in one session about the cluster of this name.
 
     Whoever decides puts all that a question looks at before asking it, so nothing is left of what was asked before.
@@ -55,7 +55,7 @@ class Questions:
     _files: RowFiles = field(init=False)
     _cycle: Cycle = field(init=False)
     _asking: SparkSession = field(init=False)
-    _prepared: dict[Question, PreparedQuery] = field(default_factory=dict)
+    _prepared: dict[Query, PreparedQuery] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._files = RowFiles(self.spark, _SHAPES)
@@ -63,7 +63,7 @@ class Questions:
         self._asking = with_few_rules(self.spark)
 
     @classmethod
-    def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "Questions":
+    def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "DecisionQueries":
         """Questions in a session of their own."""
         return cls(with_settings(spark, ONE_TASK), cluster, allow_unclean)
 
@@ -71,22 +71,22 @@ class Questions:
         """Replace the rows that are asked about."""
         self._files.put(table, rows)
 
-    def ask(self, question: Question) -> list[Row]:
+    def run(self, question: Query) -> list[Row]:
         """Ask about the rows that were put last."""
         if question not in self._prepared:
             self._prepared[question] = PreparedQuery.of(self._build(question), self._asking)
         return self._prepared[question].ask()
 
-    def _build(self, question: Question) -> DataFrame:
+    def _build(self, question: Query) -> DataFrame:
         match question:
-            case Question.LEADERSHIP:
+            case Query.LEADERSHIP:
                 return Cycle(replace(self._cycle.tables, moves=False)).decisions
-            case Question.EVERYTHING:
+            case Query.EVERYTHING:
                 return self._cycle.decisions
-            case Question.DELETIONS:
+            case Query.DELETIONS:
                 return self._cycle.deletions
-            case Question.STOP | Question.DELETE:
-                return self._cycle.deletion_notices(delete=question is Question.DELETE)
+            case Query.STOP | Query.DELETE:
+                return self._cycle.deletion_notices(delete=question is Query.DELETE)
 
     def _tables(self) -> Tables:
         named = {

@@ -7,11 +7,11 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.auto_rebalance import Balance
-from jobs.controller.controller import Controller
-from jobs.controller.decisions.engine import Decider
-from jobs.controller.decisions.queries import Questions
-from jobs.controller.write_behind import Behind
+from jobs.controller.auto_rebalance import AutoLeaderRebalance
+from jobs.controller.controller import ResidentController
+from jobs.controller.decisions.engine import DecisionEngine
+from jobs.controller.decisions.queries import DecisionQueries
+from jobs.controller.write_behind import WriteBehindLog
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -23,25 +23,27 @@ def log() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def questions(spark: SparkSession) -> Questions:
+def questions(spark: SparkSession) -> DecisionQueries:
     """Built once for all tests of a worker: that is most of the work of a small one."""
-    return Questions.of(spark, CLUSTER, allow_unclean=False)
+    return DecisionQueries.of(spark, CLUSTER, allow_unclean=False)
 
 
 @pytest.fixture
-def decider(questions: Questions, lake: Lake) -> Decider:
+def decider(questions: DecisionQueries, lake: Lake) -> DecisionEngine:
     """One that knows nothing yet."""
     lay_tables(lake)
-    return Decider(lake, [], questions)
+    return DecisionEngine(lake, [], questions)
 
 
 @pytest.fixture
-def controller(tree: KafkaTree, control: Controllership, decider: Decider, log: list[str]) -> Iterator[Controller]:
+def controller(
+    tree: KafkaTree, control: Controllership, decider: DecisionEngine, log: list[str]
+) -> Iterator[ResidentController]:
     """In office, on a cluster of three brokers and whatever the test has made before it asks for a cycle."""
-    behind = Behind(decider.lake)
-    some = Controller(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
+    behind = WriteBehindLog(decider.warehouse)
+    some = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")
-    some.balance = Balance(float("inf"), 0.1)  # where a test does not ask for it
+    some.balance = AutoLeaderRebalance(float("inf"), 0.1)  # where a test does not ask for it
     yield some
     some.stop()

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.connection import commit
-from jobs.controller.auto_rebalance import Balance
-from jobs.controller.context import notice_of
-from jobs.controller.controller import Controller
-from jobs.controller.metadata_reader import Look, Seen
-from jobs.controller.zk_watches import Watches
+from jobs.controller.auto_rebalance import AutoLeaderRebalance
+from jobs.controller.context import partition_notification
+from jobs.controller.controller import ResidentController
+from jobs.controller.metadata_reader import MetadataChanges, MetadataReader
+from jobs.controller.zk_watches import ZkWatches
 from schemas.enums import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
 from schemas.znodes import (
@@ -42,9 +42,9 @@ def owned(lake: Lake) -> list[tuple[Any, ...]]:
 
 
 def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
-    tree: KafkaTree, controller: Controller, lake: Lake
+    tree: KafkaTree, controller: ResidentController, lake: Lake
 ) -> None:
-    controller.behind.start()
+    controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
     orders = [
@@ -85,7 +85,7 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
     settle(controller)
     assert assigned(tree, "orders").partitions[1] == [9, 2]
     assert tree.client.exists(REASSIGN) is None
-    controller.behind.close()
+    controller.log.close()
     kind = "withdraw_reassignment"
     assert owned(lake) == [
         (kind, "orders", 0, "applied", "asked to be on [1, 2]: it is assigned as was asked for"),
@@ -96,14 +96,14 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
 
 @pytest.mark.parametrize("asked", ["move", "deletion"])
 def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, asked: str
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     """The topic and then the request are made after topics were read in a cycle, and before requests are."""
     take_up(controller)
-    read = Look._requests  # noqa: SLF001 - what lies between two readings
+    read = MetadataReader._requests  # noqa: SLF001 - what lies between two readings
     made: list[str] = []
 
-    def late(look: Look, seen: Seen) -> None:
+    def late(look: MetadataReader, seen: MetadataChanges) -> None:
         if not made:
             made.append(asked)
             tree.add_topic("new", {0: [0, 1]}, topic_id=None)
@@ -113,9 +113,9 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
                 tree.client.create("/admin/delete_topics/new", b"")
         read(look, seen)
 
-    monkeypatch.setattr(Look, "_requests", late)
+    monkeypatch.setattr(MetadataReader, "_requests", late)
     with monkeypatch.context() as deaf:
-        deaf.setattr(Watches, "fired", lambda _: set())
+        deaf.setattr(ZkWatches, "drain", lambda _: set())
         controller.cycle()
     assert tree.client.exists(REASSIGN if asked == "move" else "/admin/delete_topics/new")
     settle(controller)
@@ -128,7 +128,7 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
-    tree: KafkaTree, controller: Controller, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+    tree: KafkaTree, controller: ResidentController, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
@@ -142,16 +142,16 @@ def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
 
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 5, [1])]))
     monkeypatch.setattr("jobs.execution.batch.admin_znodes.commit", lose_first)
-    controller.behind.start()
+    controller.log.start()
     settle(controller)
-    controller.behind.close()
+    controller.log.close()
 
     assert tree.client.exists(REASSIGN) is None
     assert [row[3] for row in owned(lake)] == ["applied", "unknown"][is_done:]
 
 
 def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
-    tree: KafkaTree, controller: Controller, log: list[str], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
     tree.add_topic("small", {0: [0, 1]}, topic_id=None)
@@ -173,7 +173,7 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
     clock[0] += 5
     settle(controller)  # it is tried once more, in vain, and waits longer
     assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
-    assert controller.done.stale == 2
+    assert controller.summary.stale == 2
 
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 1_000)
     settle(controller)
@@ -184,21 +184,23 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
 
 
 def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
-    tree: KafkaTree, controller: Controller
+    tree: KafkaTree, controller: ResidentController
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
-    stands = notice_of(controller.memory.partitions["orders", 0], None, STOP_REPLICA, (0,))
+    stands = partition_notification(controller.context.partitions["orders", 0], None, STOP_REPLICA, (0,))
     deleted = replace(stands, leader_epoch=LEADER_DURING_DELETE, delete_partition=True)
 
-    controller.ears.hear(Said(controller.memory.brokers[0], 1, STOP_REPLICA, [deleted], b"", 3, codes=(0,)))
+    controller.responses.receive(Said(controller.context.brokers[0], 1, STOP_REPLICA, [deleted], b"", 3, codes=(0,)))
     controller.cycle()
 
-    assert not controller.memory.stopped
+    assert not controller.context.stopped
 
 
-def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
-    controller.behind.start()
+def test_a_topic_is_deleted_once_all_its_replicas_are(
+    tree: KafkaTree, controller: ResidentController, lake: Lake
+) -> None:
+    controller.log.start()
     tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
     tree.unregister(2)
@@ -218,14 +220,14 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controlle
     by_hand(tree, "old", {0: [0, 1]})
     settle(controller)
     assert tree.state("old").leader_epoch == 0
-    controller.behind.close()
+    controller.log.close()
     assert owned(lake) == [
         ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
         ("withdraw_deletion", "unknown", None, "applied", "there is no such topic"),
     ]
 
 
-def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, controller: Controller) -> None:
+def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, controller: ResidentController) -> None:
     """Kafka's controllers resign over it one after another; nothing would ever end that move."""
     assigned = Assignment({0: [0, 1]}, {0: [1]}, {}, None)
     tree.write("/brokers/topics/unborn", encode_assignment(assigned))
@@ -238,7 +240,7 @@ def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, control
     assert tree.client.get_children("/admin/delete_topics") == []
 
 
-def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: Controller) -> None:
+def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("odd", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     for path in ("extra/deep", "partitions/0/state/child", "partitions/7/state"):
@@ -251,7 +253,9 @@ def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controlle
     assert tree.client.get_children("/admin/delete_topics") == []
 
 
-def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(tree: KafkaTree, controller: Controller) -> None:
+def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(
+    tree: KafkaTree, controller: ResidentController
+) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     changed = encode_partitions([TopicPartition("orders", 0)])
@@ -265,8 +269,8 @@ def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(tree: KafkaT
     assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
 
 
-def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
-    controller.behind.start()
+def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: ResidentController, lake: Lake) -> None:
+    controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
     tree.client.set(state_path("orders", 1), encode_state(State(1, 2, 6, [2, 1])))
@@ -285,7 +289,7 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Contro
     assert (state.leader, state.isr, state.leader_epoch) == (1, [2, 1], 7)
     assert tree.version("orders", 0) == 0
     assert tree.client.exists(ELECTION) is None
-    controller.behind.close()
+    controller.log.close()
     kind = "withdraw_election"
     assert owned(lake) == [
         (kind, "nothing", 0, "applied", "no such partition in the snapshot"),
@@ -294,7 +298,7 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Contro
     ]
 
 
-def led_by_others(tree: KafkaTree, controller: Controller) -> None:
+def led_by_others(tree: KafkaTree, controller: ResidentController) -> None:
     """Two partitions of three brokers that are led by their second replicas."""
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0]}, topic_id=None)
     for partition, state in ((0, State(7, 1, 9, [0, 1, 2])), (1, State(7, 0, 9, [1, 0]))):
@@ -303,7 +307,7 @@ def led_by_others(tree: KafkaTree, controller: Controller) -> None:
 
 
 def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_others(
-    tree: KafkaTree, controller: Controller
+    tree: KafkaTree, controller: ResidentController
 ) -> None:
     led_by_others(tree, controller)
     tree.unregister(2)
@@ -320,16 +324,16 @@ def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_other
 
 
 def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     led_by_others(tree, controller)
     tree.write(state_path("orders", 0), encode_state(State(7, 1, 9, [0, 1])))
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
     with monkeypatch.context() as once:
-        once.setattr(Look, "at_partitions", lambda *_: set())  # its leader wrote it a moment after that
+        once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # its leader wrote it a moment after that
         hear_watches(controller)
         controller.cycle()
-    assert (tree.state("orders").leader, controller.done.stale) == (1, 1)
+    assert (tree.state("orders").leader, controller.summary.stale) == (1, 1)
     settle(controller)
 
     assert (tree.state("orders").leader, tree.state("orders").isr) == (0, [0, 1])
@@ -337,7 +341,7 @@ def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
 
 
 def test_an_election_whose_partition_cannot_be_written_is_let_go(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Kafka does; the request would be in the way of all others."""
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 40)
@@ -353,20 +357,20 @@ def test_an_election_whose_partition_cannot_be_written_is_let_go(
 
 
 def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old notifications go before anything is read, as with Kafka: what is notified meanwhile stays."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    read = Look._topics  # noqa: SLF001 - the moment in question
+    read = MetadataReader._topics  # noqa: SLF001 - the moment in question
 
-    def then_changed(look: Look, seen: Seen, reread: Collection[str]) -> None:
+    def then_changed(look: MetadataReader, seen: MetadataChanges, reread: Collection[str]) -> None:
         read(look, seen, reread)
-        monkeypatch.setattr(Look, "_topics", read)
+        monkeypatch.setattr(MetadataReader, "_topics", read)
         follow(tree, "orders", [0])
         changed = encode_partitions([TopicPartition("orders", 0)])
         tree.client.create("/isr_change_notification/isr_change_", changed, sequence=True)
 
-    monkeypatch.setattr(Look, "_topics", then_changed)
+    monkeypatch.setattr(MetadataReader, "_topics", then_changed)
     take_up(controller)
 
     assert told(tree, 2, "update_metadata")["orders", 0].isr == (0,)
@@ -385,33 +389,40 @@ def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
     ],
 )
 def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913 - a table
-    tree: KafkaTree, controller: Controller, lake: Lake, *, path: str, data: bytes, action: str, is_legible: bool
+    tree: KafkaTree,
+    controller: ResidentController,
+    lake: Lake,
+    *,
+    path: str,
+    data: bytes,
+    action: str,
+    is_legible: bool,
 ) -> None:
-    controller.behind.start()
+    controller.log.start()
     take_up(controller)
     tree.client.create(path, data)
 
     settle(controller)
 
     assert tree.client.exists(path) is None
-    controller.behind.close()
+    controller.log.close()
     ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
     assert (recorded, outcome) == (action, "applied")
     assert why.startswith(f"{path}: ")
     assert (why == f"{path}: it asks for nothing") is is_legible
 
 
-def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: Controller) -> None:
+def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: ResidentController) -> None:
     """`checkAndTriggerAutoLeaderRebalance`: what nobody asked for, and a request meanwhile stays what it is."""
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2], 2: [1, 0]}, topic_id=None)
     take_up(controller)
     for partition, leader in ((0, 1), (1, 2)):
         tree.write(state_path("orders", partition), encode_state(State(7, leader, 9, [leader, 0])))
-    controller.watches.wake("/brokers/topics/orders")
+    controller.watches.signal("/brokers/topics/orders")
     settle(controller)
     assert [tree.state("orders", partition).leader for partition in range(3)] == [1, 2, 1]
 
-    controller.balance = Balance(3600.0, 0.1, _next=0.0)
+    controller.balance = AutoLeaderRebalance(3600.0, 0.1, _next=0.0)
     settle(controller)
 
     assert [tree.state("orders", partition).leader for partition in range(3)] == [0, 0, 1]

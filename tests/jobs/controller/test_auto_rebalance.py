@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_warehouse import Tables
 from jobs.adapters.delta.warehouse import Lake
-from jobs.controller.auto_rebalance import Balance
-from jobs.controller.context import Memory, Partition
+from jobs.controller.auto_rebalance import AutoLeaderRebalance
+from jobs.controller.context import ControllerContext, PartitionInfo
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
 
@@ -31,27 +31,27 @@ NEVER = float("inf")
     ids=["Kafka's defaults", "as all say", "the most patient", "off where one says so", "not said"],
 )
 def test_brokers_say_when(configs: list[tuple[str, str | None]], every: float, threshold: float) -> None:
-    balance = Balance.of({"name": name, "value": value} for name, value in configs)
+    balance = AutoLeaderRebalance.of({"name": name, "value": value} for name, value in configs)
 
     assert (balance.every, balance.threshold) == (every, threshold)
 
 
-def partition(number: int, replicas: list[int], leader: int | None, **more: Any) -> Partition:  # noqa: ANN401
+def partition(number: int, replicas: list[int], leader: int | None, **more: Any) -> PartitionInfo:  # noqa: ANN401
     known: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [], "topic_version": 0, "understood": True}
     state = {"leader": leader, "isr": None if leader is None else replicas, "leader_epoch": 1}
-    return Partition(topic="orders", partition=number, replicas=replicas, **(known | state | more))
+    return PartitionInfo(topic="orders", partition=number, replicas=replicas, **(known | state | more))
 
 
-def learned(*rows: Partition, brokers: tuple[int, ...] = (0, 1, 2)) -> Memory:
-    memory = Memory()
+def learned(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> ControllerContext:
+    memory = ControllerContext()
     memory.brokers = {broker: {"broker_id": broker, "understood": True} for broker in brokers}
     for row in rows:
-        memory.learn(row)
+        memory.put_partition(row)
     return memory
 
 
-def at_once(threshold: float) -> Balance:
-    return Balance(0.0, threshold, _next=0.0)
+def at_once(threshold: float) -> AutoLeaderRebalance:
+    return AutoLeaderRebalance(0.0, threshold, _next=0.0)
 
 
 def test_only_brokers_beyond_the_threshold_and_only_what_can_be_elected() -> None:
@@ -77,11 +77,11 @@ def test_topics_queued_for_deletion_do_not_count() -> None:
 
 
 def test_between_two_checks_nothing_is_due() -> None:
-    balance = Balance(3600.0, 0.0, _next=0.0)
+    balance = AutoLeaderRebalance(3600.0, 0.0, _next=0.0)
     memory = learned(partition(0, [0, 1], 1))
 
     assert [balance.due(memory), balance.due(memory)] == [{("orders", 0)}, set()]
-    assert Balance(NEVER, 0.0, _next=0.0).due(memory) == set()
+    assert AutoLeaderRebalance(NEVER, 0.0, _next=0.0).due(memory) == set()
 
 
 def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Lake) -> None:
@@ -91,9 +91,9 @@ def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Lake) 
     for _ in range(400):
         replicas = chance.sample(range(4), 2)
         leader = chance.choice([None, -1, *replicas])
-        memory.learn(partition(chance.randrange(60), replicas, leader))
+        memory.put_partition(partition(chance.randrange(60), replicas, leader))
     for number in range(0, 60, 7):
-        memory._forget(("orders", number))  # noqa: SLF001 - what a topic made anew does
+        memory._remove_partition(("orders", number))  # noqa: SLF001 - what a topic made anew does
     topics = [{"topic": "orders", "deletion_requested": False}]
     warehouse = Tables(spark, lake)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs.controller.context import Memory
-from jobs.controller.controller import Controller
+from jobs.controller.context import ControllerContext
+from jobs.controller.controller import ResidentController
 from schemas.enums import RequestKind
 from schemas.rows import Key
 from tests.jobs.controller.test_decisions import some_partition
@@ -27,38 +27,38 @@ def test_notifications_ask_for_nothing() -> None:
     rows += [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "gone"}]
     rows += [{"kind": RequestKind.LOG_DIR.value, "broker_id": 1}]
 
-    memory = Memory(requests=rows)
+    memory = ControllerContext(requests=rows)
 
-    assert memory.asked_for == {("reassign", 0), ("preferred_election", 0)}
+    assert memory.requested_partitions == {("reassign", 0), ("preferred_election", 0)}
     assert {row["kind"] for row in memory.admin_requests} == {"reassign", "preferred_election", "delete_topic"}
-    assert memory.queued == {"gone"}
+    assert memory.topics_to_be_deleted == {"gone"}
 
 
 def test_a_topic_is_forgotten_by_its_partitions_alone() -> None:
-    memory = Memory(stopped=_NeverScanned())
+    memory = ControllerContext(stopped=_NeverScanned())
     for topic in ("gone", "stays"):
         row: dict[str, Any] = {"topic": topic, "topic_version": 0, "topic_id": None, "config": {}, "understood": True}
-        memory.learn_topic(row, [some_partition(Random(0), topic, partition) for partition in range(3)])  # noqa: S311
+        memory.put_topic(row, [some_partition(Random(0), topic, partition) for partition in range(3)])  # noqa: S311
         for key in memory.of_topic(topic):
             memory.stopped[key] = {1: -2}
 
-    memory.forget_topic("gone")
+    memory.remove_topic("gone")
 
     assert memory.stopped.keys() == {("stays", partition) for partition in range(3)}
 
 
 @pytest.mark.parametrize("topics", [2, 20])
 def test_who_is_queued_is_asked_as_often_whatever_there_is(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, topics: int
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, topics: int
 ) -> None:
     for number in range(topics):
         tree.add_topic(f"t{number}", {0: [0, 1]}, topic_id=None)
     take_up(controller)
-    of_kind, kinds = Memory.of_kind, []
-    monkeypatch.setattr(Memory, "of_kind", lambda self, kind: kinds.append(kind) or of_kind(self, kind))  # type: ignore[func-returns-value]
+    of_kind, kinds = ControllerContext.of_kind, []
+    monkeypatch.setattr(ControllerContext, "of_kind", lambda self, kind: kinds.append(kind) or of_kind(self, kind))  # type: ignore[func-returns-value]
     tree.write("/admin/delete_topics/t1", b"")
 
-    seen = controller.look.at(())
+    seen = controller.reader.refresh(())
 
     assert seen.partitions == {("t1", 0)}
     assert kinds == [RequestKind.DELETE_TOPIC]

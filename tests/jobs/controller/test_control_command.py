@@ -11,8 +11,8 @@ from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from jobs.adapters.zookeeper.controllership import SessionLostError
 from jobs.controller import lifecycle
-from jobs.controller.broker_requests.batch import Teller
-from jobs.controller.controller import Controller
+from jobs.controller.broker_requests.batch import BrokerRequestBatch
+from jobs.controller.controller import ResidentController
 from jobs.execution.batch import broker_protocols
 from schemas.znodes import Assignment, decode_controller, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
@@ -87,12 +87,12 @@ def test_a_partition_that_history_knows_is_not_taken_for_new(tree: KafkaTree, su
 def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     holders: list[int] = []
 
-    def cycle(_: Controller) -> bool:
+    def cycle(_: ResidentController) -> bool:
         holders.append(decode_controller(tree.client.get("/controller")[0]).broker_id)
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    monkeypatch.setattr(Controller, "cycle", cycle)
+    monkeypatch.setattr(ResidentController, "cycle", cycle)
     rescue = Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     rescue.start()
 
@@ -107,14 +107,14 @@ def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatc
 
 def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
     """Let something happen after a cycle in which nothing was due; the controller goes on."""
-    cycle = Controller.cycle
+    cycle = ResidentController.cycle
 
-    def cycle_then(controller: Controller) -> bool:
+    def cycle_then(controller: ResidentController) -> bool:
         if not cycle(controller):
             then()
         return True
 
-    monkeypatch.setattr(Controller, "cycle", cycle_then)
+    monkeypatch.setattr(ResidentController, "cycle", cycle_then)
 
 
 def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
@@ -145,14 +145,14 @@ def test_a_connection_lost_while_it_takes_up(
     tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, loss: type[Exception], code: int
 ) -> None:
     """It begins again in the same session; without its session it ends as later on, and not as what never began."""
-    introduce, losses = Teller.introduce, [loss()]
+    introduce, losses = BrokerRequestBatch.send_full_state, [loss()]
 
-    def lose_once(teller: Teller, broker_ids: Collection[int], *, have_started: bool = True) -> None:
+    def lose_once(teller: BrokerRequestBatch, broker_ids: Collection[int], *, have_started: bool = True) -> None:
         if losses:
             raise losses.pop()
         introduce(teller, broker_ids, have_started=have_started)
 
-    monkeypatch.setattr(Teller, "introduce", lose_once)
+    monkeypatch.setattr(BrokerRequestBatch, "send_full_state", lose_once)
     if code:
         monkeypatch.setattr(lifecycle, "settled", over)
 

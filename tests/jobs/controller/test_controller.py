@@ -10,9 +10,9 @@ from kazoo.exceptions import ConnectionLoss
 
 from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
-from jobs.controller.controller import Controller
-from jobs.controller.metadata_reader import Look
-from jobs.controller.write_behind import Deed
+from jobs.controller.controller import ResidentController
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.write_behind import AuditEntry
 from jobs.core.errors import FencedError
 from jobs.repositories.plans.commit_log import Verdict
 from schemas.enums import Step
@@ -32,7 +32,7 @@ REASSIGN = "/admin/reassign_partitions"
 
 
 def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
-    tree: KafkaTree, controller: Controller
+    tree: KafkaTree, controller: ResidentController
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     tree.client.create(
@@ -52,7 +52,9 @@ def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
     assert tree.version("orders") == 0  # nothing was due
 
 
-def test_topics_written_by_anybody_and_partitions_added_get_leaders(tree: KafkaTree, controller: Controller) -> None:
+def test_topics_written_by_anybody_and_partitions_added_get_leaders(
+    tree: KafkaTree, controller: ResidentController
+) -> None:
     take_up(controller)
     by_hand(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8]})
     settle(controller)
@@ -72,7 +74,9 @@ def test_topics_written_by_anybody_and_partitions_added_get_leaders(tree: KafkaT
     assert tree.state("auto", 2).leader == 8  # nobody was alive: tried again when somebody came
 
 
-def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Controller, log: list[str]) -> None:
+def test_brokers_that_fail_come_back_and_bounce(
+    tree: KafkaTree, controller: ResidentController, log: list[str]
+) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}, topic_id=None)
     take_up(controller)
 
@@ -109,7 +113,7 @@ def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Con
 
 
 def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
-    tree: KafkaTree, controller: Controller, log: list[str]
+    tree: KafkaTree, controller: ResidentController, log: list[str]
 ) -> None:
     """/controller_epoch was set back before the take-over: 57 is in a state, and broker 1 alone has heard of 60."""
     tree.add_topic("orders", {0: [7, 1, 2], 1: [1, 2, 0]}, topic_id=None)
@@ -133,17 +137,17 @@ def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
 
 
 def test_who_has_no_leader_is_not_read_with_all_the_others(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
     take_up(controller)
     looked_at: list[set[Key]] = []
 
-    def look(_: Look, keys: Collection[Key]) -> set[Key]:
+    def look(_: MetadataReader, keys: Collection[Key]) -> set[Key]:
         looked_at.append({*keys})
         return set()
 
-    monkeypatch.setattr(Look, "at_partitions", look)
+    monkeypatch.setattr(MetadataReader, "refresh_partitions", look)
 
     tree.unregister(1)
     hear_watches(controller)
@@ -155,20 +159,20 @@ def test_who_has_no_leader_is_not_read_with_all_the_others(
 
 
 def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
     take_up(controller)
-    read = Look.at_partitions
+    read = MetadataReader.refresh_partitions
     lost: list[Collection[Key]] = []
 
-    def lose_once(look: Look, keys: Collection[Key]) -> set[Key]:
+    def lose_once(look: MetadataReader, keys: Collection[Key]) -> set[Key]:
         if keys and not lost:
             lost.append(keys)
             raise ConnectionLoss
         return read(look, keys)
 
-    monkeypatch.setattr(Look, "at_partitions", lose_once)
+    monkeypatch.setattr(MetadataReader, "refresh_partitions", lose_once)
     tree.unregister(1)
     hear_watches(controller)
     controller.run(until_quiet=True)
@@ -178,12 +182,12 @@ def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
 
 
 def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
     take_up(controller)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
-    monkeypatch.setattr("jobs.controller.state_writer.MOST", -1.0)
+    monkeypatch.setattr("jobs.controller.state_writer.MAX_WRITE_SECONDS", -1.0)
     tree.unregister(0)
     hear_watches(controller)
 
@@ -192,25 +196,25 @@ def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
     settle(controller)
 
     assert [tree.state("orders", p).leader for p in range(3)] == [1, 1, 1]
-    assert (controller.done.stale, controller.done.by_action["elect"]) == (0, 3)
+    assert (controller.summary.stale, controller.summary.by_action["elect"]) == (0, 3)
 
 
 @pytest.mark.parametrize("reading", ["_requests", "at_partitions"])
 def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, reading: str
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     assert tree.brokers is not None
     tree.brokers[1].told.clear()
-    read, losses = getattr(Look, reading), [ConnectionLoss()]
+    read, losses = getattr(MetadataReader, reading), [ConnectionLoss()]
 
-    def lose_once(look: Look, what: object) -> object:
+    def lose_once(look: MetadataReader, what: object) -> object:
         if losses:
             raise losses.pop()
         return read(look, what)
 
-    monkeypatch.setattr(Look, reading, lose_once)
+    monkeypatch.setattr(MetadataReader, reading, lose_once)
     tree.bounce(1)
     hear_watches(controller)
     controller.run(until_quiet=True)
@@ -220,7 +224,7 @@ def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
 def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
-    tree: KafkaTree, controller: Controller, unclean: str
+    tree: KafkaTree, controller: ResidentController, unclean: str
 ) -> None:
     """Nobody who is not in sync is elected, whatever is allowed: the leader is back already."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
@@ -238,14 +242,14 @@ def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
 
 
 def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     take_up(controller)
     tree.unregister(0)
     follow(tree, "orders", [0, 1])
     with monkeypatch.context() as once:
-        once.setattr(Look, "at_partitions", lambda *_: set())  # what follows is stale
+        once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # what follows is stale
         hear_watches(controller)
         controller.cycle()
     assert tree.state("orders").leader_epoch == 5
@@ -256,7 +260,7 @@ def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1], 6)
 
 
-def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller: Controller) -> None:
+def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2]}, topic_id=None)
     take_up(controller)
     assert tree.brokers is not None
@@ -270,7 +274,7 @@ def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller
     assert tree.client.get_children("/log_dir_event_notification") == []
 
 
-def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controller: Controller) -> None:
+def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
     take_up(controller)
     follow(tree, "orders", [0, 2])
@@ -280,26 +284,26 @@ def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controll
 
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (2, [2], 6)
-    assert controller.done.stale == 0
+    assert controller.summary.stale == 0
 
 
 def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
     take_up(controller)
     follow(tree, "orders", [0, 2])
     tree.unregister(0)
-    monkeypatch.setattr(Look, "at_partitions", lambda *_: set())  # it is written a moment after that
+    monkeypatch.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # it is written a moment after that
 
     settle(controller)
 
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (2, [2], 6)
-    assert controller.done.stale == 1
+    assert controller.summary.stale == 1
 
 
-def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: Controller, log: list[str]) -> None:
+def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
     """Kafka would let the first live replica lead at epoch 0, whoever has the records."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
@@ -314,12 +318,12 @@ def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: Controlle
     assert any("NOT_UNDERSTOOD" in line for line in log)
 
     tree.client.create(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))  # as it is recovered
-    controller.watches.wake("/brokers/topics/orders")
+    controller.watches.signal("/brokers/topics/orders")
     settle(controller)
     assert tree.state("orders", 0).leader == 1
 
 
-def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: Controller) -> None:
+def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     tree.elect(2, epoch=99)
@@ -331,7 +335,7 @@ def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: Control
     assert tree.version("orders") == 0
 
 
-def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controller: Controller) -> None:
+def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     client = controller.control.client
@@ -348,16 +352,16 @@ def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controlle
     assert tree.version("orders") == 0
 
 
-def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
+def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentController, lake: Lake) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
-    controller.behind.start()
-    controller.behind.put(controller.episode(verdicts=[]))
-    controller.behind.put(Deed(Step.TAKE_OVER, "controller epoch 8"))
+    controller.log.start()
+    controller.log.record(controller.cycle_record(verdicts=[]))
+    controller.log.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
     take_up(controller)
     tree.unregister(0)
     settle(controller)
 
-    controller.behind.close()
+    controller.log.close()
 
     plans = {row["plan_id"]: row for row in lake.rows("plans")}
     changes = lake.rows("changes")
@@ -380,7 +384,7 @@ def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: Controlle
     assert (1, "LeaderAndIsr", 6) in answered
 
 
-def test_two_never_hold_it_at_once(tree: KafkaTree, controller: Controller) -> None:
+def test_two_never_hold_it_at_once(tree: KafkaTree, controller: ResidentController) -> None:
     """The second waits for the first, and is in office when that has resigned."""
     take_up(controller)
     second: list[Controllership] = []
@@ -400,13 +404,13 @@ def test_two_never_hold_it_at_once(tree: KafkaTree, controller: Controller) -> N
 
 
 def test_intents_are_in_the_tables_before_what_became_of_them(
-    tree: KafkaTree, controller: Controller, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cycle that takes longer than Delta, or that ends in the midst of it."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
-    monkeypatch.setattr("jobs.controller.write_behind.GATHER", 0.0)
-    controller.behind.start()
+    monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)
+    controller.log.start()
     seen: list[tuple[str, set[str]]] = []
     write = controller.writer.write
 
@@ -418,7 +422,7 @@ def test_intents_are_in_the_tables_before_what_became_of_them(
     monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: slowly(changes))
     tree.unregister(0)
     settle(controller)
-    controller.behind.close()
+    controller.log.close()
 
     assert seen == [("committing", {"pending"})]
     assert [row["status"] for row in lake.rows("plans")] == ["committed"]

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.prepared_queries import RowFiles
-from jobs.controller.context import Memory, Partition
+from jobs.controller.context import ControllerContext, PartitionInfo
 from jobs.controller.decisions import engine as deciding
-from jobs.controller.decisions.cache import Kind, Known, kinds_of
-from jobs.controller.decisions.engine import Decided, Decider
-from jobs.controller.decisions.precompute import Foresight
+from jobs.controller.decisions.cache import DecisionCache, PartitionClass, group_by_class
+from jobs.controller.decisions.engine import DecisionEngine, Decisions
+from jobs.controller.decisions.precompute import FailurePrecomputer
 from schemas.enums import DrainMode, RequestKind
 from schemas.rows import Key
 
@@ -27,11 +27,11 @@ def chance(seed: int) -> Random:
     return Random(seed)  # noqa: S311 - the same each time
 
 
-def some_partition(dice: Random, topic: str, partition: int) -> Partition:
+def some_partition(dice: Random, topic: str, partition: int) -> PartitionInfo:
     replicas = dice.sample(ONCE_LIVE, 3)
     isr = dice.sample(replicas, dice.randint(1, 3))
     led = dice.random() < 0.9
-    return Partition(
+    return PartitionInfo(
         topic=topic,
         partition=partition,
         replicas=replicas,
@@ -48,9 +48,9 @@ def some_partition(dice: Random, topic: str, partition: int) -> Partition:
     )
 
 
-def some_memory(dice: Random) -> Memory:
+def some_memory(dice: Random) -> ControllerContext:
     """Six topics, one of them queued for deletion, a request and a failed log dir."""
-    memory = Memory(requests=[{"kind": RequestKind.DELETE_TOPIC.value, "topic": "t0", "path": "/admin/t0"}])
+    memory = ControllerContext(requests=[{"kind": RequestKind.DELETE_TOPIC.value, "topic": "t0", "path": "/admin/t0"}])
     for broker in LIVE:
         memory.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
     for number in range(6):
@@ -62,7 +62,7 @@ def some_memory(dice: Random) -> Memory:
             "understood": True,
             "deletion_requested": number == 0,
         }
-        memory.learn_topic(topic, [some_partition(dice, f"t{number}", partition) for partition in range(80)])
+        memory.put_topic(topic, [some_partition(dice, f"t{number}", partition) for partition in range(80)])
     asked_for = {"kind": RequestKind.PREFERRED_ELECTION.value, "topic": "t3", "partition": 7, "path": "/admin/p"}
     memory.requests.append(asked_for)
     for partition in range(0, 80, 9):
@@ -71,12 +71,14 @@ def some_memory(dice: Random) -> Memory:
     return memory
 
 
-def sorted_rows(decided: Decided) -> tuple[list[str], ...]:
+def sorted_rows(decided: Decisions) -> tuple[list[str], ...]:
     parts = decided.changes, decided.others, decided.withdrawn, decided.deletions, *decided.deletion_waves
     return tuple(sorted(map(str, part)) for part in parts)
 
 
-def test_who_stands_for_others_gets_what_they_would_get(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_stands_for_others_gets_what_they_would_get(
+    decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where it is known from another decision, at other epochs, what is to be done."""
     actions = set()
     for seed, requested in product(range(3), (True, False)):
@@ -88,7 +90,7 @@ def test_who_stands_for_others_gets_what_they_would_get(decider: Decider, monkey
 
         together = decider.decide(memory, {*memory.partitions}, deletions=True)
         with monkeypatch.context() as patched:
-            patched.setattr(deciding, "kinds_of", each_by_itself)
+            patched.setattr(deciding, "group_by_class", each_by_itself)
             apart = decider.decide(memory, {*memory.partitions}, deletions=True)
 
         assert sorted_rows(together) == sorted_rows(apart)
@@ -96,26 +98,26 @@ def test_who_stands_for_others_gets_what_they_would_get(decider: Decider, monkey
     assert actions >= {"elect", "create", "shrink_isr", "take_offline"}
 
 
-def each_by_itself(memory: Memory, keys: Collection[Key], _: object) -> list[Kind]:
-    return [Kind(None, [key]) for key in keys if key in memory.partitions]
+def each_by_itself(memory: ControllerContext, keys: Collection[Key], _: object) -> list[PartitionClass]:
+    return [PartitionClass(None, [key]) for key in keys if key in memory.partitions]
 
 
-def test_a_failure_that_was_foreseen_takes_no_query(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_that_was_foreseen_takes_no_query(decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """One partition has changed since: that one is asked about."""
     memory = some_memory(chance(4))
     memory.requests = []
-    foresight = Foresight(decider, memory)
-    while foresight.look():
+    foresight = FailurePrecomputer(decider, memory)
+    while foresight.run_next():
         pass
     queries = asked_about(monkeypatch)
 
     changed = next(row for row in memory.partitions.values() if row.leader == 1 and not row.is_moving)
-    memory.learn(replace(changed, isr=[*reversed(changed.replicas)], leader_epoch=77))
+    memory.put_partition(replace(changed, isr=[*reversed(changed.replicas)], leader_epoch=77))
     del memory.brokers[1]
     foreseen = decider.decide(memory, memory.of_broker(1) - memory.moving, deletions=False)
 
     assert [[(row["topic"], row["partition"]) for row in rows] for rows in queries] == [[changed.key]]
-    decider.known = Known()
+    decider.cache = DecisionCache()
     assert sorted_rows(foreseen) == sorted_rows(
         decider.decide(memory, memory.of_broker(1) - memory.moving, deletions=False)
     )
@@ -123,31 +125,35 @@ def test_a_failure_that_was_foreseen_takes_no_query(decider: Decider, monkeypatc
 
 
 def test_a_broker_is_foreseen_again_when_others_are_there_or_its_partitions_change(
-    decider: Decider, monkeypatch: pytest.MonkeyPatch
+    decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = some_memory(chance(5))
     looked_at: list[int] = []
-    monkeypatch.setattr(Decider, "foresee", lambda _self, _memory, broker, _most: looked_at.append(broker))
-    foresight = Foresight(decider, memory)
+    monkeypatch.setattr(
+        DecisionEngine, "precompute_failure", lambda _self, _memory, broker, _most: looked_at.append(broker)
+    )
+    foresight = FailurePrecomputer(decider, memory)
 
-    assert [foresight.look() for _ in range(4)] == [True, True, True, False]
+    assert [foresight.run_next() for _ in range(4)] == [True, True, True, False]
     touched = next(row for row in memory.partitions.values() if {1, 2} <= row.brokers and 3 not in row.brokers)
-    memory.learn(touched)
-    assert not foresight.look()
-    monkeypatch.setattr("jobs.controller.decisions.precompute.PAUSE", 0.0)
-    assert [foresight.look() for _ in range(3)] == [True, True, False]
+    memory.put_partition(touched)
+    assert not foresight.run_next()
+    monkeypatch.setattr("jobs.controller.decisions.precompute.IDLE_SECONDS", 0.0)
+    assert [foresight.run_next() for _ in range(3)] == [True, True, False]
     memory.brokers[3] |= {"broker_epoch": 99}
-    assert [foresight.look() for _ in range(4)] == [True, True, True, False]
+    assert [foresight.run_next() for _ in range(4)] == [True, True, True, False]
     assert looked_at == [1, 2, 3, 1, 2, 1, 2, 3]
 
 
-def test_nobody_is_foreseen_who_would_hold_up_too_much(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_foreseen_who_would_hold_up_too_much(
+    decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = some_memory(chance(6))
     queries = asked_about(monkeypatch)
 
-    decider.foresee(memory, 1, 10)
+    decider.precompute_failure(memory, 1, 10)
     assert queries == []
-    decider.foresee(memory, 1, 5_000)
+    decider.precompute_failure(memory, 1, 5_000)
     assert len(queries) == 1
 
 
@@ -166,26 +172,26 @@ def asked_about(monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.controller.decisions.cache.REMEMBERED", 2)
-    known = Known()
+    monkeypatch.setattr("jobs.controller.decisions.cache.MAX_CACHED_CLASSES", 2)
+    known = DecisionCache()
     for broker in (1, 2):
-        known.among([{"broker_id": broker}]).update({"a": [], "b": []})
+        known.for_brokers([{"broker_id": broker}]).update({"a": [], "b": []})
 
-    assert known.among([{"broker_id": 2}]).keys() == {"a", "b"}
-    assert known.among([{"broker_id": 1}]) == {}
+    assert known.for_brokers([{"broker_id": 2}]).keys() == {"a", "b"}
+    assert known.for_brokers([{"broker_id": 1}]) == {}
 
 
 def test_names_epochs_and_versions_alone_tell_nobody_apart() -> None:
-    memory = Memory()
+    memory = ControllerContext()
     topic: Row = {"topic_version": 1, "topic_id": None, "config": {}, "understood": True, "deletion_requested": False}
     like = some_partition(chance(1), "a", 0)
     rows = {name: [like_it(like, name, partition) for partition in (0, 1, 2)] for name in ("a", "b", "c")}
     for name, partitions in rows.items():
         config = {"unclean.leader.election.enable": "true"} if name == "c" else {}
-        memory.learn_topic(topic | {"topic": name, "config": config}, partitions)
+        memory.put_topic(topic | {"topic": name, "config": config}, partitions)
     memory.failed["b", 1].add(1)
 
-    kinds = [{*kind.members} for kind in kinds_of(memory, [*memory.partitions, ("gone", 0)], {("a", 2)})]
+    kinds = [{*kind.members} for kind in group_by_class(memory, [*memory.partitions, ("gone", 0)], {("a", 2)})]
 
     assert sorted(kinds, key=len) == [
         {("a", 2)},
@@ -195,9 +201,9 @@ def test_names_epochs_and_versions_alone_tell_nobody_apart() -> None:
     ]
 
 
-def like_it(row: Partition, topic: str, partition: int) -> Partition:
+def like_it(row: PartitionInfo, topic: str, partition: int) -> PartitionInfo:
     """The same, of another name, at other epochs and versions."""
-    return Partition(
+    return PartitionInfo(
         topic=topic,
         partition=partition,
         replicas=[1, 2, 3],

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.controller.controller import Controller
+from jobs.controller.controller import ResidentController
 from schemas.enums import NO_LEADER
 from schemas.znodes import State, encode_config_change, encode_state
 from tests.jobs.support.controllers.in_office import by_hand, settle, take_up, told
@@ -28,7 +28,7 @@ def orders(tree: KafkaTree) -> KafkaTree:
 
 
 def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
-    orders: KafkaTree, controller: Controller
+    orders: KafkaTree, controller: ResidentController
 ) -> None:
     """Clean elections and first leaders need no settings, as Kafka's."""
     orders.write(CONFIG, b"{illegible")
@@ -55,7 +55,7 @@ def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
     assert orders.state("later").leader == 0
 
 
-def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, controller: Controller) -> None:
+def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, controller: ResidentController) -> None:
     """Kafka elects both; what is not understood is kept as it is in the topic's znode."""
     data = b'{"version":2,"partitions":{"0":[0,1],"1":[65633,65633,65633],"2":[2,1]},"adding_replicas":{}}'
     orders.add_topic("clicks", {0: [0, 1], 1: [1, 2], 2: [2, 1]}, topic_id=None)
@@ -71,7 +71,7 @@ def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, 
 
 
 def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
-    orders: KafkaTree, controller: Controller
+    orders: KafkaTree, controller: ResidentController
 ) -> None:
     orders.write(state_path("orders", 0), encode_state(State(1, -1, 9, [])))
     take_up(controller)
@@ -86,7 +86,7 @@ def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
 
 @pytest.mark.parametrize("find", ["watch", "audit"])
 def test_unclean_elections_that_are_allowed_happen_however_that_is_found_out(
-    orders: KafkaTree, controller: Controller, find: str
+    orders: KafkaTree, controller: ResidentController, find: str
 ) -> None:
     take_up(controller)
     by_hand(orders, "orders", {0: [0, 1], 1: [1, 2]})
@@ -99,9 +99,9 @@ def test_unclean_elections_that_are_allowed_happen_however_that_is_found_out(
         changed_config(orders, UNCLEAN)
     else:
         orders.write(CONFIG, UNCLEAN)
-        controller.audit.begin_at_once()
+        controller.resync.begin_at_once()
         controller._audit()  # noqa: SLF001 - what `run` does before each cycle
-        while controller.audit.is_under_way:
+        while controller.resync.is_under_way:
             controller._audit()  # noqa: SLF001
     settle(controller)
 
@@ -122,7 +122,7 @@ def illegible_state(tree: KafkaTree) -> Callable[[], None]:
 
 @pytest.mark.parametrize("spoil", [illegible_topic, illegible_state])
 def test_who_started_while_it_was_illegible_is_told_once_it_is_not(
-    orders: KafkaTree, controller: Controller, spoil: Callable[[KafkaTree], Callable[[], None]]
+    orders: KafkaTree, controller: ResidentController, spoil: Callable[[KafkaTree], Callable[[], None]]
 ) -> None:
     take_up(controller)
     mend = spoil(orders)
@@ -141,7 +141,7 @@ def test_who_started_while_it_was_illegible_is_told_once_it_is_not(
     assert told(orders, 1, "update_metadata")["orders", 0].leader == 0
 
 
-def test_a_topic_that_was_put_back_with_its_states_is_told(tree: KafkaTree, controller: Controller) -> None:
+def test_a_topic_that_was_put_back_with_its_states_is_told(tree: KafkaTree, controller: ResidentController) -> None:
     """As from a copy of the znodes: nothing is due for it, and no broker knows of it."""
     take_up(controller)
     tree.add_topic("restored", {0: [0, 1]}, topic_id=None)

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
-from jobs.controller.auto_rebalance import Balance
-from jobs.controller.controller import Controller
-from jobs.controller.decisions.engine import Decider
-from jobs.controller.decisions.queries import Questions
-from jobs.controller.write_behind import Behind
+from jobs.controller.auto_rebalance import AutoLeaderRebalance
+from jobs.controller.controller import ResidentController
+from jobs.controller.decisions.engine import DecisionEngine
+from jobs.controller.decisions.queries import DecisionQueries
+from jobs.controller.write_behind import WriteBehindLog
 from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
@@ -57,18 +57,18 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, questions: Questions, surveyor: Surveyor, tmp_path: Path
-) -> Iterator[Controller]:
+    tree: KafkaTree, control: Controllership, questions: DecisionQueries, surveyor: Surveyor, tmp_path: Path
+) -> Iterator[ResidentController]:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
-    decider = Decider(surveyor.lake, [], questions)
-    some = Controller(
-        control, decider, Behind(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
+    decider = DecisionEngine(surveyor.lake, [], questions)
+    some = ResidentController(
+        control, decider, WriteBehindLog(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
     )
-    some.balance = Balance(float("inf"), 0.1)
-    some.take_up()
+    some.balance = AutoLeaderRebalance(float("inf"), 0.1)
+    some.initialize()
     yield some
     some.stop()
 
@@ -84,7 +84,7 @@ def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
     )
 
 
-def carried_out(controller: Controller, process: CommitProcess) -> tuple[int, str]:
+def carried_out(controller: ResidentController, process: CommitProcess) -> tuple[int, str]:
     """Cycle until the commit has ended; its exit code, and all it said."""
 
     def over() -> bool:
@@ -98,8 +98,10 @@ def carried_out(controller: Controller, process: CommitProcess) -> tuple[int, st
     return process.returncode, stdout + stderr
 
 
-def is_busy(controller: Controller) -> bool:
-    return bool(controller.teller.queues.busy) or (controller.desk is not None and controller.desk.is_busy)
+def is_busy(controller: ResidentController) -> bool:
+    return bool(controller.broker_requests.queues.busy) or (
+        controller.plan_inbox is not None and controller.plan_inbox.is_busy
+    )
 
 
 def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
@@ -110,16 +112,16 @@ def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
     return partitions
 
 
-def test_brokers_are_told_at_the_listener_that_was_named(controller: Controller) -> None:
-    assert controller.teller.queues.listener.name == "PLAINTEXT"
+def test_brokers_are_told_at_the_listener_that_was_named(controller: ResidentController) -> None:
+    assert controller.broker_requests.queues.listener.name == "PLAINTEXT"
 
 
 def test_a_broker_is_drained_and_led_back(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
     controller.cycle()
-    assert eventually(lambda: not controller.teller.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.queues.busy)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
     for broker in (0, 1, 2):
         told(tree, broker, "leader_and_isr")
@@ -138,9 +140,9 @@ def test_a_broker_is_drained_and_led_back(
     assert surveyor.rows("drained", "broker_id", "controller_epoch") == [(1, controller.control.epoch)]
     assert tree.client.get_children("/surveyor/plans") == []
 
-    controller.teller.ask_for_log_dirs(1)
-    controller.teller.again(controller.memory.partitions.keys())
-    assert eventually(lambda: not controller.teller.queues.busy)
+    controller.broker_requests.ask_for_log_dirs(1)
+    controller.broker_requests.resend(controller.context.partitions.keys())
+    assert eventually(lambda: not controller.broker_requests.queues.busy)
     assert told(tree, 1, "leader_and_isr") == set()  # it would start its replicas
 
     undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
@@ -149,14 +151,14 @@ def test_a_broker_is_drained_and_led_back(
     assert code == 0, output
     assert told(tree, 1, "leader_and_isr") == {0, 1, 2}
     assert surveyor.rows("drained", "broker_id") == []
-    assert controller.decider.drained == []
+    assert controller.engine.drained == []
 
 
 def test_a_resident_drain_ends_when_its_broker_registers_again(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
     """It is sent all its partitions, at the epochs it was stopped at: a broker that starts knows of none."""
-    controller.behind.start()
+    controller.log.start()
     controller.cycle()
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
     code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
@@ -166,18 +168,18 @@ def test_a_resident_drain_ends_when_its_broker_registers_again(
     tree.bounce(1)
     assert eventually(lambda: not controller.cycle() and told(tree, 1, "leader_and_isr") == {0, 1, 2})
 
-    assert controller.decider.drained == []
-    assert controller.teller.stopped_on == frozenset()
-    controller.behind.close()
+    assert controller.engine.drained == []
+    assert controller.broker_requests.drained_brokers == frozenset()
+    controller.log.close()
     assert surveyor.rows("drained", "broker_id") == []
 
 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_a_drained_broker_that_alone_is_in_sync_is_elected(
-    tree: KafkaTree, controller: Controller, mode: DrainMode
+    tree: KafkaTree, controller: ResidentController, mode: DrainMode
 ) -> None:
     """And a new topic whose other replicas are gone gets it as its leader."""
-    controller.decider.drained = [
+    controller.engine.drained = [
         {"broker_id": 1, "mode": mode.value, "broker_epoch": tree.client.exists("/brokers/ids/1").czxid}
     ]
     tree.write(state_path("orders", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 1])))
@@ -207,7 +209,7 @@ def test_dry_it_says_who_would_do_it(tree: KafkaTree, surveyor: Surveyor, plan: 
 
 
 def test_a_commit_that_is_interrupted_takes_its_plan_back(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
     with commit(surveyor, plan, "--apply") as process:
         assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
@@ -217,16 +219,16 @@ def test_a_commit_that_is_interrupted_takes_its_plan_back(
 
     assert process.returncode == 143, stdout + stderr
     assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
-    assert controller.desk is not None
-    assert controller.desk.done == 0
+    assert controller.plan_inbox is not None
+    assert controller.plan_inbox.is_done == 0
 
 
 def test_a_plan_that_is_refused_is_answered_for(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
     """It is judged anew by the controller: one that is not in its warehouse, and one that is too large."""
-    assert controller.desk is not None
-    controller.desk.settings = settings_from(
+    assert controller.plan_inbox is not None
+    controller.plan_inbox.settings = settings_from(
         cluster="default",
         zookeeper=tree.hosts,
         warehouse=str(surveyor.warehouse) + "-elsewhere",
@@ -243,7 +245,7 @@ def test_a_plan_that_is_refused_is_answered_for(
 
 
 def test_a_failure_does_not_wait_for_a_plan(
-    tree: KafkaTree, controller: Controller, plan: str, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what it has written since is not overwritten by the plan."""
     begun, may_go_on = Event(), Event()
@@ -273,19 +275,19 @@ def test_a_failure_does_not_wait_for_a_plan(
 
 
 def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
     drained = election(tree, "orders", 0, 1) | {"stop_replica_to": [0]}
     (written,) = store_plan(surveyor.lake, tree, [drained]).changes
     tree.write(state_path("orders", 0), encode_state(State(7, 2, 9, [2])))
-    controller.look.at_partitions([("orders", 0)])
-    assert eventually(lambda: not controller.teller.queues.busy)
+    controller.reader.refresh_partitions([("orders", 0)])
+    assert eventually(lambda: not controller.broker_requests.queues.busy)
     for broker in (0, 1, 2):
         told(tree, broker, "leader_and_isr")
 
-    controller.teller.overtaken([written])
+    controller.broker_requests.resend_current([written])
 
-    assert eventually(lambda: not controller.teller.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.queues.busy)
     assert tree.brokers is not None
     (follows,) = tree.brokers[1].of("leader_and_isr")
     (stops,) = tree.brokers[0].of("stop_replica")
@@ -293,7 +295,7 @@ def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
     assert [state.leader_epoch for state in epochs] == [9, 9]
 
 
-def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Controller) -> None:
+def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: ResidentController) -> None:
     """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
     begun = HandedIn(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
     tree.client.create("/surveyor/plans/1f", encode_handed_in(begun), ephemeral=True)
@@ -306,11 +308,11 @@ def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Co
     tree.client.delete("/surveyor/plans/1f")
 
 
-def submitted_by_a_commit(tree: KafkaTree, controller: Controller, plan: str) -> None:
+def submitted_by_a_commit(tree: KafkaTree, controller: ResidentController, plan: str) -> None:
     """As a commit does it: recorded in the warehouse, then put into ZooKeeper by the same session."""
-    assert controller.desk is not None
+    assert controller.plan_inbox is not None
     data = encode_handed_in(HandedIn(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
-    lake = controller.desk.settings.lake
+    lake = controller.plan_inbox.settings.lake
     record_submission(lake, read_plan(lake, plan), submission_of(session_of(tree.client), data))
     tree.client.create(f"/surveyor/plans/{plan}", data, ephemeral=True)
 
@@ -320,15 +322,15 @@ FORGED = encode_handed_in(HandedIn(holder=Holder("ann", "ops1", 7, "commit", "",
 
 @pytest.mark.parametrize("changed", ["another session", "other limits"])
 def test_a_well_formed_plan_of_another_client_is_not_carried_out(
-    tree: KafkaTree, controller: Controller, plan: str, changed: str
+    tree: KafkaTree, controller: ResidentController, plan: str, changed: str
 ) -> None:
     """Nor is one that a commit did submit, put there again by another session or with other limits."""
     submitted_by_a_commit(tree, controller, plan)
     data, _ = tree.client.get(f"/surveyor/plans/{plan}")
     tree.client.delete(f"/surveyor/plans/{plan}")
     log: list[str] = []
-    assert controller.desk is not None
-    controller.desk.say = log.append
+    assert controller.plan_inbox is not None
+    controller.plan_inbox.say = log.append
     with connected(tree.hosts) as another:
         forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
         forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
@@ -353,12 +355,14 @@ JUNK = {
 
 
 @pytest.mark.parametrize("kind", JUNK)
-def test_junk_is_reported_once_and_left_alone(tree: KafkaTree, controller: Controller, plan: str, kind: str) -> None:
+def test_junk_is_reported_once_and_left_alone(
+    tree: KafkaTree, controller: ResidentController, plan: str, kind: str
+) -> None:
     """A plan that is submitted after it is carried out, and what is changed is reported again."""
     name, data, ephemeral = JUNK[kind]
     log: list[str] = []
-    assert controller.desk is not None
-    controller.desk.say = log.append
+    assert controller.plan_inbox is not None
+    controller.plan_inbox.say = log.append
     path = f"/surveyor/plans/{name}"
     tree.client.create(path, data, ephemeral=ephemeral)
     for _ in range(4):
@@ -381,7 +385,7 @@ def test_junk_is_reported_once_and_left_alone(tree: KafkaTree, controller: Contr
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("name", ["balance' OR '1'='1", "no such plan", "plän"])
-def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: Controller, name: str) -> None:
+def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: ResidentController, name: str) -> None:
     tree.client.create(f"/surveyor/plans/{name}", FORGED, ephemeral=True)
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
     answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{name}")[0]).answer
@@ -392,7 +396,7 @@ def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: Co
 
 
 def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
     tree.write(f"/surveyor/plans/{plan}", FORGED)
     code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
@@ -402,15 +406,15 @@ def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
 
 
 def test_no_commit_is_advised_for_a_cycle_that_is_over(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
     """Its rows that were stale are decided on again by the next cycle, and the plan stays `partial`."""
     surveyor.json("snapshot")
     before = surveyor.json("status")["due"]
     change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
-    controller.behind.start()
-    controller.behind.put(controller.episode([change], verdicts=[Verdict(change, Outcome.STALE, "moved on")]))
-    controller.behind.close()
+    controller.log.start()
+    controller.log.record(controller.cycle_record([change], verdicts=[Verdict(change, Outcome.STALE, "moved on")]))
+    controller.log.close()
     ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
     committed = surveyor("commit", cycle)
     shown, verified = surveyor("show", "plan", cycle), surveyor("verify", cycle)
@@ -436,24 +440,24 @@ def test_a_controller_that_goes_leaves_the_commit_to_try_again(tree: KafkaTree, 
     assert "the controller went out of office before it came to plan" in stderr
 
 
-def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller, surveyor: Surveyor) -> None:
+def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: ResidentController, surveyor: Surveyor) -> None:
     tree.add_topic("few", {0: [0, 1]}, topic_id=None)
     controller.cycle()
     moves = [reassignment(tree, "few", 0, [0, 2])]
     plan = store_plan(surveyor.lake, tree, moves, kind="reassign")
 
     with commit(surveyor, plan.plan_id, "--apply") as process:
-        assert eventually(lambda: controller.cycle() and bool(controller.memory.moving), seconds=60)
+        assert eventually(lambda: controller.cycle() and bool(controller.context.moving), seconds=60)
         state = tree.state("few")
         tree.write(state_path("few", 0), encode_state(State(state.controller_epoch, 0, state.leader_epoch, [0, 1, 2])))
         code, output = carried_out(controller, process)
 
     assert (code, "asked by requests in /admin" in output) == (0, True), output
-    assert controller.memory.partitions["few", 0].replicas == [0, 2]
+    assert controller.context.partitions["few", 0].replicas == [0, 2]
 
 
 def test_what_moves_is_led_back_where_the_plan_is_cancelled(
-    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
     """By a request that takes the place of the plan's own; what others ordered stays."""
     for topic in ("few", "others"):
@@ -463,10 +467,10 @@ def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     orders = [TopicPartition(topic, 0, [0, 2]) for topic in ("few", "others")]
     tree.write(REASSIGN, encode_partitions(orders))
     settle(controller)
-    assert controller.memory.moving == {("few", 0), ("others", 0)}
+    assert controller.context.moving == {("few", 0), ("others", 0)}
     verdicts: list[Verdict] = []
-    assert controller.desk is not None
-    given = controller.desk.settings, plan
+    assert controller.plan_inbox is not None
+    given = controller.plan_inbox.settings, plan
 
     cancels = Thread(target=lambda: verdicts.extend(cancel_running(*given, skip_unsafe=False)))
     cancels.start()
@@ -478,4 +482,4 @@ def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     assert told(tree, 2, "stop_replica") == {0}
     settle(controller)
     assert decode_partitions(tree.client.get(REASSIGN)[0]) == orders[1:]
-    assert controller.memory.moving == {("others", 0)}
+    assert controller.context.moving == {("others", 0)}

@@ -7,9 +7,9 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.controller import broker_config_poller
-from jobs.controller.auto_rebalance import Balance
-from jobs.controller.broker_config_poller import Asking
-from jobs.controller.controller import Controller
+from jobs.controller.auto_rebalance import AutoLeaderRebalance
+from jobs.controller.broker_config_poller import BrokerConfigPoller
+from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError
 from tests.jobs.support.controllers.in_office import follow, settle, take_up
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -40,31 +40,31 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> Brokers:
     """Brokers 0 to 2 that tell the controller of their settings; who does not is asked once."""
-    monkeypatch.setattr(broker_config_poller, "TRIES", 1)
+    monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 1)
     fake = Brokers()
     fake.configs = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
     rows, _ = fake.ask([{"broker_id": broker} for broker in (0, 1, 2)])
     fake.requests.clear()
-    controller.decider.broker_configs = rows
-    controller.asking = Asking(fake.ask, rows, controller.say, controller.watches.wake)
+    controller.engine.broker_configs = rows
+    controller.config_poller = BrokerConfigPoller(fake.ask, rows, controller.log_line, controller.watches.signal)
     return fake
 
 
-def heard(controller: Controller) -> None:
+def heard(controller: ResidentController) -> None:
     """Settle, once who was asked has answered."""
     settle(controller)
-    asks = controller.asking
+    asks = controller.config_poller
     assert asks is not None
     assert eventually(lambda: asks._thread is None or not asks._thread.is_alive())  # noqa: SLF001
     settle(controller)
 
 
-def audited(controller: Controller) -> None:
-    controller.audit.begin_at_once()
+def audited(controller: ResidentController) -> None:
+    controller.resync.begin_at_once()
     controller._audit()  # noqa: SLF001 - what `run` does before each cycle
-    while controller.audit.is_under_way:
+    while controller.resync.is_under_way:
         controller._audit()  # noqa: SLF001
     heard(controller)
 
@@ -80,7 +80,7 @@ def audited(controller: Controller) -> None:
 )
 def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
     tree: KafkaTree,
-    controller: Controller,
+    controller: ResidentController,
     brokers: Brokers,
     log: list[str],
     case: tuple[dict[str, str] | None, str | None],
@@ -102,11 +102,11 @@ def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
 
 
 def test_who_is_about_to_start_is_asked_until_it_answers(
-    tree: KafkaTree, controller: Controller, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker is registered before it takes connections; others that came with it have told by then."""
-    monkeypatch.setattr(broker_config_poller, "TRIES", 5)
-    monkeypatch.setattr(broker_config_poller, "AGAIN", 0.01)
+    monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 5)
+    monkeypatch.setattr(broker_config_poller, "RETRY_SECONDS", 0.01)
     take_up(controller)
     brokers.configs[4] = {IBP: "2.6"}
 
@@ -115,8 +115,8 @@ def test_who_is_about_to_start_is_asked_until_it_answers(
             brokers.configs[3] = {IBP: "3.9-IV0"}
         return brokers.ask(rows)
 
-    assert controller.asking is not None
-    controller.asking.ask_them = starts
+    assert controller.config_poller is not None
+    controller.config_poller.request = starts
     tree.register(3)
     tree.register(4)
     heard(controller)
@@ -127,7 +127,7 @@ def test_who_is_about_to_start_is_asked_until_it_answers(
 
 
 def test_settings_that_change_count_from_the_next_audit_on(
-    tree: KafkaTree, controller: Controller, brokers: Brokers
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:
     tree.add_topic("orders", {0: [7, 1]}, topic_id=None)
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
@@ -149,25 +149,25 @@ def test_settings_that_change_count_from_the_next_audit_on(
 
 
 def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_count(
-    tree: KafkaTree, controller: Controller, brokers: Brokers
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:
     take_up(controller)
-    asks = controller.asking
+    asks = controller.config_poller
     assert asks is not None
     brokers.configs[0][UNCLEAN] = "true"
     audited(controller)
     del brokers.configs[0]
     audited(controller)
-    assert {(row["broker_id"], row["name"]) for row in asks.known} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
+    assert {(row["broker_id"], row["name"]) for row in asks.configs} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
 
     tree.unregister(0)
     audited(controller)
-    assert {row["broker_id"] for row in asks.known} == {1, 2}
+    assert {row["broker_id"] for row in asks.configs} == {1, 2}
 
 
 @pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
 def test_other_settings_do_not_put_off_a_check_of_balance(every: str, *, is_kept: bool) -> None:
-    balance = Balance(60.0, 0.1, _next=12.0)
+    balance = AutoLeaderRebalance(60.0, 0.1, _next=12.0)
 
     changed = balance.by([{"name": "leader.imbalance.check.interval.seconds", "value": every}])
 
@@ -176,7 +176,7 @@ def test_other_settings_do_not_put_off_a_check_of_balance(every: str, *, is_kept
 
 
 def test_who_moves_to_other_endpoints_is_spoken_to_there(
-    tree: KafkaTree, controller: Controller, log: list[str]
+    tree: KafkaTree, controller: ResidentController, log: list[str]
 ) -> None:
     """`updateBrokerInfo`: the same registration, written again."""
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
@@ -197,7 +197,7 @@ def test_who_moves_to_other_endpoints_is_spoken_to_there(
     assert "  broker 1 has written its registration again" in log
 
 
-def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: Controller) -> None:
+def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: ResidentController) -> None:
     """What waits for it would be sent for ever, and `--until-quiet` would wait for that."""
     tree.add_topic("orders", {0: [0]}, topic_id=None)
     take_up(controller)
@@ -205,10 +205,12 @@ def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, control
         tree.unregister(broker)
     settle(controller)
 
-    assert (controller.teller.queues.idle, controller.teller.queues.busy) == ([], [])
+    assert (controller.broker_requests.queues.idle, controller.broker_requests.queues.busy) == ([], [])
 
 
-def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(tree: KafkaTree, controller: Controller) -> None:
+def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(
+    tree: KafkaTree, controller: ResidentController
+) -> None:
     """Once for a registration, and before the states of its replicas, which the next cycle sends."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 3]}, topic_id=None)
     take_up(controller)
@@ -217,9 +219,9 @@ def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(tree: Kafk
     tree.register(3)
 
     for _ in range(3):
-        controller.startup.look()
+        controller.startup.check()
 
-    assert eventually(lambda: not controller.teller.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.queues.busy)
     (metadata,) = tree.brokers[3].told
     assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
     assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
@@ -227,7 +229,9 @@ def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(tree: Kafk
     assert [told.api for told in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
 
 
-def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(tree: KafkaTree, controller: Controller) -> None:
+def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(
+    tree: KafkaTree, controller: ResidentController
+) -> None:
     """One that bounced is introduced once its failure is written: others lead then what it led."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
@@ -236,18 +240,18 @@ def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(tree: KafkaTree,
     before = len(tree.brokers[1].told)
     tree.bounce(1)
     tree.register(3, b"{")  # not understood: nothing can be sent to it
-    controller.startup.look()
+    controller.startup.check()
     assert len(tree.brokers[1].told) == before
     tree.register(4)
     tree.brokers[4].stop()
-    controller.startup.look()
+    controller.startup.check()
     tree.unregister(4)
-    controller.startup.look()
+    controller.startup.check()
 
-    assert 4 not in {*controller.teller.queues.idle, *controller.teller.queues.busy}
+    assert 4 not in {*controller.broker_requests.queues.idle, *controller.broker_requests.queues.busy}
 
 
-def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, controller: Controller) -> None:
+def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, controller: ResidentController) -> None:
     """A broker that starts knows of no later controller, and would believe it."""
     take_up(controller)
     settle(controller)
@@ -256,6 +260,6 @@ def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, c
     tree.register(3)
 
     with pytest.raises(FencedError):
-        controller.startup.look()
+        controller.startup.check()
 
     assert tree.brokers[3].told == []

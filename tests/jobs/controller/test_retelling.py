@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.controller.broker_requests import retries
-from jobs.controller.broker_requests.retries import LONGEST_PAUSE, MANY, Retelling, Untaken
-from jobs.controller.controller import Controller
+from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS, MAX_RETRIES, RetryBatch, RetryQueue
+from jobs.controller.controller import ResidentController
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.controller.model.network import Said
@@ -35,7 +35,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_leader_that_failed_over_its_epoch_is_told_again(
-    tree: KafkaTree, controller: Controller, wait: Wait, log: list[str], *, whole: bool
+    tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str], *, whole: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     take_up(controller)
@@ -61,7 +61,7 @@ def test_a_leader_that_failed_over_its_epoch_is_told_again(
     assert len([line for line in log if "broker 1 answered" in line]) == 1
 
 
-def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: Controller, wait: Wait) -> None:
+def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: ResidentController, wait: Wait) -> None:
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     assert tree.brokers is not None
@@ -78,7 +78,9 @@ def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: 
     assert tree.client.get_children("/admin/delete_topics") == []
 
 
-def test_a_move_goes_on_once_who_leaves_has_stopped(tree: KafkaTree, controller: Controller, wait: Wait) -> None:
+def test_a_move_goes_on_once_who_leaves_has_stopped(
+    tree: KafkaTree, controller: ResidentController, wait: Wait
+) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     assert tree.brokers is not None
@@ -95,7 +97,7 @@ def test_a_move_goes_on_once_who_leaves_has_stopped(tree: KafkaTree, controller:
 
 
 def test_who_refuses_many_times_is_waited_for_no_longer(
-    tree: KafkaTree, controller: Controller, wait: Wait, log: list[str]
+    tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str]
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     take_up(controller)
@@ -104,16 +106,16 @@ def test_who_refuses_many_times_is_waited_for_no_longer(
     tree.unregister(0)
     settle(controller)
     quiet = []
-    for _ in range(MANY):
+    for _ in range(MAX_RETRIES):
         quiet.append(controller._is_quiet)  # noqa: SLF001
-        wait(LONGEST_PAUSE)
+        wait(MAX_DELAY_SECONDS)
         settle(controller)
 
-    assert quiet == [False] * (MANY - 1) + [True]
+    assert quiet == [False] * (MAX_RETRIES - 1) + [True]
     (often,) = [line for line in log if "broker 1 answered" in line][1:]
     assert often.endswith("with UnknownError (-1), 6 times by now: look at its log; it is told again")
     tree.brokers[1].refuses = 0
-    wait(LONGEST_PAUSE)
+    wait(MAX_DELAY_SECONDS)
     settle(controller)
     assert tree.brokers[1].leader_epochs["orders", 0] == 6
 
@@ -132,14 +134,14 @@ class Heard:
     def __init__(self) -> None:
         self.memory = learned()
         self.memory.brokers[1]["broker_epoch"] = 7
-        self.retelling = Retelling(self.memory, lambda _: None)
+        self.retelling = RetryQueue(self.memory, lambda _: None)
 
     def answers(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
         answer = Said(self.memory.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
-        self.retelling.heard(answer, answer.errors())
+        self.retelling.on_response(answer, answer.errors())
 
-    def told(self, idle: tuple[int, ...] = (1,)) -> list[Untaken]:
-        return [*self.retelling.take(idle)]
+    def told(self, idle: tuple[int, ...] = (1,)) -> list[RetryBatch]:
+        return [*self.retelling.due_retries(idle)]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_which_answers_are_followed_up(wait: Wait, api: str, error: int, top: in
     heard.answers([error], notice(api), api=api, top=top)
     wait(1.0)
 
-    assert heard.told() == ([Untaken(1, [notice(api)], introduce=False)] if again else [])
+    assert heard.told() == ([RetryBatch(1, [notice(api)], introduce=False)] if again else [])
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: Wait) -> None:
@@ -172,7 +174,7 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: W
     pauses = []
     for _ in range(7):
         heard.answers([-1], notice())
-        pauses.append(heard.retelling.pause(60.0))
+        pauses.append(heard.retelling.next_delay(60.0))
         wait(pauses[-1])
         assert len(heard.told()) == 1
         assert heard.told(idle=()) == []
@@ -180,7 +182,7 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: W
     assert heard.told() == []
     heard.answers([-1], notice())
 
-    assert [*pauses, heard.retelling.pause(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
+    assert [*pauses, heard.retelling.next_delay(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
 
 
 def test_what_is_taken_or_over_meanwhile_is_not_told_again(wait: Wait) -> None:
@@ -188,11 +190,11 @@ def test_what_is_taken_or_over_meanwhile_is_not_told_again(wait: Wait) -> None:
     heard.answers([-1, -1], notice(is_new=True), notice(partition=1))
     heard.answers([0, -1], notice(partition=1), notice())
     wait(1.0)
-    assert heard.told() == [Untaken(1, [notice(is_new=True)], introduce=False)]  # what was to be new still is
+    assert heard.told() == [RetryBatch(1, [notice(is_new=True)], introduce=False)]  # what was to be new still is
 
     heard.answers([-1], notice())
     heard.memory.brokers[1]["broker_epoch"] = 8
-    wait(LONGEST_PAUSE)
+    wait(MAX_DELAY_SECONDS)
     assert heard.told() == []
     assert heard.retelling.is_quiet
 
@@ -202,4 +204,4 @@ def test_who_did_not_take_who_is_alive_is_introduced_again(wait: Wait) -> None:
     heard.answers([], api=UPDATE_METADATA, top=-1)
     wait(1.0)
 
-    assert heard.told() == [Untaken(1, [], introduce=True)]
+    assert heard.told() == [RetryBatch(1, [], introduce=True)]

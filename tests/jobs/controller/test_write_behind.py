@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Lake
-from jobs.controller.write_behind import Behind, Deed, Episode
+from jobs.controller.write_behind import AuditEntry, CycleRecord, WriteBehindLog
 from schemas.enums import Step
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables
@@ -24,35 +24,35 @@ class Disk(Lake):
         super().append(table, rows)
 
 
-EPISODE = Episode(
+EPISODE = CycleRecord(
     snapshot_id=1, cluster_id="c", broker_epochs={0: 7}, controller_epoch=8, changes=[], rejections=[], verdicts=[]
 )
 
 
 @pytest.fixture
-def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Behind:
+def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
     for name in ("GATHER", "AGAIN"):
         monkeypatch.setattr(f"jobs.controller.write_behind.{name}", 0.01)
     disk = Disk(str(tmp_path / "warehouse"), "default")
     lay_tables(disk)
     Disk.is_full = True
-    return Behind(disk)
+    return WriteBehindLog(disk)
 
 
 def test_what_could_not_be_written_is_written_once_there_is_room(
-    behind: Behind, capsys: pytest.CaptureFixture[str]
+    behind: WriteBehindLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     behind.start()
-    behind.put(EPISODE)
-    behind.put(Deed(Step.TAKE_OVER, "controller epoch 8"))
+    behind.record(EPISODE)
+    behind.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
     assert eventually(lambda: behind.failed is not None)
     Disk.is_full = False
     assert eventually(lambda: behind.failed is None)
-    behind.put(Deed(Step.HAND_BACK, "resigned"))
+    behind.record(AuditEntry(Step.HAND_BACK, "resigned"))
     behind.close()
 
-    (plan,) = behind.lake.rows("plans")
-    told = sorted((row["action"], row["plan_id"], row["controller_epoch"]) for row in behind.lake.rows("commits"))
+    (plan,) = behind.warehouse.rows("plans")
+    told = sorted((row["action"], row["plan_id"], row["controller_epoch"]) for row in behind.warehouse.rows("commits"))
     assert told == [("hand_back", plan["plan_id"], 8), ("take_over", plan["plan_id"], 8)]
     stderr = capsys.readouterr().err
     assert stderr.count("the warehouse could not be written: No space left on device") == 1
@@ -60,19 +60,19 @@ def test_what_could_not_be_written_is_written_once_there_is_room(
 
 
 def test_what_waits_too_long_for_the_warehouse_is_given_up(
-    behind: Behind, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    behind: WriteBehindLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The controller must not run out of memory."""
-    monkeypatch.setattr("jobs.controller.write_behind.KEPT", 1)
-    behind.put(EPISODE)
+    monkeypatch.setattr("jobs.controller.write_behind.MAX_BUFFERED_ROWS", 1)
+    behind.record(EPISODE)
     for number in range(3):
-        behind.put(Deed(Step.TAKE_OVER, str(number)))
+        behind.record(AuditEntry(Step.TAKE_OVER, str(number)))
     behind.start()
     assert eventually(lambda: behind.failed is not None)
     Disk.is_full = False
-    behind.put(Deed(Step.HAND_BACK, "resigned"))
+    behind.record(AuditEntry(Step.HAND_BACK, "resigned"))
     assert eventually(lambda: behind.failed is None)
     behind.close()
 
-    assert [row["action"] for row in behind.lake.rows("commits")] == ["hand_back"]
+    assert [row["action"] for row in behind.warehouse.rows("commits")] == ["hand_back"]
     assert "what was done since it failed will not be in it" in capsys.readouterr().err

@@ -4,8 +4,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NoNodeError, OperationTimeoutError
 
-from jobs.controller.controller import Controller
-from jobs.controller.zk_watches import Watches
+from jobs.controller.controller import ResidentController
+from jobs.controller.zk_watches import ZkWatches
 from tests.jobs.support.controllers.in_office import by_hand, hear_watches, settle, take_up
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -35,23 +35,23 @@ class _Client:
 
 
 def test_what_could_not_be_armed_has_fired() -> None:
-    watches = Watches(_Client(None, ConnectionLoss(), None))
+    watches = ZkWatches(_Client(None, ConnectionLoss(), None))
     with pytest.raises(ConnectionLoss):
-        watches.arm(["/a", "/b", "/c"])
+        watches.watch(["/a", "/b", "/c"])
 
     watches.client = _Client(None, NoNodeError(), None)
-    assert watches.fired() == {"/a", "/b", "/c"}
-    assert watches.fired() == set()
+    assert watches.drain() == {"/a", "/b", "/c"}
+    assert watches.drain() == set()
 
 
 def test_a_zookeeper_that_stays_away_is_not_waited_for_without_bound() -> None:
-    watches = Watches(_Client(OperationTimeoutError()))
+    watches = ZkWatches(_Client(OperationTimeoutError()))
     with pytest.raises(OperationTimeoutError):
-        watches.arm(["/a"])
+        watches.watch(["/a"])
 
 
 def test_a_topic_whose_watch_was_lost_is_watched_again(
-    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection is lost a second time, while everything is armed again after the first."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)

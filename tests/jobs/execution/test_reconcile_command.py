@@ -119,7 +119,7 @@ def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypat
     monkeypatch.setattr(
         "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: Ledger.open(settings.lake, plan)
     )
-    monkeypatch.setattr("jobs.controller.reconcile.IN_VAIN", 2)
+    monkeypatch.setattr("jobs.controller.reconcile.MAX_IDLE_CYCLES", 2)
 
     ran = reconcile(surveyor, "--apply", "--until-quiet")
 

@@ -41,7 +41,7 @@ Compared = tuple[list[Row], list[Row]]
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """Nobody is the controller, before a commit and after it."""
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
-    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 

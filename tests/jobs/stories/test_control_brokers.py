@@ -350,7 +350,7 @@ def test_requests_are_carried_out_without_a_controller(
     cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
-    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.2)
     assert eventually(lambda: controller(kafka) in cluster.brokers)
     life = Life(cluster, kafka, tmp_path, spark)
     life.by_hand("asked", {0: [0, 1]})

@@ -221,7 +221,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
-    monkeypatch.setattr(warmup, "TIMES", 1)  # nobody counts how quick it is
+    monkeypatch.setattr(warmup, "WARMUP_ROUNDS", 1)  # nobody counts how quick it is
     create(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])

@@ -1,9 +1,9 @@
 """Many islands in one ZooKeeper, and the real controller, whose every cycle decides for all of them at once.
 
 A decision by Spark takes about a second whether it is about one partition or a thousand: so little clusters stand side
-by side, each with brokers, topics and a history of its own. `Controller.run` itself cycles: between two cycles it asks
-whether it was interrupted, and there the world takes its turn. What befalls the controller befalls all islands: it
-crashes after a write or half through telling, connections and sessions are lost, another controller takes over.
+by side, each with brokers, topics and a history of its own. `ResidentController.run` itself cycles: between two cycles
+it asks whether it was interrupted, and there the world takes its turn. What befalls the controller befalls all islands:
+it crashes after a write or half through telling, connections and sessions are lost, another controller takes over.
 """
 
 import threading
@@ -25,10 +25,10 @@ from jobs.adapters.brokers.responses import Answer
 from jobs.adapters.delta.spark_warehouse import Tables
 from jobs.adapters.delta.warehouse import Lake
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
-from jobs.controller.broker_requests.retries import LONGEST_PAUSE
-from jobs.controller.controller import Controller
-from jobs.controller.decisions.engine import Decided, Decider
-from jobs.controller.write_behind import Behind, Deed, EndedDrains, Episode
+from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
+from jobs.controller.controller import ResidentController
+from jobs.controller.decisions.engine import DecisionEngine, Decisions
+from jobs.controller.write_behind import AuditEntry, CycleRecord, EndedDrains, WriteBehindLog
 from jobs.core.errors import FencedError
 from schemas.znodes import encode_controller
 from tests.jobs.controller.model.invariants import faults_at_rest
@@ -78,10 +78,10 @@ def ordeals(seed: int, rounds: int, often: float = 0.6) -> dict[int, Ordeal]:
     }
 
 
-class _Forgetful(Behind):
+class _Forgetful(WriteBehindLog):
     """The tables are another matter."""
 
-    def put(self, what: Episode | Answer | Deed | EndedDrains) -> None:
+    def put(self, what: CycleRecord | Answer | AuditEntry | EndedDrains) -> None:
         pass
 
 
@@ -103,12 +103,12 @@ class _Queues(Queues):
         self.tells(partial(super().tell, introduced=introduced), announcement, alone)
 
 
-class _Decider(Decider):
+class _Decider(DecisionEngine):
     """Lets something happen between a decision and its writing."""
 
     then: Callable[[], None]
 
-    def decide(self, *args: Any, **options: Any) -> Decided:  # noqa: ANN401 - as it is
+    def decide(self, *args: Any, **options: Any) -> Decisions:  # noqa: ANN401 - as it is
         decided = super().decide(*args, **options)
         self.then()
         return decided
@@ -175,16 +175,16 @@ class World:
         self.offices += 1
         try:
             control = take_over(session, "memory", OURS)
-            controller = Controller(
+            controller = ResidentController(
                 control, self.decider, _Forgetful(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.log.append
             )
-            controller.watches.woken = _Awake()
-            controller.foresight = None  # time stands still here, and what is foreseen would be out of date at once
-            controller.teller.queues = _Queues(str(OURS), controller.ears.hear)
-            controller.teller.queues.tells = self._tell
+            controller.watches.wakeup = _Awake()
+            controller.precomputer = None  # time stands still here, and what is foreseen would be out of date at once
+            controller.broker_requests.queues = _Queues(str(OURS), controller.responses.receive)
+            controller.broker_requests.queues.tells = self._tell
             # stands for what history says at each take-over (`tenure`)
-            controller.memory.vanished |= {key for island in self.islands for key in island.lost}
-            controller.take_up()
+            controller.context.lost_states |= {key for island in self.islands for key in island.lost}
+            controller.initialize()
             controller.run()
         except (CrashError, FencedError, SessionLostError) as error:
             self._note(f"the controller ends: {type(error).__name__}")
@@ -351,7 +351,7 @@ def _modelled(world: World) -> Iterator[None]:
             "jobs.controller.controller.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),
             # whoever refused is told again in the next cycle
             "jobs.controller.broker_requests.retries.time": SimpleNamespace(
-                monotonic=lambda: world.cycles * LONGEST_PAUSE
+                monotonic=lambda: world.cycles * MAX_DELAY_SECONDS
             ),
             "jobs.controller.auto_rebalance.time": SimpleNamespace(
                 monotonic=lambda: 0.0

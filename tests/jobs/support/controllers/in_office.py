@@ -8,7 +8,7 @@ from typing import Any
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import Callback
 
-from jobs.controller.controller import Controller
+from jobs.controller.controller import ResidentController
 from schemas.znodes import (
     Assignment,
     State,
@@ -20,19 +20,19 @@ from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 
-def settle(controller: Controller) -> None:
+def settle(controller: ResidentController) -> None:
     """Cycle until nothing is due and everybody has answered."""
     for _ in range(30):
         hear_watches(controller)
         busy = controller.cycle()
-        assert eventually(lambda: not controller.teller.queues.busy)
+        assert eventually(lambda: not controller.broker_requests.queues.busy)
         hear_watches(controller)
-        if not busy and controller.ears.is_quiet and not controller.watches.woken.is_set():
+        if not busy and controller.responses.is_quiet and not controller.watches.wakeup.is_set():
             return
     raise AssertionError("it never came to rest")
 
 
-def hear_watches(controller: Controller) -> None:
+def hear_watches(controller: ResidentController) -> None:
     """Wait until the watches of all that is written by now have been called."""
     client = controller.control.client
     with suppress(KazooException):  # its session is over, and with it the watches
@@ -42,8 +42,8 @@ def hear_watches(controller: Controller) -> None:
         assert called.wait(20)
 
 
-def take_up(controller: Controller) -> None:
-    controller.take_up()
+def take_up(controller: ResidentController) -> None:
+    controller.initialize()
     settle(controller)
 
 
