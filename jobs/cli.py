@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 from typer.main import get_command
 
-from jobs.core.signals import guard
+from jobs.core.signals import install_handlers
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP, add_lazily, spare_pandas
 
@@ -114,7 +114,7 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """Run the command line."""
-    guard()
+    install_handlers()
     if WITHOUT_SPARK.intersection(sys.argv[1:2]):
         spare_pandas()
     app()

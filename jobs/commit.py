@@ -49,7 +49,7 @@ def commit(
 ) -> ExitCode:
     """Write what a plan says, or show what would be written."""
     from jobs.core.units import parse_seconds
-    from jobs.execution.admin.reassignment_options import Running, bytes_per_second
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.commit import commit_plan
     from jobs.preconditions.limits import CommitLimits, hold_seconds
 
@@ -59,7 +59,7 @@ def commit(
     hold = hold_seconds(settings, max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
     check_throttle(throttle)
-    running = Running(via, rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
+    running = ReassignmentOptions(via, rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
     return commit_plan(
         settings,
         plan,

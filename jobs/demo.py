@@ -10,7 +10,7 @@ from jobs.runtime.settings import Settings
 @command
 def demo(settings: Settings, *, context: typer.Context) -> ExitCode:
     """Run the whole story on an embedded ZooKeeper and real Kafka 3.9 brokers."""
-    from jobs.demo_scenario.scenario import tell_story
+    from jobs.demo_scenario.scenario import run_demo
 
     surveyor = context.find_root().command
-    return tell_story(settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0))
+    return run_demo(settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0))

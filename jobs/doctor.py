@@ -8,9 +8,9 @@ from jobs.runtime.settings import Settings
 @command
 def doctor(settings: Settings) -> ExitCode:
     """Check machine, warehouse, ZooKeeper, permissions, clock and brokers; say what to do."""
-    from jobs.console_output.doctor import show_checkup
+    from jobs.console_output.doctor import show_checks
 
-    return show_checkup(settings)
+    return show_checks(settings)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import os
 def main() -> None:
     """Run the command line."""
     try:
-        from jobs.core.signals import guard, ignore  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
+        from jobs.core.signals import ignore, install_handlers  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
 
-        guard()
+        install_handlers()
         # registered first, so called last: Python then takes every handler away, and a signal would hide the exit code
         atexit.register(ignore)
     except KeyboardInterrupt:

@@ -26,12 +26,12 @@ def metrics(
     fleet: Annotated[bool, typer.Option("--all", help="Of every cluster of the --conf file.")] = False,
 ) -> None:
     """Write figures for Prometheus: to stdout, into a file, or to whoever asks."""
-    from jobs.console_output.metrics import give_metrics
+    from jobs.console_output.metrics import write_metrics
     from jobs.core.errors import UsageError
 
     if fleet and not settings.fleet:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
-    give_metrics(settings, out, listen)
+    write_metrics(settings, out, listen)
 
 
 if __name__ == "__main__":

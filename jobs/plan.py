@@ -35,9 +35,9 @@ def reconcile(
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
     from jobs.planning.plan import report_plan
-    from jobs.planning.reconcile import whats_due
+    from jobs.planning.reconcile import plan_reconcile
 
-    return report_plan(settings, options, lambda at: whats_due(at, allow_unclean=allow_unclean, requests=requests))
+    return report_plan(settings, options, lambda at: plan_reconcile(at, allow_unclean=allow_unclean, requests=requests))
 
 
 @question
@@ -263,7 +263,7 @@ def reassign(
     from jobs.planning.placement.placement_options import PlacementLimits
     from jobs.planning.placement.reassign import reassign_planner
     from jobs.planning.plan import report_plan
-    from planner.placement.waves import Caps
+    from planner.placement.waves import WaveLimits
 
     check_throttle(throttle)
     option, value = _only_one(
@@ -289,7 +289,7 @@ def reassign(
         reorder=reorder_leaders,
         elect=not skip_elections,
         brokers=broker_list,
-        caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
+        caps=WaveLimits(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
         allow_below_min_isr=allow_below_min_isr,
         skip_unsafe=skip_unsafe,
     )

@@ -48,18 +48,18 @@ def rollback(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the way back of what a plan moved; with --apply, commit it at once."""
-    from jobs.execution.admin.reassignment_options import Running, bytes_per_second
-    from jobs.execution.rollback import roll_back
+    from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
+    from jobs.execution.rollback import roll_back_plan
     from jobs.repositories.plans.names import Alias
 
     check_throttle(throttle)
-    return roll_back(
+    return roll_back_plan(
         settings,
         plan,
         to_snapshot,
         Alias(name, replace_name),
         mode,
-        running=Running(throttle=None if throttle is None else bytes_per_second(throttle)),
+        running=ReassignmentOptions(throttle=None if throttle is None else bytes_per_second(throttle)),
         max_changes=max_changes,
         apply=apply,
         yes=yes,

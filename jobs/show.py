@@ -82,9 +82,11 @@ def partitions(
     as_of: AsOf = None,
 ) -> None:
     """Partitions: who leads, who is in sync; of several conditions all must hold."""
-    from jobs.console_output.cluster_tables import Those, show_partitions
+    from jobs.console_output.cluster_tables import PartitionFilter, show_partitions
 
-    those = Those(topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr)
+    those = PartitionFilter(
+        topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr
+    )
     show_partitions(settings, those, as_of, now=now)
 
 
@@ -228,10 +230,10 @@ def plan(
     everything: All = False,
 ) -> None:
     """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
-    from jobs.console_output.plan_review import Only, show_review
+    from jobs.console_output.plan_review import RowFilter, show_review
 
     check_throttle(throttle)
-    show_review(settings, plan, Only(topic, broker, action, everything))
+    show_review(settings, plan, RowFilter(topic, broker, action, everything))
 
 
 @app.command(rich_help_panel=PLANS)

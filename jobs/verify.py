@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import ExitCode
-from jobs.runtime.cli_enums import Text
+from jobs.runtime.cli_enums import TextFormat
 from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -20,8 +20,8 @@ def verify(
         typer.Option("--measure", help="Time between two looks at what is being copied; 0s: one look, no estimate."),
     ] = "3s",
     format: Annotated[  # noqa: A002 - the flag's name
-        Text, typer.Option(help="kafka: in the words of kafka-reassign-partitions --verify, for scripts.")
-    ] = Text.SURVEYOR,
+        TextFormat, typer.Option(help="kafka: in the words of kafka-reassign-partitions --verify, for scripts.")
+    ] = TextFormat.SURVEYOR,
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:

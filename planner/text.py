@@ -13,7 +13,7 @@ NAMED: Final = 10
 """Brokers that a line names."""
 
 
-def counted(count: int, what: str, one: str = "", several: str = "") -> str:
+def pluralise(count: int, what: str, one: str = "", several: str = "") -> str:
     """Write how many there are, and, where it has another form then, what they do.
 
     >>> [counted(count, "change") for count in (0, 1, 1200)]
@@ -25,17 +25,17 @@ def counted(count: int, what: str, one: str = "", several: str = "") -> str:
     return f"{count} {what}{'s' * (count != 1)}{' ' * bool(does)}{does}"
 
 
-def how_much(changes: int, operations: int) -> str:
+def plan_size(changes: int, operations: int) -> str:
     """Say how much a plan does; an operation is no change, and not nothing.
 
     >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
     ('1 operation', '3 changes, 1 operation', '1 change')
     """
-    parts = [counted(changes, "change")] * bool(changes or not operations)
-    return ", ".join([*parts, *[counted(operations, "operation")] * bool(operations)])
+    parts = [pluralise(changes, "change")] * bool(changes or not operations)
+    return ", ".join([*parts, *[pluralise(operations, "operation")] * bool(operations)])
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Write a list of one word at least.
 
     >>> listed(["records"]), listed(["partitions", "records", "bytes"])
@@ -58,7 +58,7 @@ def other_topic(topic: str, planned: str | None, now: str | None) -> str:
     return f"{topic} was deleted and made anew"
 
 
-def few(brokers: Sequence[object]) -> str:
+def abbreviate(brokers: Sequence[object]) -> str:
     """Name some brokers, and say how many more there are.
 
     >>> few([1, 2]), few(range(12))

@@ -219,7 +219,7 @@ class RejectionCode(StrEnum):
     """delete.topic.enable is false."""
 
 
-class Lose(StrEnum):
+class FailureScenario(StrEnum):
     """What a what-if takes away, all of a kind one after the other; as the command line says it."""
 
     BROKERS = "brokers=1"

@@ -6,7 +6,7 @@ from msgspec import Struct
 from schemas.znodes import MalformedZnodeError
 
 
-class Holder(Struct, frozen=True):
+class LeaseHolder(Struct, frozen=True):
     """`{"version":1,"user":"u","host":"h","pid":7,"command":"commit","plan":"1f…","since":"2026-11-22T06:00:00+00:00"}`.
 
     >>> holder = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
@@ -29,13 +29,13 @@ class Holder(Struct, frozen=True):
         return f"{who} since {self.since}, for `surveyor {self.command}{' ' * bool(self.plan)}{self.plan}`"
 
 
-def encode_holder(holder: Holder) -> bytes:
+def encode_holder(holder: LeaseHolder) -> bytes:
     return msgspec.json.encode(holder)
 
 
-def decode_holder(data: bytes | None) -> Holder:
+def decode_holder(data: bytes | None) -> LeaseHolder:
     """Read what a holder wrote; raise MalformedZnodeError where it is something else."""
     try:
-        return msgspec.json.decode(data or b"", type=Holder)
+        return msgspec.json.decode(data or b"", type=LeaseHolder)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedZnodeError(str(error)) from None

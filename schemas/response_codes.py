@@ -11,7 +11,7 @@ from typing import Final
 from schemas.notices import LEADER_AND_ISR
 
 NONE: Final = 0
-NOT_TOLD: Final = -1
+NOT_SENT: Final = -1
 """`error` of a broker that gave no answer, and of one that failed over the request (UNKNOWN_SERVER_ERROR)."""
 
 STALE_CONTROLLER_EPOCH: Final = 11
@@ -20,16 +20,16 @@ KAFKA_STORAGE_ERROR: Final = 56
 STALE_BROKER_EPOCH: Final = 77
 
 
-class Meaning(Enum):
+class ResponseMeaning(Enum):
     """What follows from an answer about a partition, or about a request as a whole."""
 
-    TAKEN = auto()
+    ACCEPTED = auto()
     """It took what it was told; its log dir of the replica is there."""
-    HAS_IT = auto()
+    ALREADY_KNOWN = auto()
     """It knows this leader epoch already, as from a request whose answer was lost; of its log dir it says nothing."""
     OFFLINE = auto()
     """The replica is offline on this broker, until it says otherwise or registers anew."""
-    REGISTERED_ANEW = auto()
+    STALE_BROKER_EPOCH = auto()
     """The broker epoch named is not its own: read it again, and tell the broker everything again."""
     UNKNOWN = auto()
     """No answer, or no sense in it: who is told once more may answer otherwise."""
@@ -37,20 +37,27 @@ class Meaning(Enum):
     """It did not take what it was told."""
 
     @property
-    def is_told(self) -> bool:
+    def is_delivered(self) -> bool:
         """Whether the broker knows what it was told."""
-        return self in {Meaning.TAKEN, Meaning.HAS_IT}
+        return self in {ResponseMeaning.ACCEPTED, ResponseMeaning.ALREADY_KNOWN}
 
 
-_ANYWHERE: Final = {NONE: Meaning.TAKEN, NOT_TOLD: Meaning.UNKNOWN, STALE_BROKER_EPOCH: Meaning.REGISTERED_ANEW}
+_ANYWHERE: Final = {
+    NONE: ResponseMeaning.ACCEPTED,
+    NOT_SENT: ResponseMeaning.UNKNOWN,
+    STALE_BROKER_EPOCH: ResponseMeaning.STALE_BROKER_EPOCH,
+}
 
-_OF_LEADER_AND_ISR: Final = {STALE_CONTROLLER_EPOCH: Meaning.HAS_IT, KAFKA_STORAGE_ERROR: Meaning.OFFLINE}
+_OF_LEADER_AND_ISR: Final = {
+    STALE_CONTROLLER_EPOCH: ResponseMeaning.ALREADY_KNOWN,
+    KAFKA_STORAGE_ERROR: ResponseMeaning.OFFLINE,
+}
 
 ABOUT_LOG_DIR: Final = (NONE, KAFKA_STORAGE_ERROR)
 """Errors of LeaderAndIsr that say whether the log dir of a replica is there; no other changes what is known of it."""
 
 
-def meaning(api: str, error: int, of_request: int = NONE) -> Meaning:
+def meaning(api: str, error: int, of_request: int = NONE) -> ResponseMeaning:
     """Say what an error about a partition means; `of_request` is that of the request as a whole.
 
     Nobody but whoever holds the controllership writes leader epochs. So a broker that took the request and has the
@@ -63,4 +70,4 @@ def meaning(api: str, error: int, of_request: int = NONE) -> Meaning:
     """
     if api == LEADER_AND_ISR and not of_request and error in _OF_LEADER_AND_ISR:
         return _OF_LEADER_AND_ISR[error]
-    return _ANYWHERE.get(error, Meaning.REFUSED)
+    return _ANYWHERE.get(error, ResponseMeaning.REFUSED)

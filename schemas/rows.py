@@ -18,7 +18,7 @@ Place = tuple[int, str, int | None, str]
 """Wave, topic, partition and action."""
 
 
-class Outline(Struct, frozen=True, kw_only=True, gc=False):
+class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
     """What a reviewer sees of a change: what is, what should be, and why."""
 
     wave: int = 0
@@ -40,7 +40,7 @@ class Outline(Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.topic}-{self.partition}"
 
 
-class Change(Outline, frozen=True, kw_only=True, gc=False):
+class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     """One row of CHANGES: all that is written, told and checked."""
 
     adding_before: Brokers | None = None

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from schemas.lease import Holder
+from schemas.lease import LeaseHolder
 from schemas.znodes import MalformedZnodeError
 
 
-class Answer(Struct, frozen=True):
+class PlanResult(Struct, frozen=True):
     """What came of a plan: what the commit shows, and the code it exits with."""
 
     exit_code: int
@@ -24,7 +24,7 @@ class Answer(Struct, frozen=True):
     """Why it was not carried out; None where it was."""
 
 
-class HandedIn(Struct, frozen=True, kw_only=True):
+class SubmittedPlan(Struct, frozen=True, kw_only=True):
     """A plan, who hands it in, and within which limits it is to be carried out.
 
     >>> holder = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
@@ -33,7 +33,7 @@ class HandedIn(Struct, frozen=True, kw_only=True):
     True
     """
 
-    holder: Holder
+    holder: LeaseHolder
     max_plan_age: float
     max_changes: int
     allow_majority_dead: bool = False
@@ -43,7 +43,7 @@ class HandedIn(Struct, frozen=True, kw_only=True):
     """The task of Airflow's that hands it in."""
     is_begun: bool = False
     """Whether the controller carries it out: from then on it does so whoever waits."""
-    answer: Answer | None = None
+    answer: PlanResult | None = None
     version: int = 1
 
 
@@ -58,13 +58,13 @@ def submission_of(session: int, data: bytes) -> str:
     return f"{session:x}:{hashlib.sha256(data).hexdigest()}"
 
 
-def encode_handed_in(handed: HandedIn) -> bytes:
+def encode_submitted(handed: SubmittedPlan) -> bytes:
     return msgspec.json.encode(handed)
 
 
-def decode_handed_in(data: bytes | None) -> HandedIn:
+def decode_submitted(data: bytes | None) -> SubmittedPlan:
     """Read what was handed in; raise MalformedZnodeError where it is something else."""
     try:
-        return msgspec.json.decode(data or b"", type=HandedIn)
+        return msgspec.json.decode(data or b"", type=SubmittedPlan)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedZnodeError(str(error)) from None

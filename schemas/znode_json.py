@@ -14,7 +14,7 @@ Partition = Number
 LAST_EPOCH: Final = 2**31 - 2
 """After which there is one more that a broker can read, and none that could follow it."""
 Epoch = Annotated[int, Meta(ge=0, le=LAST_EPOCH)]
-AskedFor = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+RequestedReplicas = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 """A broker that somebody asks for, be there one or not."""
 NumberOrNone = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=-1, le=65535)]
@@ -64,7 +64,7 @@ class ConfigByPart(Struct):
 class ListedPartition(Struct):
     topic: str
     partition: Partition
-    replicas: list[AskedFor] | UnsetType = UNSET
+    replicas: list[RequestedReplicas] | UnsetType = UNSET
 
 
 class ListedPartitions(Struct):

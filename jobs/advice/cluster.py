@@ -15,17 +15,17 @@ from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
 from jobs.adapters.zookeeper.migration import in_sight
 from jobs.advice.outage import Outage
 from jobs.core.units import shown_duration
-from jobs.preconditions.limits import AHEAD
+from jobs.preconditions.limits import MAX_CLOCK_SKEW_SECONDS
 from jobs.preconditions.reassignments import stalled_steps
 from jobs.repositories.controller_epochs import set_back
 from jobs.repositories.plans.names import names_of
-from jobs.repositories.warehouse_status import Recent
-from jobs.runtime.suggestions import NextStep
+from jobs.repositories.warehouse_status import WarehouseStatus
+from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
-from planner.text import counted, few, how_much
+from planner.text import abbreviate, plan_size, pluralise
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 
-OLD: Final = 3600.0
+OLD_SNAPSHOT_SECONDS: Final = 3600.0
 """Seconds after which a snapshot is due: plans are made on snapshots, and `show` shows them."""
 
 LONG_GONE_SECONDS: Final = 3600.0
@@ -39,11 +39,11 @@ BLOCKING_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class ClusterSituation:
     """All that decides what is due."""
 
     health: Health
-    recent: Recent
+    warehouse_status: WarehouseStatus
     now: datetime
     max_plan_age: float
     """Seconds after which a commit refuses a plan."""
@@ -55,242 +55,247 @@ class Situation:
     @property
     def latest_epoch(self) -> int:
         """The latest controller epoch that a state carries or the warehouse has recorded."""
-        return max(self.health.latest_epoch, self.recent.latest_epoch)
+        return max(self.health.latest_epoch, self.warehouse_status.latest_epoch)
 
     @property
     def snapshot_age(self) -> float | None:
         """Seconds since the last snapshot was begun, None without one."""
-        return None if self.recent.snapshot is None else self._since(self.recent.snapshot["taken_at"])
+        return (
+            None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot["taken_at"])
+        )
 
     def is_fresh(self, plan: Row) -> bool:
         """Whether a commit would still take the plan."""
-        return -AHEAD <= self._since(plan["created_at"]) <= self.max_plan_age
+        return -MAX_CLOCK_SKEW_SECONDS <= self._since(plan["created_at"]) <= self.max_plan_age
 
     @property
     def drained(self) -> set[int]:
-        return {row["broker_id"] for row in self.recent.drained}
+        return {row["broker_id"] for row in self.warehouse_status.drained}
 
     def gone_for(self, broker: int) -> float | None:
         """Seconds that a broker has been gone at least; None where no recent snapshot misses it."""
         since, age = self.missing_since.get(broker), self.snapshot_age
-        return None if since is None or age is None or age > OLD else self._since(since)
+        return None if since is None or age is None or age > OLD_SNAPSHOT_SECONDS else self._since(since)
 
     def _since(self, moment: datetime) -> float:
         return (self.now - moment).total_seconds()
 
 
-def next_steps(situation: Situation) -> list[NextStep]:
+def next_steps(situation: ClusterSituation) -> list[Suggestion]:
     """List what is due; nothing where all is as it should be."""
     return [step for rule in RULES for step in rule(situation)]
 
 
-def _migration(situation: Situation) -> Iterator[NextStep]:
+def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
     if sign := situation.health.migration:
-        yield NextStep(in_sight(sign))
+        yield Suggestion(in_sight(sign))
 
 
-def _blocked(situation: Situation) -> Iterator[NextStep]:
+def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
     yield from map(how_mended, situation.health.blocking[:BLOCKING_SHOWN])
 
 
-def how_mended(blocking: Row) -> NextStep:
+def how_mended(blocking: Row) -> Suggestion:
     """Say over which znode Kafka cannot start, and what ends that and loses nothing, in whatever order it is done.
 
     What has to be decided is in the documentation.
     """
     what = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
     if blocking["mend"]:
-        return NextStep(f"{what}; delete it", zookeeper_shell=blocking["mend"])
+        return Suggestion(f"{what}; delete it", zookeeper_shell=blocking["mend"])
     if blocking["path"].startswith(DELETE_TOPICS):
-        return NextStep(f"{what}; a controller of Surveyor's deletes it", "reconcile")
-    return NextStep(f"{what}; docs/troubleshooting.md says how it is mended", "show quarantine")
+        return Suggestion(f"{what}; a controller of Surveyor's deletes it", "reconcile")
+    return Suggestion(f"{what}; docs/troubleshooting.md says how it is mended", "show quarantine")
 
 
-def _epoch(situation: Situation) -> Iterator[NextStep]:
+def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Brokers refuse a controller of an earlier epoch than they have heard of: nothing that it decides is done."""
     if behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
-        yield NextStep(f"{behind}, and no election comes about; a take-over above it mends that", "reconcile")
+        yield Suggestion(f"{behind}, and no election comes about; a take-over above it mends that", "reconcile")
 
 
-def _repairs(situation: Situation) -> Iterator[NextStep]:
+def _repairs(situation: ClusterSituation) -> Iterator[Suggestion]:
     health = situation.health
     if health.mendable:
-        yield NextStep(
-            f"{counted(health.mendable, 'partition')} to be given a leader, or an ISR without the dead", "reconcile"
+        yield Suggestion(
+            f"{pluralise(health.mendable, 'partition')} to be given a leader, or an ISR without the dead", "reconcile"
         )
     elif health.controller_id == NO_CONTROLLER and health.live:
-        yield NextStep("no broker is the controller: nobody is elected when a broker fails", "reconcile")
+        yield Suggestion("no broker is the controller: nobody is elected when a broker fails", "reconcile")
 
 
-def _outage(situation: Situation) -> Iterator[NextStep]:
+def _outage(situation: ClusterSituation) -> Iterator[Suggestion]:
     if situation.health.stuck:
-        count = counted(situation.health.stuck, "partition")
+        count = pluralise(situation.health.stuck, "partition")
         unknown = f"{count} offline, nothing can be done from here: start the brokers that were in sync last"
-        yield NextStep(situation.outage.sentence if situation.outage else unknown)
+        yield Suggestion(situation.outage.sentence if situation.outage else unknown)
 
 
-def _gone(situation: Situation) -> Iterator[NextStep]:
+def _gone(situation: ClusterSituation) -> Iterator[Suggestion]:
     """A broker that is down is started, in the order that an outage wants; its drain ends after that."""
     gone = sorted(situation.health.gone)
     stopped = [broker for broker in _drained_and_down(situation) if broker in situation.health.gone]
     if failed := [broker for broker in gone if broker not in stopped]:
         them = "them" if len(failed) > 1 else "it"
         order = ", in the order above" if situation.outage and len(gone) > 1 else ""
-        yield NextStep(f"{_named(failed)} gone: start {them}{order}")
+        yield Suggestion(f"{_named(failed)} gone: start {them}{order}")
 
 
-def _drained_and_down(situation: Situation) -> list[int]:
+def _drained_and_down(situation: ClusterSituation) -> list[int]:
     return sorted(situation.drained.difference(situation.health.live))
 
 
-def _stopped(situation: Situation) -> Iterator[NextStep]:
+def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Brokers that were drained before they went down: their start ends a drain in resident mode, and no other."""
     down = _drained_and_down(situation)
-    resident = {row["broker_id"] for row in situation.recent.drained if row.get("mode") == DrainMode.RESIDENT}
+    resident = {row["broker_id"] for row in situation.warehouse_status.drained if row.get("mode") == DrainMode.RESIDENT}
     if ending := [broker for broker in down if broker in resident]:
         them = "them" if len(ending) > 1 else "it"
-        yield NextStep(f"{_named(ending)} drained and down: start {them} once the work is done, which ends the drain")
+        yield Suggestion(f"{_named(ending)} drained and down: start {them} once the work is done, which ends the drain")
     if stopped := [broker for broker in down if broker not in resident]:
         them, their = ("them", "their") if len(stopped) > 1 else ("it", "its")
         brokers = ",".join(map(str, stopped))
-        yield NextStep(
+        yield Suggestion(
             f"{_named(stopped)} drained and down: start {them} once the work is done, and then give {them} back "
             f"{their} leaders by `surveyor plan undrain --brokers {brokers} --refresh`"
         )
 
 
-def _last_resorts(situation: Situation) -> Iterator[NextStep]:
+def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     """What is left where a broker does not come back: to lose records, or to copy its replicas to others."""
     health = situation.health
     if health.stuck:
         if health.live:
             what = "if those brokers cannot be started: see which replica could lead, and what that loses"
-            yield NextStep(what, "plan recover --refresh")
+            yield Suggestion(what, "plan recover --refresh")
         return  # what was in sync last must not be given up
     lost = [broker for broker in sorted(health.gone) if _is_long_gone(situation, broker)]
     if not lost:
         return
     gone_for = min(situation.gone_for(broker) or 0.0 for broker in lost)
     have = "has" if len(lost) == 1 else "have"
-    what = f"broker{'s' * (len(lost) > 1)} {few(lost)} {have} been gone for {shown_duration(gone_for)} at least"
+    what = f"broker{'s' * (len(lost) > 1)} {abbreviate(lost)} {have} been gone for {shown_duration(gone_for)} at least"
     if health.most_replicas > health.able_brokers:
-        too_few = f"{counted(health.able_brokers, 'broker')} cannot hold {counted(health.most_replicas, 'replica')}"
-        yield NextStep(f"{what}: before giving up, add another broker, as {too_few}")
+        too_few = f"{pluralise(health.able_brokers, 'broker')} cannot hold {pluralise(health.most_replicas, 'replica')}"
+        yield Suggestion(f"{what}: before giving up, add another broker, as {too_few}")
     else:
         named = ",".join(map(str, lost))
-        yield NextStep(
+        yield Suggestion(
             f"{what}: only where that is for good, copy to others what was there",
             f"plan reassign --remove-brokers {named} --refresh",
         )
 
 
-def _is_long_gone(situation: Situation, broker: int) -> bool:
+def _is_long_gone(situation: ClusterSituation, broker: int) -> bool:
     return broker not in situation.drained and (situation.gone_for(broker) or 0.0) >= LONG_GONE_SECONDS
 
 
 def _named(brokers: Sequence[int]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {few(brokers)} {'are' if len(brokers) > 1 else 'is'}"
+    return f"broker{'s' * (len(brokers) > 1)} {abbreviate(brokers)} {'are' if len(brokers) > 1 else 'is'}"
 
 
-def _snapshots(situation: Situation) -> Iterator[NextStep]:
+def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:
     age = situation.snapshot_age
-    if situation.recent.fault:
-        yield NextStep(f"the warehouse could not be read: {situation.recent.fault}")
+    if situation.warehouse_status.fault:
+        yield Suggestion(f"the warehouse could not be read: {situation.warehouse_status.fault}")
     elif age is None:
-        yield NextStep("no snapshot yet: plans are made on one, and `show` shows it", "snapshot")
-    elif age > OLD:
-        yield NextStep(f"the last snapshot is {shown_duration(age)} old", "snapshot")
+        yield Suggestion("no snapshot yet: plans are made on one, and `show` shows it", "snapshot")
+    elif age > OLD_SNAPSHOT_SECONDS:
+        yield Suggestion(f"the last snapshot is {shown_duration(age)} old", "snapshot")
 
 
-def _plans(situation: Situation) -> Iterator[NextStep]:
+def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Plans that were begun, and those that may still be committed."""
-    waiting = [plan for plan in situation.recent.plans if _is_begun(plan) or _is_worth_a_look(situation, plan)]
+    waiting = [
+        plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_worth_a_look(situation, plan)
+    ]
     for plan in reversed(waiting[-PLANS_SHOWN:]):
         name = quote((names_of(plan) or [plan["plan_id"]])[0])
         if _is_begun(plan) and not situation.is_fresh(plan):
-            yield NextStep(
+            yield Suggestion(
                 f"plan {name} ({plan['kind']}) is {plan['status']}, and too old for a commit", f"verify {name}"
             )
         elif _is_begun(plan):
-            yield NextStep(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
+            yield Suggestion(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
         else:
-            yield NextStep(
-                f"plan {name} ({plan['kind']}) waits: {how_much(plan['changes'], plan['operations'])}",
+            yield Suggestion(
+                f"plan {name} ({plan['kind']}) waits: {plan_size(plan['changes'], plan['operations'])}",
                 f"show plan {name}",
             )
     if len(waiting) > PLANS_SHOWN:
-        yield NextStep(f"{len(waiting) - PLANS_SHOWN} more plans wait", "show plans")
+        yield Suggestion(f"{len(waiting) - PLANS_SHOWN} more plans wait", "show plans")
 
 
-def _throttles(situation: Situation) -> Iterator[NextStep]:
+def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Left by a commit that was interrupted or killed: nothing moves by them, and all that copies later is slow."""
-    begun = {plan["plan_id"] for plan in situation.recent.plans if _is_begun(plan)}
+    begun = {plan["plan_id"] for plan in situation.warehouse_status.plans if _is_begun(plan)}
     if not situation.health.moving:
-        for plan_id in situation.recent.throttled:
+        for plan_id in situation.warehouse_status.throttled:
             if plan_id not in begun:
-                yield NextStep(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
-        if not (situation.recent.throttled or begun):
+                yield Suggestion(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
+        if not (situation.warehouse_status.throttled or begun):
             yield from _foreign_throttle(situation.health)
 
 
-def _foreign_throttle(health: Health) -> Iterator[NextStep]:
+def _foreign_throttle(health: Health) -> Iterator[Suggestion]:
     """Left by another tool, or by another warehouse: replicas that fall behind come back slowly, or never."""
-    where = [f"brokers {few(health.throttled_brokers)}"] if health.throttled_brokers else []
-    where += [f"topics {few(health.throttled_topics)}"] if health.throttled_topics else []
+    where = [f"brokers {abbreviate(health.throttled_brokers)}"] if health.throttled_brokers else []
+    where += [f"topics {abbreviate(health.throttled_topics)}"] if health.throttled_topics else []
     if where:
-        yield NextStep(f"nothing moves, and a throttle is still set on {' and '.join(where)}", "cancel --throttles")
+        yield Suggestion(f"nothing moves, and a throttle is still set on {' and '.join(where)}", "cancel --throttles")
 
 
 def _is_begun(plan: Row) -> bool:
     return plan["status"] in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}
 
 
-def _is_worth_a_look(situation: Situation, plan: Row) -> bool:
-    newest = situation.recent.snapshot
+def _is_worth_a_look(situation: ClusterSituation, plan: Row) -> bool:
+    newest = situation.warehouse_status.snapshot
     on_newest = newest is not None and plan["snapshot_id"] == newest["snapshot_id"]
     return bool(plan["changes"] or plan["operations"]) and on_newest and situation.is_fresh(plan)
 
 
-def _drained(situation: Situation) -> Iterator[NextStep]:
+def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:
     if brokers := sorted(situation.drained.intersection(situation.health.live)):
         named = ",".join(map(str, brokers))
         led = situation.health.led_by_drained
-        leads = f"; {counted(led, 'partition', 'is', 'are')} led by a drained broker: do not stop it" if led else ""
-        yield NextStep(
-            f"drained, the last choice of elections: {few(brokers)}{leads}", f"plan undrain --brokers {named} --refresh"
+        leads = f"; {pluralise(led, 'partition', 'is', 'are')} led by a drained broker: do not stop it" if led else ""
+        yield Suggestion(
+            f"drained, the last choice of elections: {abbreviate(brokers)}{leads}",
+            f"plan undrain --brokers {named} --refresh",
         )
 
 
-def _imbalance(situation: Situation) -> Iterator[NextStep]:
+def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
     live = set(situation.health.live)
     brokers = [row["broker_id"] for row in situation.health.imbalance if row["exceeds"] and row["broker_id"] in live]
     if brokers:
-        yield NextStep(
-            f"{counted(len(brokers), 'broker')} not leading what prefers them", "plan elect --preferred --refresh"
+        yield Suggestion(
+            f"{pluralise(len(brokers), 'broker')} not leading what prefers them", "plan elect --preferred --refresh"
         )
 
 
-def _stalled(situation: Situation) -> Iterator[NextStep]:
+def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
     yield from stalled_steps(situation.health.stalled)
 
 
-def _led_outside_isr(situation: Situation) -> Iterator[NextStep]:
+def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.leader_outside_isr:
-        yield NextStep(
-            f"{counted(count, 'partition')} led by a broker outside the ISR: Kafka leaves that as it is; an election "
+        yield Suggestion(
+            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka leaves that as it is; an election "
             "of a preferred replica that is in sync ends it",
             "plan elect --preferred --refresh",
         )
 
 
-def _quarantine(situation: Situation) -> Iterator[NextStep]:
+def _quarantine(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.quarantined:
-        yield NextStep(
-            f"{counted(count, 'znode')} not understood; plans leave alone what they concern", "show quarantine"
+        yield Suggestion(
+            f"{pluralise(count, 'znode')} not understood; plans leave alone what they concern", "show quarantine"
         )
 
 
-RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
+RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _migration,
     _blocked,
     _epoch,

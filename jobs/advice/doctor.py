@@ -22,7 +22,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_why_not, read_overrides
-from jobs.adapters.brokers.connection import why_untold
+from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.delta.warehouse_paths import is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
@@ -38,25 +38,25 @@ from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import shown_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.snapshots import as_of
-from jobs.repositories.warehouse_status import recent_if_readable
+from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import typed
-from jobs.snapshots.cluster_view import observe_now
+from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
-PATIENCE: Final = 5.0
+PROBE_TIMEOUT_SECONDS: Final = 5.0
 """Seconds to connect in, and seconds for the brokers to tell their settings."""
 
-SLOW: Final = 0.1
+SLOW_ANSWER_SECONDS: Final = 0.1
 """Seconds of a round trip to ZooKeeper above which commits will be slow: one that writes makes thousands."""
 
-ROOM: Final = 2**30
+MIN_FREE_BYTES: Final = 2**30
 """Bytes that should be free where the warehouse is."""
 
-AHEAD: Final = 2.0
+MAX_CLOCK_SKEW_SECONDS: Final = 2.0
 """Seconds by which two clocks may differ."""
 
 SPARK: Final = ("pyspark", "delta-spark", "deltalake")
@@ -64,7 +64,7 @@ IBP: Final = "inter.broker.protocol.version"
 CONTROL_PLANE: Final = "control.plane.listener.name"
 
 
-class State(StrEnum):
+class CheckStatus(StrEnum):
     """What came of a check."""
 
     FINE = "fine"
@@ -75,19 +75,19 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What a check found, and what to do about it where that is not fine."""
 
     check: str
-    state: State
+    state: CheckStatus
     found: str
     advice: str | None = None
 
 
-Checks = Iterator[Finding]
+Checks = Iterator[CheckResult]
 
 
-def check_up(settings: Settings) -> Checks:
+def run_checks(settings: Settings) -> Checks:
     """Look at everything, what is needed first before what needs it."""
     yield from _guarded("python", _python)
     yield from _guarded("java", _java)
@@ -101,32 +101,32 @@ def _guarded(check: str, look: Callable[[], Checks]) -> Checks:
     try:
         yield from look()
     except SurveyorError as error:
-        yield Finding(check, State.FAULT, str(error))
+        yield CheckResult(check, CheckStatus.FAULT, str(error))
 
 
 def _python() -> Checks:
     try:
         versions = ", ".join(f"{name} {version(name)}" for name in SPARK)
     except PackageNotFoundError as error:
-        yield Finding(
-            "python", State.FAULT, f"{error.name} is not installed", "install Surveyor again, or `make setup`"
+        yield CheckResult(
+            "python", CheckStatus.FAULT, f"{error.name} is not installed", "install Surveyor again, or `make setup`"
         )
         return
-    yield Finding("python", State.FINE, f"{platform.python_version()}; {versions}")
+    yield CheckResult("python", CheckStatus.FINE, f"{platform.python_version()}; {versions}")
 
 
 def _java() -> Checks:
     java = find_java()
-    yield Finding("java", State.FINE, f"{java_version(java)}; {java}")
+    yield CheckResult("java", CheckStatus.FINE, f"{java_version(java)}; {java}")
 
 
 def _jars() -> Checks:
     if has_delta_jars():
-        yield Finding("jars", State.FINE, f"Delta's jars are in {cache_folder()}")
+        yield CheckResult("jars", CheckStatus.FINE, f"Delta's jars are in {cache_folder()}")
     else:
-        yield Finding(
+        yield CheckResult(
             "jars",
-            State.WARNING,
+            CheckStatus.WARNING,
             f"Delta's jars are not in {cache_folder()} yet",
             "the first command that starts Spark fetches them; where no registry is in reach, copy that folder from "
             "a machine that has it, or set SURVEYOR_CACHE",
@@ -140,24 +140,26 @@ def _warehouse(settings: Settings) -> Checks:
         folder = Path(where).absolute()
         there = next(part for part in (folder, *folder.parents) if part.is_dir())
         free = shutil.disk_usage(there).free
-        enough = free >= ROOM
-        yield Finding(
+        enough = free >= MIN_FREE_BYTES
+        yield CheckResult(
             "warehouse",
-            State.FINE if enough else State.WARNING,
+            CheckStatus.FINE if enough else CheckStatus.WARNING,
             f"{where} can be written, {shown_bytes(free)} free",
             None if enough else "make room: a write that finds none fails, and leaves the tables as they were",
         )
-    recent = recent_if_readable(settings.lake)
+    recent = warehouse_status_if_readable(settings.lake)
     if recent.fault:
-        yield Finding(
-            "tables", State.FAULT, recent.fault, "mend or move the warehouse; `surveyor snapshot` makes one anew"
+        yield CheckResult(
+            "tables", CheckStatus.FAULT, recent.fault, "mend or move the warehouse; `surveyor snapshot` makes one anew"
         )
     elif recent.snapshot is None:
-        yield Finding("tables", State.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
-    elif (ahead := (recent.snapshot["taken_at"] - datetime.now(UTC)).total_seconds()) > AHEAD:
-        yield Finding("tables", State.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", _SET_CLOCK)
+        yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
+    elif (ahead := (recent.snapshot["taken_at"] - datetime.now(UTC)).total_seconds()) > MAX_CLOCK_SKEW_SECONDS:
+        yield CheckResult(
+            "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", _SET_CLOCK
+        )
     else:
-        yield Finding("tables", State.FINE, f"snapshot {recent.snapshot['snapshot_id']} is the last")
+        yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot['snapshot_id']} is the last")
 
 
 _SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans go by it"
@@ -165,14 +167,14 @@ _SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans go by
 
 def _cluster(settings: Settings) -> Checks:
     hosts = settings.zookeeper
-    with connected(hosts, PATIENCE) as client:
+    with connected(hosts, PROBE_TIMEOUT_SECONDS) as client:
         started = time.monotonic()
         sync(client)
         took = time.monotonic() - started
-        slow = took > SLOW
-        yield Finding(
+        slow = took > SLOW_ANSWER_SECONDS
+        yield CheckResult(
             "zookeeper",
-            State.WARNING if slow else State.FINE,
+            CheckStatus.WARNING if slow else CheckStatus.FINE,
             f"{hosts} answers in {took * 1000:.0f} ms",
             "run Surveyor nearer to it: a commit waits for thousands of answers" if slow else None,
         )
@@ -193,19 +195,21 @@ STAYS: Final = "Surveyor is for clusters that stay with ZooKeeper"
 def _znodes(settings: Settings, state: ClusterState) -> Checks:
     if state.migration:
         then = migration_refusal(state.migration) if is_made_by_hand(state.migration) else STAYS
-        yield Finding("migration", State.FAULT, state.migration, then)
-    blocking = health_of(observe_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1).blocking
+        yield CheckResult("migration", CheckStatus.FAULT, state.migration, then)
+    blocking = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1).blocking
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
     if paths:
         advice = [
             f"{step.what}: {typed(settings, step).command}" for step in map(how_mended, blocking[:BLOCKING_SHOWN])
         ]
         advice.append("surveyor snapshot; surveyor show quarantine")
-        yield Finding("znodes", State.WARNING, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
+        yield CheckResult("znodes", CheckStatus.WARNING, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if state.controller.broker_id == NO_CONTROLLER:
-        yield Finding("controller", State.WARNING, "there is none", "surveyor status says what is due meanwhile")
+        yield CheckResult(
+            "controller", CheckStatus.WARNING, "there is none", "surveyor status says what is due meanwhile"
+        )
     else:
-        yield Finding("controller", State.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
+        yield CheckResult("controller", CheckStatus.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
 
 
 def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Checks:
@@ -216,15 +220,17 @@ def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Chec
     latest = max(recorded, latest_epoch_of_states(client))
     if behind := set_back(state.control["controller_epoch"], latest):
         advice = "surveyor reconcile --apply takes the controllership over above it, and hands back"
-        yield Finding("controller epoch", State.FAULT, behind, advice)
+        yield CheckResult("controller epoch", CheckStatus.FAULT, behind, advice)
 
 
-def _permissions(client: KazooClient, hosts: str) -> Finding:
+def _permissions(client: KazooClient, hosts: str) -> CheckResult:
     """Whether we may write what batch mode writes, as ZooKeeper itself says."""
     if closed := not_ours_to_write(client):
         user = f"the user of {OPTION}" if config_of(hosts) else "anybody, as Surveyor comes"
-        return Finding("permissions", State.WARNING, f"not to be written by {user}: {', '.join(closed)}", _LET_WRITE)
-    return Finding("permissions", State.FINE, "no ACL is in the way of what batch mode writes")
+        return CheckResult(
+            "permissions", CheckStatus.WARNING, f"not to be written by {user}: {', '.join(closed)}", _LET_WRITE
+        )
+    return CheckResult("permissions", CheckStatus.FINE, "no ACL is in the way of what batch mode writes")
 
 
 _LET_WRITE: Final = (
@@ -238,18 +244,18 @@ def now() -> float:
     return time.time()
 
 
-def _clock(client: KazooClient, state: ClusterState) -> Finding:
+def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
     """Our clock against ZooKeeper's; where that is not told, against the newest of what was written."""
     before = now()
     told = seconds_there(client)
     after = now()
     there = _last_written(client, state) if told is None else told
-    if there - after > AHEAD:
-        return Finding("clock", State.WARNING, f"{there - after:.0f} s behind ZooKeeper's", _SET_CLOCK)
-    if told is not None and before - told > AHEAD:
-        return Finding("clock", State.WARNING, f"{before - told:.0f} s ahead of ZooKeeper's", _SET_CLOCK)
+    if there - after > MAX_CLOCK_SKEW_SECONDS:
+        return CheckResult("clock", CheckStatus.WARNING, f"{there - after:.0f} s behind ZooKeeper's", _SET_CLOCK)
+    if told is not None and before - told > MAX_CLOCK_SKEW_SECONDS:
+        return CheckResult("clock", CheckStatus.WARNING, f"{before - told:.0f} s ahead of ZooKeeper's", _SET_CLOCK)
     untold = "not behind what ZooKeeper has; it is not told whether it is ahead"
-    return Finding("clock", State.FINE, untold if told is None else "as ZooKeeper's")
+    return CheckResult("clock", CheckStatus.FINE, untold if told is None else "as ZooKeeper's")
 
 
 def _last_written(client: KazooClient, state: ClusterState) -> float:
@@ -258,60 +264,62 @@ def _last_written(client: KazooClient, state: ClusterState) -> float:
     return max((znode.stat.mtime / 1000 for znode in znodes if znode.stat is not None), default=0.0)
 
 
-def _registered(settings: Settings, state: ClusterState) -> Finding:
+def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     """Compare who is registered with the last snapshot; `status` says whether partitions name those missing."""
     if not state.brokers:
         advice = "check the chroot of --zookeeper (SURVEYOR_ZOOKEEPER); start brokers"
-        return Finding("brokers", State.WARNING, "none is registered", advice)
+        return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
     known = set[int]()
     with suppress(SurveyorError):  # the tables have findings of their own
-        snapshot = recent_if_readable(settings.lake).snapshot
+        snapshot = warehouse_status_if_readable(settings.lake).snapshot
         known = {row["broker_id"] for row in as_of(settings.lake, snapshot, "brokers")} if snapshot else known
     missing = sorted(known.difference(state.live))
     if missing:
         who = f"{len(state.brokers)} registered; {_ids(missing)} was in the last snapshot and is not"
-        return Finding("brokers", State.WARNING, who, "surveyor status says what is due")
-    return Finding("brokers", State.FINE, f"{len(state.brokers)} registered")
+        return CheckResult("brokers", CheckStatus.WARNING, who, "surveyor status says what is due")
+    return CheckResult("brokers", CheckStatus.FINE, f"{len(state.brokers)} registered")
 
 
 def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> Checks:
-    configs, why_not = read_configs_and_why_not(state.brokers, settings.conf.command_config, overrides, PATIENCE)
+    configs, why_not = read_configs_and_why_not(
+        state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
+    )
     silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})
     if silent:
         why = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
-        yield Finding(
+        yield CheckResult(
             "settings",
-            State.WARNING,
-            f"{len(silent)} of {counted(len(state.brokers), 'broker')} did not tell their settings within "
-            f"{PATIENCE:g} s: {_ids(silent)}{why}",
+            CheckStatus.WARNING,
+            f"{len(silent)} of {pluralise(len(state.brokers), 'broker')} did not tell their settings within "
+            f"{PROBE_TIMEOUT_SECONDS:g} s: {_ids(silent)}{why}",
             f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); see that they run and are reached from "
             "here, or give a --command-config by which they answer",
         )
     else:
-        yield Finding("settings", State.FINE, f"{counted(len(state.brokers), 'broker')} told theirs")
+        yield CheckResult("settings", CheckStatus.FINE, f"{pluralise(len(state.brokers), 'broker')} told theirs")
     protocols = sorted({row["value"] for row in configs if row["name"] == IBP and not row["assumed"] and row["value"]})
     if protocols:
-        yield Finding(
+        yield CheckResult(
             "protocol",
-            State.FINE if len(protocols) == 1 else State.WARNING,
+            CheckStatus.FINE if len(protocols) == 1 else CheckStatus.WARNING,
             f"{IBP} {', '.join(protocols)}",
             None if len(protocols) == 1 else "a rolling upgrade is under way: end it, then plan",
         )
     yield _control_requests(settings, state, configs)
 
 
-def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[Row]) -> Finding:
+def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[Row]) -> CheckResult:
     """Whether batch mode could speak to each broker, and where it should."""
     check = "control requests"
     try:
         listener = settings.listener
     except UsageError as error:  # Kafka's controller may be asked all the same
-        return Finding(check, State.WARNING, str(error), "batch mode, `reconcile` and `control` need that")
-    untold = why_untold(state.brokers, str(settings.conf.controller_id), listener)
+        return CheckResult(check, CheckStatus.WARNING, str(error), "batch mode, `reconcile` and `control` need that")
+    untold = unreachable_reasons(state.brokers, str(settings.conf.controller_id), listener)
     if untold:
-        return Finding(
+        return CheckResult(
             check,
-            State.WARNING,
+            CheckStatus.WARNING,
             "; ".join(untold.values()),
             "batch mode, `reconcile` and `control` need a listener that they reach and a user who has ClusterAction; "
             "admin mode does not",
@@ -321,8 +329,8 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
     if others := sorted(planes.difference(endpoints)):
         elsewhere = f"every broker can be told; the brokers' control-plane listener is {', '.join(others)}"
         advice = "set clusters.NAME.control_listener in the conf, so that control requests wait for no client's"
-        return Finding(check, State.WARNING, elsewhere, advice)
-    return Finding(check, State.FINE, "every broker can be told what batch mode writes")
+        return CheckResult(check, CheckStatus.WARNING, elsewhere, advice)
+    return CheckResult(check, CheckStatus.FINE, "every broker can be told what batch mode writes")
 
 
 def _ids(brokers: list[int]) -> str:

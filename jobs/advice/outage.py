@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import Observed, observe_now, observed_by
+from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import Start, StartOrder, start_order
-from planner.text import counted, few
+from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
 from schemas.rows import Key
 
@@ -48,7 +48,7 @@ broker 2 was not
         """
         order = self.order
         parts = [*_starts(order), *_alive(order, self.failed_log_dirs), *_unknown(order)]
-        return f"{counted(order.partitions, 'partition')} offline, nothing can be done from here: {'; '.join(parts)}"
+        return f"{pluralise(order.partitions, 'partition')} offline, nothing can be done from here: {'; '.join(parts)}"
 
     @property
     def json(self) -> Row:
@@ -118,10 +118,10 @@ def _unknown(order: StartOrder) -> list[str]:
 
 
 def _brokers(brokers: Collection[int]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {few([*brokers])}"
+    return f"broker{'s' * (len(brokers) > 1)} {abbreviate([*brokers])}"
 
 
-def outage_now(seen: Observed, lake: Lake | None, snapshot: Row | None) -> Outage | None:
+def outage_now(seen: ClusterView, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
     """Judge what was observed; `lake` has its history up to a snapshot, None where that cannot be read."""
     return _outage(seen, without_in_sync(seen), lake, snapshot)
 
@@ -130,11 +130,11 @@ def outage_after(settings: Settings, plan: Row) -> Outage | None:
     """Judge the cluster as it is now where a plan was to elect leaders."""
     if not elects_leaders(plan):
         return None
-    lake, seen = settings.lake, observe_now(settings.zookeeper)
+    lake, seen = settings.lake, view_now(settings.zookeeper)
     return outage_now(seen, lake, last_snapshot(lake))
 
 
-def outage_left_by(lake: Lake, plan: Row) -> Outage | None:
+def outage_left_by(lake: Warehouse, plan: Row) -> Outage | None:
     """Judge the snapshot of a plan that was to elect leaders: what stays offline once it is committed."""
     if not elects_leaders(plan):
         return None
@@ -142,7 +142,7 @@ def outage_left_by(lake: Lake, plan: Row) -> Outage | None:
     if not snapshots:  # dropped by `surveyor vacuum`; the plan stays
         return None
     snapshot = snapshots[0]
-    seen = observed_by(lake, snapshot, _OFFLINE)
+    seen = view_of(lake, snapshot, _OFFLINE)
     changes = lake.read("changes", ("plan_id", "=", plan["plan_id"]), columns=[*PARTITION, "leader_after"])
     elected = set(_keys(changes.filter(pc.greater(changes["leader_after"], NO_LEADER))))
     left = [key not in elected and understood is not False for key, understood in _judged(seen)]
@@ -160,11 +160,11 @@ def _keys(rows: pa.Table) -> Iterator[Key]:
     return zip(*(rows[name].to_pylist() for name in PARTITION), strict=True)
 
 
-def _judged(seen: Observed) -> Iterator[tuple[Key, bool | None]]:
+def _judged(seen: ClusterView) -> Iterator[tuple[Key, bool | None]]:
     return zip(_keys(seen.partitions), seen.partitions["understood"].to_pylist(), strict=True)
 
 
-def _outage(seen: Observed, offline: Bools, lake: Lake | None, snapshot: Row | None) -> Outage | None:
+def _outage(seen: ClusterView, offline: Bools, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
     if not offline.any():
         return None
     rows = seen.partitions.filter(pa.array(offline)).combine_chunks()
@@ -177,7 +177,7 @@ def _outage(seen: Observed, offline: Bools, lake: Lake | None, snapshot: Row | N
     return Outage(order=order, failed_log_dirs=frozenset(row["broker_id"] for row in failed))
 
 
-def _last_isr(lake: Lake | None, rows: pa.Table, snapshot: Row | None) -> Ints:
+def _last_isr(lake: Warehouse | None, rows: pa.Table, snapshot: Row | None) -> Ints:
     """The ISR of each row, or, where its state names none, the last that a snapshot up to this one saw."""
     isr = [members or [] for members in rows["isr"].to_pylist()]
     if lake is not None and snapshot is not None and not all(isr):

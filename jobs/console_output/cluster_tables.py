@@ -17,11 +17,11 @@ from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.console_output.tables import (
     ROWS_SHOWN,
     age_line,
-    give_as_of,
     laid_out,
     of_snapshot,
     refuse_unknown_topic,
     snapshot_shown,
+    write_as_of,
 )
 from jobs.core.errors import UsageError
 from jobs.core.masking import masked
@@ -29,11 +29,11 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_aft
 from jobs.repositories.snapshots import as_of, last_snapshot, table_as_of
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import finish, show, stream
+from jobs.runtime.console import emit_result, show, stream
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import Observed
+from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.live_state import observe_whole, present_partitions
-from planner.text import counted
+from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
 
@@ -70,7 +70,7 @@ TOPIC_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Those:
+class PartitionFilter:
     """Which partitions are to be shown: all conditions must hold."""
 
     topic: str | None = None
@@ -120,10 +120,10 @@ class _Cluster:
     def age_line(self, rows: int) -> str:
         if self.about["snapshot_id"] is not None:
             return age_line(self.about, rows)
-        return f"{counted(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{pluralise(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def show_partitions(settings: Settings, those: Those, snapshot_id: int | None, *, now: bool = False) -> None:
+def show_partitions(settings: Settings, those: PartitionFilter, snapshot_id: int | None, *, now: bool = False) -> None:
     """Show the partitions that are asked for, as a snapshot left them or as ZooKeeper has them."""
     _refuse_both(snapshot_id, now=now)
     cluster = _partitions_now(settings, those) if now else _partitions_then(settings, those, snapshot_id)
@@ -142,7 +142,7 @@ def _not_understood(shown: pa.Table, partitions: pa.Table) -> Iterator[str]:
     """Say how many partitions a condition leaves out because their znodes are not understood."""
     left_out = _opaque(partitions) - _opaque(shown)
     if left_out:
-        yield f"not understood, and neither in trouble nor well: {counted(left_out, 'partition')}"
+        yield f"not understood, and neither in trouble nor well: {pluralise(left_out, 'partition')}"
 
 
 def _opaque(partitions: pa.Table) -> int:
@@ -154,7 +154,7 @@ def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
         raise UsageError(f"--as-of {snapshot_id} reads a snapshot, --now ZooKeeper: give one of the two")
 
 
-def _partitions_then(settings: Settings, those: Those, snapshot_id: int | None) -> _Cluster:
+def _partitions_then(settings: Settings, those: PartitionFilter, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
     refuse_unknown_topic(settings, those.topic, snapshot["snapshot_id"])
     filters = [] if those.topic is None else [("topic", "=", those.topic)]
@@ -175,7 +175,7 @@ def _of_snapshot(snapshot: Row, partitions: pa.Table, registered: list[Row], las
     )
 
 
-def _partitions_now(settings: Settings, those: Those) -> _Cluster:
+def _partitions_now(settings: Settings, those: PartitionFilter) -> _Cluster:
     cluster, seen = _present(settings, those.topic)
     topic, broker = those.topic, those.broker
     if topic is not None and topic not in seen.configs:
@@ -185,7 +185,7 @@ def _partitions_now(settings: Settings, those: Those) -> _Cluster:
     return cluster
 
 
-def _present(settings: Settings, topic: str | None = None) -> tuple[_Cluster, Observed]:
+def _present(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
     """Read ZooKeeper, and from the warehouse, if there is one, what it does not hold: min.insync.replicas, who was."""
     seen = observe_whole(settings.zookeeper, topic)
     last = last_snapshot(settings.lake) if settings.lake.exists() else None
@@ -256,7 +256,7 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
     ]
     columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(row["last_seen_at"] for row in rows)]
     table = laid_out(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
-    finish(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
+    emit_result(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
 
 
 def _brokers_then(settings: Settings, snapshot_id: int | None) -> _Cluster:
@@ -281,7 +281,7 @@ def show_topics(settings: Settings, snapshot_id: int | None) -> None:
         for row in sorted(as_of(settings.lake, snapshot, "topics"), key=itemgetter("topic"))
     ]
     for_people = [{**row, "replication_factor": _factors(row)} for row in rows]
-    give_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people=for_people)
+    write_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people=for_people)
 
 
 def _factors(topic: Row) -> str | int | None:

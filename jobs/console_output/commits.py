@@ -9,7 +9,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.console_output.tables import ROWS_SHOWN, chosen, in_short, show_rows, without_secret
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.stored_rows import StoredRows
-from jobs.runtime.console import finish, table
+from jobs.runtime.console import emit_result, table
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
 
@@ -40,7 +40,7 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
     listed = [in_short(row) | _in_words(row) for row in latest]
     more = [f"the latest {len(latest)} of {len(rows)}; --all shows all"] if len(latest) < len(rows) else []
     title = f"commits of {settings.cluster}"
-    finish(settings, {"rows": rows}, table(title, chosen(settings, LOG_COLUMNS, listed), listed), *more)
+    emit_result(settings, {"rows": rows}, table(title, chosen(settings, LOG_COLUMNS, listed), listed), *more)
 
 
 def _in_words(row: Row) -> Row:

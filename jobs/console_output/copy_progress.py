@@ -6,19 +6,27 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from jobs.core.units import shown_bytes, shown_duration
-from jobs.preconditions.copy_progress import Copying
-from planner.reassignment.copy_rate import Copy, CopyReading, Pace, ReplicaKey, by_broker, pace_of, slowest
-from planner.text import counted
+from jobs.preconditions.copy_progress import CopyProgress
+from planner.reassignment.copy_rate import (
+    CopyRate,
+    CopyReading,
+    ReplicaCopy,
+    ReplicaKey,
+    by_broker,
+    copy_rate_of,
+    slowest,
+)
+from planner.text import pluralise
 
 PARTITIONS_SHOWN: Final = 10
 BROKERS_SHOWN: Final = 20
 
 
-def copying_result(copying: Copying) -> dict[str, Any]:
+def copying_result(copying: CopyProgress) -> dict[str, Any]:
     """What programs get: sums, then brokers, then partitions, the one with most left first."""
-    before, now, seconds = copying.before, copying.now, copying.seconds
+    before, now, seconds = copying.previous, copying.current, copying.seconds
     brokers = by_broker(before, now, seconds)
-    whole = {**asdict(pace_of(before, now, seconds)), "seconds_left": slowest(brokers.values())}
+    whole = {**asdict(copy_rate_of(before, now, seconds)), "seconds_left": slowest(brokers.values())}
     return {
         **whole,
         "measured_seconds": round(seconds, 3),
@@ -31,12 +39,14 @@ def copying_result(copying: Copying) -> dict[str, Any]:
     }
 
 
-def _by_partition(before: CopyReading | None, now: CopyReading, seconds: float) -> list[tuple[tuple[str, int], Pace]]:
+def _by_partition(
+    before: CopyReading | None, now: CopyReading, seconds: float
+) -> list[tuple[tuple[str, int], CopyRate]]:
     """What is unknown comes first, then what has most left."""
-    groups: dict[tuple[str, int], dict[ReplicaKey, Copy]] = defaultdict(dict)
+    groups: dict[tuple[str, int], dict[ReplicaKey, ReplicaCopy]] = defaultdict(dict)
     for key, copy in now.items():
         groups[key[:2]][key] = copy
-    paces = {named: pace_of(before, group, seconds) for named, group in groups.items()}
+    paces = {named: copy_rate_of(before, group, seconds) for named, group in groups.items()}
     return sorted(
         paces.items(),
         key=lambda item: (-item[1].unknown, item[1].bytes_done - item[1].bytes_total, *item[0]),
@@ -60,7 +70,7 @@ def copying_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _replicas(pace: Mapping[str, Any]) -> str:
-    return counted(pace["replicas"], "replica")
+    return pluralise(pace["replicas"], "replica")
 
 
 def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:

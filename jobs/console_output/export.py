@@ -14,10 +14,10 @@ from jobs.console_output.kafka_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
 from jobs.runtime.cli_enums import Format
-from jobs.runtime.console import Result, finish, next_in_json, next_lines, say
+from jobs.runtime.console import Result, emit_result, log, next_in_json, next_lines
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import next_step
-from planner.text import counted
+from jobs.runtime.suggestions import suggestion
+from planner.text import pluralise
 from schemas.enums import Action, PlanStatus
 
 
@@ -68,18 +68,18 @@ def export_plan(
         text = generated(targets_of(whole, wave, inverse=not inverse), targets)
     result: Result = {"plan_id": whole.plan_id, "format": form.value, "partitions": len(targets), "file": None}
     part = "" if wave is None else f"wave {wave} of "
-    summary = f"{counted(len(targets), 'partition')} of {'the way back from ' * inverse}{part}plan {whole.title}"
-    steps = [] if inverse else [next_step(settings, "once the other tool is at it", "verify", whole.called)]
+    summary = f"{pluralise(len(targets), 'partition')} of {'the way back from ' * inverse}{part}plan {whole.title}"
+    steps = [] if inverse else [suggestion(settings, "once the other tool is at it", "verify", whole.called)]
     if out is not None:
         _write(out, text)
-        finish(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)
+        emit_result(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)
         return ExitCode.DONE
     reassignment = {"reassignment": msgspec.json.decode(kafka_json(targets))}
-    finish(settings, result | reassignment | next_in_json(steps))
+    emit_result(settings, result | reassignment | next_in_json(steps))
     if settings.for_people:
         sys.stdout.write(f"{text}\n")
         for line in (f"  {summary}", *next_lines(steps)):
-            say(line)
+            log(line)
     return ExitCode.DONE
 
 

@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.delta.warehouse_paths import no_warehouse
-from jobs.adapters.http.server import Page, parse_address
+from jobs.adapters.http.server import SinglePageServer, parse_address
 from jobs.core.errors import UsageError
 from jobs.repositories.plans.outcomes import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
-from jobs.repositories.warehouse_status import Recent, default_min_isr_of, read_recent
+from jobs.repositories.warehouse_status import WarehouseStatus, default_min_isr_of, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
-from jobs.runtime.console import finish, say
+from jobs.runtime.console import emit_result, log
 from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, written
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import observed_by
+from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import Outcome
 
@@ -34,7 +34,7 @@ class Figures:
 
     cluster: str
     now: datetime
-    recent: Recent
+    recent: WarehouseStatus
     health: Health | None
     """As the last snapshot left it; None before the first."""
     outcomes: Outcomes
@@ -55,7 +55,7 @@ class Figures:
         return None if moment is None else round((self.now - moment).total_seconds(), 3)
 
 
-def give_metrics(settings: Settings, out: Path | None, listen: str | None) -> None:
+def write_metrics(settings: Settings, out: Path | None, listen: str | None) -> None:
     """Print the metrics, write them to a file, or serve them until interrupted."""
     if listen is None:
         _write(settings, out)
@@ -72,12 +72,12 @@ def _write(settings: Settings, out: Path | None) -> None:
     text = written(families)
     result = {"samples": [_sample_row(family, sample) for family in families for sample in family.samples]}
     if out is None:
-        finish(settings, result)
+        emit_result(settings, result)
         if settings.for_people:
             print(text, end="")  # noqa: T201 - what Prometheus reads, and nothing else
         return
     replace_file(out, text)
-    finish(settings, result, f"{len(result['samples'])} samples written to {out}")
+    emit_result(settings, result, f"{len(result['samples'])} samples written to {out}")
 
 
 def _sample_row(family: Family, sample: Sample) -> Row:
@@ -91,8 +91,8 @@ def _serve(settings: Settings, listen: str) -> None:
     """
     address = parse_address("--listen", listen)
     _families_of_all(settings)
-    with Page(address, PATH, CONTENT_TYPE, lambda: written(_families_of_all(settings))) as page:
-        say(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
+    with SinglePageServer(address, PATH, CONTENT_TYPE, lambda: written(_families_of_all(settings))) as page:
+        log(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
         page.serve_forever()
 
 
@@ -109,7 +109,7 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     lake = settings.lake
     if not lake.exists():
         raise no_warehouse(settings.warehouse, "take a `surveyor snapshot` first")
-    recent = read_recent(lake)
+    recent = read_warehouse_status(lake)
     return Figures(
         cluster=settings.cluster,
         now=now,
@@ -119,10 +119,10 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     )
 
 
-def _health(settings: Settings, recent: Recent) -> Health:
+def _health(settings: Settings, recent: WarehouseStatus) -> Health:
     assert recent.snapshot is not None  # noqa: S101 - the caller has looked
     return health_of(
-        observed_by(settings.lake, recent.snapshot),
+        view_of(settings.lake, recent.snapshot),
         default_min_isr=default_min_isr_of(settings.lake, recent.snapshot),
         threshold=settings.conf.imbalance_threshold,
         drained=[row["broker_id"] for row in recent.drained],

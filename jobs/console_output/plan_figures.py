@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.units import shown_bytes
 from jobs.repositories.figures import Figures, figures_in
-from planner.text import counted
+from planner.text import pluralise
 
 WAVES_SHOWN: Final = 20
 
@@ -131,7 +131,7 @@ def _undone_notes(figures: Figures) -> Iterator[str]:
         yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
     if figures["held"]:
         yield (
-            f"{counted(figures['held'], 'partition')} left alone: a dead broker holds a replica; name it in "
+            f"{pluralise(figures['held'], 'partition')} left alone: a dead broker holds a replica; name it in "
             "--remove-brokers"
         )
 
@@ -142,13 +142,13 @@ def _rack_notes(figures: Figures) -> Iterator[str]:
     if most and most["fixable"][1]:
         before, after = most["fixable"]
         yield (
-            f"{counted(after, 'partition', 'has', 'have')} more in one rack than needed (now {before}): "
+            f"{pluralise(after, 'partition', 'has', 'have')} more in one rack than needed (now {before}): "
             "`plan reassign --fix-racks` spreads them"
         )
     if given_up := figures.get("racks_given_up"):
         yield (
             f"racks given up {', '.join(given_up)}: "
-            f"{counted(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
+            f"{pluralise(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
         )
 
 
@@ -166,10 +166,10 @@ def rack_warnings(plan: Row) -> Iterator[str]:
     figures = parameters.get("figures", {})
     most = figures.get("most_in_one_rack", {})
     if worse := most.get("worse"):
-        gets = counted(worse, "partition", "gets", "get")
+        gets = pluralise(worse, "partition", "gets", "get")
         yield f"{gets} more replicas in one rack than now: the brokers left in other racks are too few"
     if uneven := most.get("uneven"):
-        has = counted(uneven, "partition", "has", "have")
+        has = pluralise(uneven, "partition", "has", "have")
         yield (
             f"{has} more replicas in one rack than an even share: the brokers in other racks are too few; "
             "add some there"
@@ -179,8 +179,8 @@ def rack_warnings(plan: Row) -> Iterator[str]:
         yield f"broker {ids}: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"
     if crowded := parameters.get("crowded"):
         yield (
-            f"{counted(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in one "
-            f"rack, where {crowded['least']} can be: {crowded['instead']}"
+            f"{pluralise(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in "
+            f"one rack, where {crowded['least']} can be: {crowded['instead']}"
         )
 
 
@@ -193,8 +193,8 @@ def still_held_lines(plan: Row) -> Iterator[str]:
     """
     for held in figures_in(plan).get("still_held", []):
         topics = ", ".join(f"{topic} {count}" for topic, count in held["topics"].items())
-        more = f" and {counted(held['others'], 'other topic')}" if held.get("others") else ""
-        replicas = counted(held["replicas"], "replica")
+        more = f" and {pluralise(held['others'], 'other topic')}" if held.get("others") else ""
+        replicas = pluralise(held["replicas"], "replica")
         yield f"broker {held['broker_id']} still holds {replicas} after this plan, so it is not empty: {topics}{more}"
 
 

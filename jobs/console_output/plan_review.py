@@ -13,22 +13,22 @@ import msgspec
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
 from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_held_lines
 from jobs.console_output.plan_text import (
-    all_of_it,
     change_line,
     deletion_lines,
     evidence_line,
     operation_sign,
     row_name,
     shown_data,
+    summarise,
     warnings,
 )
 from jobs.preconditions.copy_volume import space_warnings, volume
-from jobs.preconditions.deletion_impact import Deleted, deleted_by
+from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.repositories.plans.names import names_of
 from jobs.repositories.plans.repository import find_plan, titled
@@ -36,19 +36,19 @@ from jobs.repositories.stored_rows import SIDES, Bools, StoredRows, concerning, 
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.text import DRAINED_LEADS, counted, how_much
+from planner.text import DRAINED_LEADS, plan_size, pluralise
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
-from schemas.rows import Operation, Outline
+from schemas.rows import ChangeSummary, Operation
 
 GROUPS_SHOWN: Final = 20
 """Topics, brokers and reasons of the summary that people get."""
 
-READ: Final = list(Outline.__struct_fields__)
+READ: Final = list(ChangeSummary.__struct_fields__)
 """Columns of `changes` that lines, summary and warnings are made of."""
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
+class RowFilter:
     """Which rows are to be shown; `everything`: not only the first of them."""
 
     topic: str | None = None
@@ -70,9 +70,9 @@ class Only:
 class Review:
     """A stored plan, or the part of it that is asked for."""
 
-    lake: Lake
+    lake: Warehouse
     row: Row
-    only: Only
+    only: RowFilter
     called: str = ""
     """What the user calls the plan."""
 
@@ -97,7 +97,7 @@ class Review:
         return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
 
     def evidence(self) -> StoredRows:
-        topic = Only(topic=self.only.topic).filters(self.plan_id)
+        topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
         of_plan = topic if self.row["kind"] == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
         return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
 
@@ -131,7 +131,7 @@ class Review:
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         yield from warnings(
             self.row["kind"],
-            msgspec.convert(list(changes.where(few)), list[Outline]),
+            msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
             list(doomed),
             stored_below_min_isr(self.lake, self.row["snapshot_id"], changes),
@@ -146,7 +146,7 @@ class Review:
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
             f"plan {titled(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, {self.row['status']}; "
-            f"{all_of_it(self.row, len(operations))}"
+            f"{summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
         yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
@@ -156,7 +156,7 @@ class Review:
             yield "  who is out of an ISR returns by itself"
         if self.only.flags:
             only = " ".join(self.only.flags)
-            yield f"  {only}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
+            yield f"  {only}: {plan_size(len(changes), len(operations))}, {len(rejections)} rejected"
         yield from _summary_lines(changes)
         yield from self._cut(settings, operations, "operations", _operation_line)
         yield from self._change_lines(settings, changes)
@@ -172,9 +172,9 @@ class Review:
         yield from (f"  {line}" for line in still_held_lines(self.row))
 
     @property
-    def deleted(self) -> list[Deleted]:
+    def deleted(self) -> list[DeletionImpact]:
         """What goes with the topics that it deletes; nobody asks brokers before a commit."""
-        return deleted_by(self.lake, self.row)
+        return deletion_impact_of(self.lake, self.row)
 
     def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
         """A line a change; where there are several waves, each under its number and what it takes."""
@@ -183,8 +183,8 @@ class Review:
         for change in self._shown(changes):
             if len(sizes) > 1 and change["wave"] != wave:
                 wave = change["wave"]
-                yield f"  wave {wave}: {counted(sizes[wave], 'change')}"
-            yield f"  {change_line(msgspec.convert(change, Outline))}"
+                yield f"  wave {wave}: {pluralise(sizes[wave], 'change')}"
+            yield f"  {change_line(msgspec.convert(change, ChangeSummary))}"
         yield from self._more(settings, changes, "changes")
 
     def _cut(self, settings: Settings, rows: StoredRows, what: str, line: Callable[[Row], str]) -> Iterator[str]:
@@ -203,7 +203,7 @@ class Review:
 
 def plan_lines(settings: Settings, row: Row, called: str = "") -> Iterator[Table | str]:
     """Show a whole plan, by the name that the user gave it."""
-    return Review(settings.lake, row, Only(), called).lines(settings)
+    return Review(settings.lake, row, RowFilter(), called).lines(settings)
 
 
 def warned(changes: StoredRows, kind: str) -> Bools:
@@ -230,7 +230,7 @@ def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     if sums["brokers"]:
         title = f"  by broker{_others(len(sums['brokers']), ', ', 'more with less')}"
         yield table(title, ("broker_id", *SIDES), sums["brokers"][:GROUPS_SHOWN])
-    yield from (f"  {counted(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
+    yield from (f"  {pluralise(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
     if sums["reasons_in_all"] > GROUPS_SHOWN:
         yield f"  and {sums['reasons_in_all'] - GROUPS_SHOWN} other reasons"
 
@@ -248,7 +248,7 @@ def _rejection_line(row: Row) -> str:
     return f"rejected {row_name(row)}  {row['code']}: {row['reason']}"
 
 
-def show_review(settings: Settings, plan: str, only: Only) -> None:
+def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
     """Show a plan, or the rows of it that are asked for."""
     review = Review(settings.lake, find_plan(settings.lake, plan), only, plan)
     steps = after_review(settings, review.row, plan, operations=len(review.operations()))

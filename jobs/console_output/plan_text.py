@@ -8,19 +8,19 @@ from typing import Any, Final
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.units import shown_bytes
-from jobs.preconditions.deletion_impact import Deleted
+from jobs.preconditions.deletion_impact import DeletionImpact
 from jobs.repositories.plans.checked_configs import set_by
 from jobs.repositories.plans.repository import Plan
-from jobs.runtime.console import LINES_SHOWN, cut, shown
+from jobs.runtime.console import LINES_SHOWN, shown, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.text import DRAINED_LEADS, counted, how_much, listed
+from planner.text import DRAINED_LEADS, join_words, plan_size, pluralise
 from schemas.enums import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
-from schemas.rows import Operation, Outline, PlanRow, operations_among
+from schemas.rows import ChangeSummary, Operation, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
 
-def all_of_it(plan: Row, operations: int) -> str:
+def summarise(plan: Row, operations: int) -> str:
     """Sum a plan up; where there is nothing to do, that is said, and no zeros.
 
     >>> all_of_it({"changes": 3, "moves": 0, "rejected": 1}, 0), all_of_it({"changes": 0, "moves": 0, "rejected": 1}, 0)
@@ -28,17 +28,19 @@ def all_of_it(plan: Row, operations: int) -> str:
     """
     if plan["changes"] or operations:
         return (
-            f"{how_much(plan['changes'], operations)}, {counted(plan['moves'], 'replica move')}, "
+            f"{plan_size(plan['changes'], operations)}, {pluralise(plan['moves'], 'replica move')}, "
             f"{plan['rejected']} rejected"
         )
     return "nothing is due" + (f", {plan['rejected']} rejected" if plan["rejected"] else "")
 
 
-def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
+def pending_summary(plan: Plan, due: Sequence[PlanRow]) -> str:
     """Say how many of a plan's changes and operations are due."""
     tasks = len(operations_among(due))
-    parts = [f"{len(due) - tasks} of {counted(len(plan.changes), 'change')}"] if plan.changes or not plan.tasks else []
-    parts += [f"{tasks} of {counted(len(plan.tasks), 'operation')}"] if plan.tasks else []
+    parts = (
+        [f"{len(due) - tasks} of {pluralise(len(plan.changes), 'change')}"] if plan.changes or not plan.tasks else []
+    )
+    parts += [f"{tasks} of {pluralise(len(plan.tasks), 'operation')}"] if plan.tasks else []
     alone = len(parts) == 1 and len(plan.changes) + len(plan.tasks) == 1
     return f"{' and '.join(parts)} {'is' if alone else 'are'} due"
 
@@ -60,7 +62,7 @@ _OF_OPERATIONS: Final[Mapping[str, Sign]] = {
 }
 
 
-def change_line(change: Outline | Operation) -> str:
+def change_line(change: ChangeSummary | Operation) -> str:
     """Write a change as people read it: its sign, what was -> what will be, and why; or an operation."""
     if isinstance(change, Operation):
         return f"{operation_sign(change.kind)} {change.topic}  {change.action} {change.data}"
@@ -96,7 +98,7 @@ def operation_sign(kind: str) -> Sign:
     return _OF_OPERATIONS.get(kind, Sign.CHANGED)
 
 
-def deletion_line(deleted: Deleted) -> str:
+def deletion_line(deleted: DeletionImpact) -> str:
     """Say what goes with a topic, as far as it is known.
 
     >>> deletion_line(Deleted(topic="a", partitions=6, replicas=18, bytes=2048, sizes_at=datetime(2026, 11, 21, 12),
@@ -109,23 +111,23 @@ def deletion_line(deleted: Deleted) -> str:
     """
     known = []
     if deleted.partitions is not None:
-        known.append(counted(deleted.partitions, "partition"))
+        known.append(pluralise(deleted.partitions, "partition"))
     if deleted.records is not None:
         known.append(f"{deleted.records:,} records")
     if deleted.bytes is not None:
         known.append(
-            f"{shown_bytes(deleted.bytes)} ({counted(deleted.replicas, 'replica')}, as of {shown(deleted.sizes_at)})"
+            f"{shown_bytes(deleted.bytes)} ({pluralise(deleted.replicas, 'replica')}, as of {shown(deleted.sizes_at)})"
         )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
-    what = f" with {listed(known)}" if known else ""
-    rest = f"; how many {listed(unknown)} is unknown" if unknown else ""
+    what = f" with {join_words(known)}" if known else ""
+    rest = f"; how many {join_words(unknown)} is unknown" if unknown else ""
     return f"topic {deleted.topic} goes{what}{rest}"
 
 
 _COUNTED: Final = ("partitions", "records", "bytes")
 
 
-def deletion_lines(deleted: Sequence[Deleted], *, everything: bool = False) -> Iterator[str]:
+def deletion_lines(deleted: Sequence[DeletionImpact], *, everything: bool = False) -> Iterator[str]:
     """The same of several topics, and that it is for good."""
     if deleted:
         named = deleted if everything else deleted[:LINES_SHOWN]
@@ -154,7 +156,7 @@ def evidence_line(evidence: Row) -> str:
 
 def warnings(  # noqa: PLR0917 - all that may be warned of
     kind: str,
-    changes: Sequence[Outline],
+    changes: Sequence[ChangeSummary],
     operations: Sequence[Operation],
     rejections: Sequence[Row],
     below_min_isr: Sequence[str],
@@ -190,11 +192,11 @@ def warnings(  # noqa: PLR0917 - all that may be warned of
         if names:
             shown_names = names if everything else names[:LINES_SHOWN]
             more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
-            yield f"{counted(len(names), 'partition', one, several)} {what}: {', '.join(shown_names)}{more}"
+            yield f"{pluralise(len(names), 'partition', one, several)} {what}: {', '.join(shown_names)}{more}"
     yield from config_warnings(changes, operations)
 
 
-def _keeps_dead(change: Outline) -> bool:
+def _keeps_dead(change: ChangeSummary) -> bool:
     return not set(change.replicas_after) <= set(change.requires_live)
 
 
@@ -212,7 +214,7 @@ def row_name(row: Row) -> str:
 def rejection_lines(settings: Settings, plan: Plan) -> list[str]:
     """Say what a plan leaves as it is, and why: the first of many."""
     lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
-    return cut(lines, command_line(settings, "show", "rejections", plan.called, "--all"))
+    return truncate(lines, command_line(settings, "show", "rejections", plan.called, "--all"))
 
 
 def _moved(name: str, before: object, after: object) -> str | None:
@@ -221,7 +223,7 @@ def _moved(name: str, before: object, after: object) -> str | None:
     return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
 
 
-def config_warnings(changes: Sequence[Outline], operations: Sequence[Operation]) -> Iterator[str]:
+def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Operation]) -> Iterator[str]:
     """What a reviewer must see of the configs that a plan sets."""
     factors: dict[str, int] = {}
     for change in changes:
@@ -236,7 +238,7 @@ def config_warnings(changes: Sequence[Outline], operations: Sequence[Operation])
         factor = data.get("replication_factor", factors.get(topic))
         if factor is not None and (whole_number(config.get(MIN_ISR)) or 0) > factor:
             yield (
-                f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {counted(factor, 'replica')}: acks=all "
+                f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {pluralise(factor, 'replica')}: acks=all "
                 "writes will all fail"
             )
         for name, version in data.get("ignored_before", {}).items():

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.console_output.tables import laid_out
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import shown_bytes
 from jobs.preconditions.copy_volume import usable_bytes
-from jobs.runtime.console import finish
+from jobs.runtime.console import emit_result
 from jobs.runtime.settings import Settings
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
@@ -61,10 +61,10 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
     counts = ("bytes", "largest", "usable_bytes")
     shown = [{**row, **{name: shown_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
     shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
-    finish(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
+    emit_result(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
 
 
-def _read(lake: Lake, *filters: Filter) -> pa.Table:
+def _read(lake: Warehouse, *filters: Filter) -> pa.Table:
     """Read the table; raise UnreadableError where nobody has filled it yet."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse, "run `surveyor sizes` first")
@@ -76,7 +76,7 @@ def _read(lake: Lake, *filters: Filter) -> pa.Table:
     return logs
 
 
-def _of_topic(lake: Lake, topic: str) -> list[Row]:
+def _of_topic(lake: Warehouse, topic: str) -> list[Row]:
     rows = as_rows(_read(lake, ("topic", "=", topic)).select([*REPLICA_COLUMNS, "taken_at"]))
     if not rows:
         raise UsageError(f"no broker told of a topic {topic!r}; run `surveyor sizes` again, or check its name")

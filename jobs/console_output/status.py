@@ -12,20 +12,25 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from jobs.advice.cluster import Situation, next_steps
+from jobs.advice.cluster import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.status_line import harmless
+from jobs.core.status_line import escape_control_chars
 from jobs.core.units import shown_duration
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.snapshots import find_snapshot
-from jobs.repositories.warehouse_status import Recent, known_min_isr_of, missing_since, recent_if_readable
-from jobs.runtime.console import finish, give, wrapped
+from jobs.repositories.warehouse_status import (
+    WarehouseStatus,
+    known_min_isr_of,
+    missing_since,
+    warehouse_status_if_readable,
+)
+from jobs.runtime.console import emit_result, wrapped, write_json
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import NextStep, typed
-from jobs.snapshots.cluster_view import observe_now, observed_by
+from jobs.runtime.suggestions import Suggestion, typed
+from jobs.snapshots.cluster_view import view_now, view_of
 from jobs.snapshots.health import Health, health_of
-from planner.text import counted, few
+from planner.text import abbreviate, pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
@@ -44,20 +49,20 @@ class Status:
     """The snapshot that was read, None for ZooKeeper."""
     taken_at: datetime | None
     """When it was taken; what was read from ZooKeeper is of now."""
-    situation: Situation
+    situation: ClusterSituation
     surveyor_id: int
     """What `surveyor control`, and commits in batch mode, are the controller as."""
     min_isr_assumed: bool
     """No broker has told its min.insync.replicas to a snapshot: Kafka's default is taken."""
 
     @property
-    def steps(self) -> list[NextStep]:
+    def steps(self) -> list[Suggestion]:
         """What is due; its commands are for this cluster and warehouse."""
         return [typed(self.settings, step) for step in next_steps(self.situation)]
 
     @property
     def json(self) -> dict[str, Any]:
-        last = self.situation.recent.snapshot
+        last = self.situation.warehouse_status.snapshot
         age = {"age_seconds": self.situation.snapshot_age}
         return {
             "cluster": self.settings.cluster,
@@ -67,7 +72,7 @@ class Status:
             **self.situation.health.json,
             "outage": self.situation.outage and self.situation.outage.json,
             "min_isr_assumed": self.min_isr_assumed,
-            "warehouse_fault": self.situation.recent.fault,
+            "warehouse_fault": self.situation.warehouse_status.fault,
             "last_snapshot": last and {name: last[name] for name in ("snapshot_id", "taken_at")} | age,
             "due": [{"what": step.what, "command": step.command} for step in self.steps],
         }
@@ -76,7 +81,7 @@ class Status:
 def show_status(settings: Settings, snapshot_id: int | None) -> None:
     """Show it once; raise UnreadableError where nothing could be read."""
     status = look(settings, snapshot_id)
-    finish(settings, status.json, *lines(status))
+    emit_result(settings, status.json, *lines(status))
 
 
 def watch_status(settings: Settings, every: float) -> None:
@@ -100,16 +105,16 @@ def watch_status(settings: Settings, every: float) -> None:
 
 
 def _block(settings: Settings, status: Status) -> list[str]:
-    give(status.json, as_json=False, result_file=settings.result_file)
+    write_json(status.json, as_json=False, result_file=settings.result_file)
     return list(lines(status))
 
 
 def paint(block: list[str]) -> None:
     """Write over what was there, and wipe out what is left of it; without a terminal, leave a line between blocks."""
     if sys.stdout.isatty():
-        sys.stdout.write("\x1b[H" + "".join(f"{harmless(line)}\x1b[K\n" for line in block) + "\x1b[J")
+        sys.stdout.write("\x1b[H" + "".join(f"{escape_control_chars(line)}\x1b[K\n" for line in block) + "\x1b[J")
     else:
-        sys.stdout.write(harmless("\n".join(block)) + "\n\n")
+        sys.stdout.write(escape_control_chars("\n".join(block)) + "\n\n")
     sys.stdout.flush()
 
 
@@ -117,12 +122,12 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
     """Read the cluster, and meanwhile the warehouse."""
     threshold = settings.conf.imbalance_threshold
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(recent_if_readable, settings.lake)
+        reading = pool.submit(warehouse_status_if_readable, settings.lake)
         if snapshot_id is None:
-            seen, source, snapshot = observe_now(settings.zookeeper), settings.zookeeper, None
+            seen, source, snapshot = view_now(settings.zookeeper), settings.zookeeper, None
         else:
             snapshot = find_snapshot(settings.lake, snapshot_id)
-            seen, source = observed_by(settings.lake, snapshot), f"snapshot {snapshot_id}"
+            seen, source = view_of(settings.lake, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
     if snapshot is not None:  # nothing later than what is shown
         made = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
@@ -141,9 +146,9 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
         source=source,
         snapshot_id=snapshot_id,
         taken_at=snapshot["taken_at"] if snapshot else None,
-        situation=Situation(
+        situation=ClusterSituation(
             health=health,
-            recent=recent,
+            warehouse_status=recent,
             now=datetime.now(UTC),
             max_plan_age=max_age,
             outage=outage_now(seen, history, told) if health.stuck else None,
@@ -179,9 +184,9 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     yield "controller", _controller(health, status.surveyor_id) + _earlier(status.situation)
     yield "brokers", _brokers(health)
     if health.gone:
-        named = [f"{broker} (in {counted(count, 'partition')})" for broker, count in sorted(health.gone.items())]
-        yield "gone", few(named)
-    yield "partitions", f"{health.partitions} in {counted(health.topics, 'topic')}"
+        named = [f"{broker} (in {pluralise(count, 'partition')})" for broker, count in sorted(health.gone.items())]
+        yield "gone", abbreviate(named)
+    yield "partitions", f"{health.partitions} in {pluralise(health.topics, 'topic')}"
     yield "offline", str(health.offline)
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
@@ -205,9 +210,9 @@ def _rare(health: Health) -> Iterator[tuple[str, int, str]]:
     yield "led outside ISR", outside, _named(health, "leader_outside_isr", outside)
     yield "not understood", health.not_understood, _named(health, "not_understood", health.not_understood)
     configs = health.configs_not_understood
-    yield "configs unread", configs, f"{counted(configs, 'topic')}: no unclean election by them, min ISR not known"
+    yield "configs unread", configs, f"{pluralise(configs, 'topic')}: no unclean election by them, min ISR not known"
     waits = health.deletion_waits_for
-    for_broker = f", waiting for {'brokers' if len(waits) > 1 else 'broker'} {few(waits)}" if waits else ""
+    for_broker = f", waiting for {'brokers' if len(waits) > 1 else 'broker'} {abbreviate(waits)}" if waits else ""
     yield "topics to delete", health.deleting_topics, f"{health.deleting_topics}{for_broker}"
 
 
@@ -247,7 +252,7 @@ def _controller(health: Health, surveyor_id: int) -> str:
     return f"{who}, epoch {epoch}"
 
 
-def _earlier(situation: Situation) -> str:
+def _earlier(situation: ClusterSituation) -> str:
     """Say that the controller's epoch is earlier than one that brokers have heard of."""
     epoch, latest = situation.health.controller_epoch, situation.latest_epoch
     return "" if epoch is None or epoch >= latest else f", earlier than the latest known, {latest}"
@@ -255,7 +260,7 @@ def _earlier(situation: Situation) -> str:
 
 def _brokers(health: Health) -> str:
     opaque = health.not_understood_brokers
-    understood = f"; not understood: {few(opaque)}" if opaque else ""
+    understood = f"; not understood: {abbreviate(opaque)}" if opaque else ""
     return f"{len(health.live)} live, {len(health.gone)} gone{understood}"
 
 
@@ -264,7 +269,7 @@ def _imbalance(health: Health) -> str:
     live = set(health.live)
     rows = [row for row in health.imbalance if row["broker_id"] in live]
     waits = sum(row["not_led"] for row in health.imbalance if row["broker_id"] not in live)
-    of_gone = f"{counted(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
+    of_gone = f"{pluralise(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
     if not any(row["not_led"] for row in rows):
         return f"none; {of_gone}" if of_gone else "none"
     worst = max(rows, key=lambda row: (row["ratio"], -row["broker_id"]))
@@ -276,7 +281,7 @@ def _imbalance(health: Health) -> str:
 
 
 def _last_snapshot(status: Status) -> str:
-    recent: Recent = status.situation.recent
+    recent: WarehouseStatus = status.situation.warehouse_status
     age = status.situation.snapshot_age
     if recent.snapshot is None or age is None:
         return "not known" if recent.fault else "none"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
@@ -20,11 +20,11 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.console import finish, say, show, stream, table
+from jobs.runtime.console import emit_result, log, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
-from planner.text import counted, how_much
+from planner.text import plan_size, pluralise
 from schemas.enums import PlanStatus
 
 ROWS_SHOWN: Final = 200
@@ -38,12 +38,12 @@ STALE_SECONDS: Final = 600.0
 _WHOLE: Final = "--json has all of it"
 
 
-def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
+def write_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
     """Give rows: people the columns named, or every one of those the rows have where that is asked for."""
-    finish(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
+    emit_result(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
 
 
-def give_as_of(
+def write_as_of(
     settings: Settings,
     snapshot: Row,
     name: str,
@@ -59,7 +59,7 @@ def give_as_of(
     number = snapshot["snapshot_id"]
     shown = rows if for_people is None else for_people
     table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
-    finish(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
+    emit_result(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
 
 
 def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Row:
@@ -72,7 +72,7 @@ def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = ""
     is_read = settings.for_people and sys.__stdout__ is not None  # which stays None where stdout is closed
     if snapshot_id is None and is_read and age > STALE_SECONDS:
         newer = f"`{command_line(settings, *now.split())}` reads ZooKeeper" if now else "take a `surveyor snapshot`"
-        say(f"surveyor: snapshot {snapshot['snapshot_id']} is {shown_duration(age)} old; to see the present: {newer}")
+        log(f"surveyor: snapshot {snapshot['snapshot_id']} is {shown_duration(age)} old; to see the present: {newer}")
     return snapshot
 
 
@@ -90,7 +90,7 @@ def age_line(snapshot: Row, rows: int) -> str:
     """Say how many rows there are, and of when."""
     taken_at: datetime = snapshot["taken_at"]
     age = shown_duration(_age(snapshot))
-    return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+    return f"{pluralise(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
 def laid_out(
@@ -120,7 +120,7 @@ def show_as_of(
     """Show a table as a snapshot left it."""
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
-    give_as_of(settings, snapshot, name, columns, rows)
+    write_as_of(settings, snapshot, name, columns, rows)
 
 
 def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
@@ -137,10 +137,10 @@ def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None
     if differing:
         names = None if broker is None else {row["name"] for row in mine}
         rows = [row for row in differing_configs(told) if names is None or row["name"] in names]
-        give_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
+        write_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
         return
     rows = sorted(mine, key=itemgetter("broker_id", "name"))
-    give_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
+    write_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
 
 
 def differing_configs(told: Sequence[Row]) -> list[Row]:
@@ -171,7 +171,7 @@ def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
     rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
-    give_as_of(settings, snapshot, "quarantine", ("path", "blocks", "reason", "data"), rows)
+    write_as_of(settings, snapshot, "quarantine", ("path", "blocks", "reason", "data"), rows)
 
 
 def _is_secret(row: Row) -> bool:
@@ -184,7 +184,7 @@ def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot["snapshot_id"]))
     rows.sort(key=itemgetter("broker_id"))
-    give_as_of(settings, snapshot, "imbalance", columns, rows)
+    write_as_of(settings, snapshot, "imbalance", columns, rows)
 
 
 def show_events(settings: Settings, snapshot_id: int | None) -> None:
@@ -193,7 +193,7 @@ def show_events(settings: Settings, snapshot_id: int | None) -> None:
     rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
     rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
     columns = ("snapshot_id", "kind", "subject", "before", "after")
-    give_table(
+    write_table(
         settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot
     )
 
@@ -214,18 +214,18 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
         raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "replicas", "partition_state")
-    give_table(settings, f"history of {topic}", columns, rows)
+    write_table(settings, f"history of {topic}", columns, rows)
 
 
 def show_differences(settings: Settings, before: int, after: int) -> None:
     """Show what differs between two snapshots."""
     rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
     if rows or settings.as_json:
-        give_table(
+        write_table(
             settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after
         )
     else:
-        finish(
+        emit_result(
             settings, {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
         )
 
@@ -249,7 +249,7 @@ def show_snapshots(settings: Settings) -> None:
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
     columns = ("snapshot_id", "taken_at", "brokers", "topics", "partitions", "quarantined", "seconds")
-    give_table(settings, f"snapshots of {settings.cluster}", columns, rows)
+    write_table(settings, f"snapshots of {settings.cluster}", columns, rows)
 
 
 def show_plans(settings: Settings) -> None:
@@ -262,10 +262,10 @@ def show_plans(settings: Settings) -> None:
     rows = [{**row, "verified_at": row.get("verified_at"), "complete": is_complete(row)} for row in rows]
     rows.sort(key=itemgetter("created_at"))
     lines = [
-        {**row, "names": ", ".join(row["names"]), "what": how_much(row["changes"], row["operations"])} for row in rows
+        {**row, "names": ", ".join(row["names"]), "what": plan_size(row["changes"], row["operations"])} for row in rows
     ]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
-    finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
+    emit_result(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
 
 
 def is_complete(plan: Row) -> bool:
@@ -327,12 +327,12 @@ def show_drained(settings: Settings) -> None:
     """Show the brokers that are drained."""
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
-    give_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
+    write_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
 
 
-def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]]) -> None:
+def show_throttles(settings: Settings, throttle_rows: Callable[[Warehouse], list[Row]]) -> None:
     """Show the throttles that commits have set."""
     if not settings.lake.exists():
         raise no_warehouse(settings.warehouse)
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
-    give_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))
+    write_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

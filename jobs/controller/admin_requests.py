@@ -14,19 +14,19 @@ from typing import Final
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.adapters.zookeeper.multi_failure import Refusal
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.context import ControllerContext
 from jobs.controller.decisions.engine import Decisions
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.execution.batch.admin_znodes import (
-    Withdrawal,
+    RemovedRequests,
+    remove_empty,
     remove_topic,
-    remove_void,
     withdraw_deletion,
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from planner.reconciliation.decisions import FULFILLED
 from schemas.enums import Action, OperationKind, Outcome, RequestKind, Step
 from schemas.rows import Key
@@ -49,7 +49,7 @@ class AdminRequestRemover:
     log: WriteBehindLog
     say: Callable[[str], None]
 
-    def withdraw(self, decided: Decisions, verdicts: Sequence[Verdict]) -> Iterator[Refusal | None]:
+    def withdraw(self, decided: Decisions, verdicts: Sequence[RowOutcome]) -> Iterator[MultiFailure | None]:
         """Take requests away that are carried out, or cannot be; what was refused of each znode.
 
         An election is made in one pass, but one that was out of date, or that waited for another change of its
@@ -70,32 +70,32 @@ class AdminRequestRemover:
             deeds = [AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _PASSED, *key) for key in passed]
             yield self._recorded(deeds, lambda: withdraw_elections(self.control, passed))
 
-    def remove_empty(self) -> Iterator[Refusal | None]:
+    def remove_empty(self) -> Iterator[MultiFailure | None]:
         """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
         for path, version, reason in self.context.empty_requests:
             self.say(f"  {path} is taken away: {reason}")
             deed = AuditEntry(_OF_VOID.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
             yield self._recorded([deed], partial(self._remove_void, path, version))
 
-    def _remove_void(self, path: str, version: int) -> Withdrawal:
-        return Withdrawal(refused=remove_void(self.control, path, version))
+    def _remove_void(self, path: str, version: int) -> RemovedRequests:
+        return RemovedRequests(refused=remove_empty(self.control, path, version))
 
-    def refuse_deletion(self, topic: str, reason: str) -> Refusal | None:
+    def refuse_deletion(self, topic: str, reason: str) -> MultiFailure | None:
         """Take the request away to delete a topic that is not there, or must not be deleted."""
         self.say(f"  deletion of {topic} is refused: {reason}")
         deed = AuditEntry(OperationKind.WITHDRAW_DELETION, reason, topic)
-        return self._recorded([deed], lambda: Withdrawal(refused=withdraw_deletion(self.control, topic)))
+        return self._recorded([deed], lambda: RemovedRequests(refused=withdraw_deletion(self.control, topic)))
 
-    def remove_topic(self, topic: str) -> Refusal | None:
+    def remove_topic(self, topic: str) -> MultiFailure | None:
         """Remove a topic whose replicas are all deleted, and the request for it."""
         deed = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
-        return self._recorded([deed], lambda: Withdrawal(refused=remove_topic(self.control, topic)))
+        return self._recorded([deed], lambda: RemovedRequests(refused=remove_topic(self.control, topic)))
 
     def _requested(self, kind: RequestKind) -> dict[Key, list[int]]:
         """What is asked of partitions; replicas, where that is what is asked for."""
         return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.context.of_kind(kind)}
 
-    def _recorded(self, deeds: Sequence[AuditEntry], write: Callable[[], Withdrawal]) -> Refusal | None:
+    def _recorded(self, deeds: Sequence[AuditEntry], write: Callable[[], RemovedRequests]) -> MultiFailure | None:
         """Write, and record what of it was done; the requests that somebody else has taken away were not."""
         try:
             gone, refused = write()
@@ -125,7 +125,7 @@ def _judged(decided: Decisions) -> Iterator[Row]:
     return chain(decided.withdrawn, decided.others)
 
 
-def _is_tried_again(verdict: Verdict) -> bool:
+def _is_tried_again(verdict: RowOutcome) -> bool:
     """Whether the next cycle judges the partition again, and an election of it was not what was written."""
     is_elected = verdict.outcome is Outcome.APPLIED and verdict.change.action == Action.ELECT_PREFERRED
     return verdict.outcome is not Outcome.FAILED and not is_elected

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import read_configs_and_why_not, read_overrides
 from jobs.adapters.delta.warehouse import Row
-from jobs.execution.batch.broker_protocols import IBP, served_otherwise
+from jobs.execution.batch.broker_protocols import IBP, unsupported_protocols
 from jobs.runtime.settings import Settings
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
@@ -117,7 +117,7 @@ class BrokerConfigPoller:
 
     def _log_failures(self, brokers: Sequence[Row], rows: Sequence[Row], why_not: dict[int, str]) -> None:
         """Say once of each registration what cannot be served, and who did not tell."""
-        wrong = served_otherwise(rows)
+        wrong = unsupported_protocols(rows)
         for row in brokers:
             broker, epoch = row["broker_id"], row["broker_epoch"]
             if self._said.get(broker) == epoch:

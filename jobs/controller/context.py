@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.zookeeper.cluster import Void
+from jobs.adapters.zookeeper.cluster import EmptyRequest
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Key
@@ -75,7 +75,7 @@ class ControllerContext:
     topics: dict[str, Row] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[Row] = field(default_factory=list)
-    empty_requests: list[Void] = field(default_factory=list)
+    empty_requests: list[EmptyRequest] = field(default_factory=list)
     """Requests and notifications that ask for nothing."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
     """Brokers whose log dir failed for a partition, as they answered (`replicasOnOfflineDirs`)."""
@@ -257,7 +257,7 @@ def _is_another(before: Row, now: Row) -> bool:
 def full_state_for(memory: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:
     """What brokers are told that know nothing: all metadata, and of their replicas the state.
 
-    Corresponds to `KafkaController.onBrokerStartup`. A topic that is queued for deletion is left out, but for replicas
+    Corresponds to `ControllerClient.onBrokerStartup`. A topic that is queued for deletion is left out, but for replicas
     of what still moves: the deletion waits for that, and nobody copies who was not told to.
     """
     to = tuple(sorted(broker_ids))

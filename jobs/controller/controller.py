@@ -1,6 +1,6 @@
 """A controller that stays: it holds the controllership and does in cycles whatever is due, until it is told to stop.
 
-Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
+Corresponds to `ControllerClient` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
 `onControllerResignation` at the end. Woken by watches and by answers of brokers, at the latest every few seconds, each
 cycle looks at what has changed, decides by `planner.reconciliation`, writes under the fence, and queues what is due to
 be told. Nothing that matters is remembered: the next controller finds out from ZooKeeper, and tells everybody
@@ -16,12 +16,12 @@ from typing import Final
 
 from kazoo.exceptions import SessionExpiredError
 
-from jobs.adapters.brokers.channel_manager import Queues
+from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.connection import LOST
-from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError, settled
-from jobs.adapters.zookeeper.multi_failure import Refusal
+from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError, await_reconnect
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.admin_requests import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller, by_admin
@@ -41,12 +41,12 @@ from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.signals import interrupted
-from jobs.execution.batch.notify import RAISED_BY, raised_line
+from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.runtime.settings import Settings
 from planner.reconciliation.topic_deletion import DeletionStep
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.rows import Change, Key
 
@@ -100,7 +100,7 @@ class ResidentController:
     With the cycles left that wait for it: what cannot be written keeps nobody from being introduced.
     """
     _requests_due: bool = True
-    _raised_by: Iterator[int] = field(default_factory=lambda: iter(RAISED_BY))
+    _raised_by: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
     """How far our epoch is raised the next time that a broker refuses it."""
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class ResidentController:
         self.retries = RetryQueue(self.context, self.log_line)
         self.responses = ResponseHandler(self.context, self.watches, self.log, self.retries)
         listener = self.settings.listener if self.settings else PLAIN
-        queues = Queues(str(self.control.controller_id), self.responses.receive, listener)
+        queues = ChannelManager(str(self.control.controller_id), self.responses.receive, listener)
         self.broker_requests = BrokerRequestBatch(self.control, self.context, queues)
         self.writer = StateWriter(self.control, self.context, self.reader, self.watches)
         self.notifications = NotificationHandler(
@@ -145,7 +145,7 @@ class ResidentController:
         )
         brokers, partitions = len(self.context.brokers), len(self.context.partitions)
         self.log_line(
-            f"  read {counted(brokers, 'broker')} and {counted(partitions, 'partition')} in "
+            f"  read {pluralise(brokers, 'broker')} and {pluralise(partitions, 'partition')} in "
             f"{time.monotonic() - started:.1f} s"
         )
 
@@ -159,7 +159,7 @@ class ResidentController:
             except SessionExpiredError:
                 raise SessionLostError(SESSION_OVER) from None
             except LOST:  # what was in flight is read back
-                settled(self.control.client, self.control.session)
+                await_reconnect(self.control.client, self.control.session)
                 self.resync.begin_at_once()
                 # what was due may not have been done
                 self._due, self._requests_due = {*self.context.partitions}, True
@@ -265,7 +265,7 @@ class ResidentController:
 
     def _decide_and_write(
         self, due: set[Key], balance: AbstractSet[Key] = frozenset(), *, requests_due: bool = False
-    ) -> tuple[Decisions, list[Verdict]]:
+    ) -> tuple[Decisions, list[RowOutcome]]:
         """Decide on partitions, on what balance asks for and on requests, and write and tell it."""
         # leaders that write ISRs themselves say so seconds later: what is decided on is read right before
         self.reader.refresh_partitions(due | balance | (self.context.requested_partitions if requests_due else set()))
@@ -378,7 +378,7 @@ class ResidentController:
         """Brokers that registered anew before their failure was written."""
         return self._unhandled_failures.keys() & {*self.context.live}
 
-    def _on_bounced_brokers_handled(self, verdicts: Sequence[Verdict]) -> None:
+    def _on_bounced_brokers_handled(self, verdicts: Sequence[RowOutcome]) -> None:
         """Introduce brokers that bounced, once all that they led and followed is written as after a failure."""
         if any(verdict.outcome is Outcome.SKIPPED for verdict in verdicts):
             return  # the next cycle goes on with it
@@ -391,9 +391,9 @@ class ResidentController:
             self.broker_requests.send_full_state(back)
             self._due |= {key for broker in back for key in self.context.of_broker(broker)}
 
-    def _write(self, decided: Decisions, episode: CycleRecord | None) -> list[Verdict]:
+    def _write(self, decided: Decisions, episode: CycleRecord | None) -> list[RowOutcome]:
         """Write what was decided, and tell each multi's part of it at once."""
-        verdicts: list[Verdict] = []
+        verdicts: list[RowOutcome] = []
         try:
             for judged, written in self.writer.write(decided.changes) if decided.changes else ():
                 verdicts += judged
@@ -429,12 +429,12 @@ class ResidentController:
             ],
         )
 
-    def _withdraw(self, decided: Decisions, verdicts: Sequence[Verdict]) -> None:
+    def _withdraw(self, decided: Decisions, verdicts: Sequence[RowOutcome]) -> None:
         """Take requests away that are carried out, cannot be, or ask for nothing."""
         for refused in chain(self.requests.withdraw(decided, verdicts), self.requests.remove_empty()):
             self._handle_refusal(refused)
 
-    def _handle_refusal(self, refused: Refusal | None) -> bool:
+    def _handle_refusal(self, refused: MultiFailure | None) -> bool:
         """Look at the requests again where one could not be taken away, after a pause; return whether it was."""
         if refused is None:
             self.writer.failed_attempts = 0
@@ -476,7 +476,10 @@ class ResidentController:
         return episode
 
     def cycle_record(
-        self, changes: Sequence[Change] = (), rejections: Sequence[Row] = (), verdicts: Sequence[Verdict] | None = None
+        self,
+        changes: Sequence[Change] = (),
+        rejections: Sequence[Row] = (),
+        verdicts: Sequence[RowOutcome] | None = None,
     ) -> CycleRecord:
         """What a cycle does, by what is known of the cluster."""
         epochs = {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}

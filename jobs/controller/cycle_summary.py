@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.repositories.plans.commit_log import Verdict
-from planner.text import DRAINED_LEADS, counted
+from jobs.repositories.plans.commit_log import RowOutcome
+from planner.text import DRAINED_LEADS, pluralise
 from schemas.enums import Outcome
 from schemas.rows import Key, changes_among
 
@@ -25,11 +25,11 @@ class CycleSummary:
     def line(self) -> str:
         """Say it in one line."""
         actions = ", ".join(f"{count} {action}" for action, count in sorted(self.by_action.items())) or "nothing"
-        return f"{counted(self.cycles, 'cycle')} wrote {actions}" + (
-            f"; {counted(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
+        return f"{pluralise(self.cycles, 'cycle')} wrote {actions}" + (
+            f"; {pluralise(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
         )
 
-    def add_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
+    def add_cycle(self, verdicts: Sequence[RowOutcome], rejections: Iterable[Row]) -> None:
         """Say what a cycle did, and which rejections are new."""
         self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
         news = self._new_failures(verdicts)
@@ -43,7 +43,7 @@ class CycleSummary:
         if counts:
             self.say("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
 
-    def _new_failures(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def _new_failures(self, verdicts: Sequence[RowOutcome]) -> list[RowOutcome]:
         """Say once what cannot be written and why; leave out what was said to fail already."""
         failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
         self._failing -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}

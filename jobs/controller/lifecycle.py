@@ -1,6 +1,6 @@
 """The life of a controller that stays: made ready, taken up, and resigned.
 
-Corresponds to `KafkaController.elect`, `onControllerFailover` and `onControllerResignation`. Everything that takes
+Corresponds to `ControllerClient.elect`, `onControllerFailover` and `onControllerResignation`. Everything that takes
 long is done before the take-over: a snapshot, Spark's start, and the first decisions, for which the JVM compiles;
 while nobody is the controller, nobody replaces a dead leader.
 """
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobs.adapters.brokers.connection import refuse_silent
-from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.brokers.connection import refuse_unresponsive
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import BROADCASTING, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import LOST, connected, look_until
+from jobs.adapters.zookeeper.connection import LOST, connected, poll_until
 from jobs.adapters.zookeeper.controllership import (
     SessionLostError,
+    await_reconnect,
     controllership,
     refuse_take_over,
-    settled,
     who_controls,
 )
 from jobs.controller.context import ControllerContext
@@ -33,22 +33,22 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import ExitCode, FencedError, SurveyorError, UsageError
-from jobs.core.signals import deferred, exit_code, interrupted
-from jobs.execution.batch.broker_protocols import refuse_protocols, told_by_all
-from jobs.execution.batch.commit import RESIGN_PATIENCE, refuse_unreachable
+from jobs.core.signals import defer_signals, exit_code, interrupted
+from jobs.execution.batch.broker_protocols import complete_configs, refuse_protocols
+from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.drained_brokers import lines_of_ended, strike_out_ended
+from jobs.repositories.drained_brokers import lines_of_ended, remove_expired
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
-from jobs.runtime.console import agrees, cut, finish, is_terminal, say
+from jobs.runtime.console import confirm, emit_result, is_terminal, log, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from planner.history.lost_states import without_state
 from planner.history.snapshot_diff import KEY
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER, PartitionState, Step
 from schemas.rows import Key
 
@@ -71,9 +71,9 @@ def control_cluster(settings: Settings, term: ControlOptions) -> ExitCode:
     due = _dry_run_decisions(settings, decider, vanished)
     if not term.apply:
         return _report_dry(settings, snapshot, due)
-    if not term.yes and is_terminal() and not agrees("become the controller of this cluster?"):
+    if not term.yes and is_terminal() and not confirm("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
-    with deferred():
+    with defer_signals():
         return _run_as_controller(settings, term, decider, snapshot, vanished)
 
 
@@ -93,34 +93,34 @@ def _prepare(settings: Settings, term: ControlOptions) -> tuple[DecisionEngine, 
             "run it as `surveyor control`, or with `spark-submit --master 'local[*]'`",
         )
     taken = take_snapshot(settings)
-    say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
+    log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     snapshot = find_snapshot(settings.lake, int(taken["snapshot_id"]))
     configs = as_of(settings.lake, snapshot, "broker_configs")
     refuse_protocols(configs)
     if term.apply:
-        configs = told_by_all(configs, settings, term.allow_silent)
-    decider = DecisionEngine.of(Tables(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
+        configs = complete_configs(configs, settings, term.allow_silent)
+    decider = DecisionEngine.of(SparkWarehouse(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
     decider.refresh_drained()
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
     refuse_take_over(state, settings.conf.controller_id)
     refuse_unreachable(state, settings.listener)
     if term.apply:
-        refuse_silent(state.brokers, settings.conf.controller_id, term.allow_silent, settings.listener)
+        refuse_unresponsive(state.brokers, settings.conf.controller_id, term.allow_silent, settings.listener)
     return decider, snapshot
 
 
 def _lost_states(decider: DecisionEngine, snapshot: Row) -> set[Key]:
     """Return the partitions without a state that history knows to have had one: they are not new."""
     # a long history is not to be sorted whole: the few that it is asked about are broadcast
-    warehouse = Tables(with_settings(decider.queries.spark, BROADCASTING), decider.warehouse)
-    new = as_of(warehouse.lake, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
+    warehouse = SparkWarehouse(with_settings(decider.queries.spark, BROADCASTING), decider.warehouse)
+    new = as_of(warehouse.warehouse, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
     if not new:
         return set()
     at = SnapshotTables(warehouse, snapshot)
     known = vanished_states(at, at["partitions"].transform(without_state, at["topics"])).select(*KEY).collect()
     for row in known:
-        say(f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`")
+        log(f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`")
     return {(row.topic, row.partition) for row in known}
 
 
@@ -146,10 +146,10 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decisions) -> ExitCode:
     lines += [f"  {row['topic']}-{row['partition']}: {row['code']}: {row['why_not']}" for row in due.others]
     lines += [f"  {row['topic']}: {row['step']}: {row['reason'] or 'queued for deletion'}" for row in due.deletions]
     title = (
-        f"{counted(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
+        f"{pluralise(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and stays"
     )
-    finish(settings, result, title, *cut(lines, command_line(settings, "plan", "reconcile", "--refresh")))
+    emit_result(settings, result, title, *truncate(lines, command_line(settings, "plan", "reconcile", "--refresh")))
     return ExitCode.DONE
 
 
@@ -174,7 +174,7 @@ def _run_as_controller(
     result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
     if ended is not None:
         raise type(ended)(line, result)
-    finish(settings, result, f"resigned: {line}")
+    emit_result(settings, result, f"resigned: {line}")
     return exit_code() if interrupted() else ExitCode.DONE
 
 
@@ -195,7 +195,7 @@ def _initialize(controller: ResidentController) -> None:
         try:
             controller.initialize()
         except LOST:
-            settled(controller.control.client, controller.control.session)
+            await_reconnect(controller.control.client, controller.control.session)
         else:
             return
 
@@ -206,11 +206,11 @@ def _controllership(
 ) -> Iterator[ResidentController]:
     """Take over, and resign by ending the session."""
     us, recorded = settings.conf.controller_id, latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
-    with controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), above=recorded) as control:
-        say(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
-        for line in lines_of_ended(strike_out_ended(settings.lake, control.epoch, {})):
-            say(line)
-        controller = ResidentController(control, decider, behind, snapshot, say, settings)
+    with controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), above=recorded) as control:
+        log(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        for line in lines_of_ended(remove_expired(settings.lake, control.epoch, {})):
+            log(line)
+        controller = ResidentController(control, decider, behind, snapshot, log, settings)
         behind.record(controller.cycle_record(verdicts=[]))
         behind.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
@@ -224,8 +224,8 @@ def _wait_for_successor(settings: Settings) -> str:
     started = time.monotonic()
     with progress("waiting for a broker to become the controller"):
         try:
-            controller = look_until(
-                lambda: who_controls(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_PATIENCE
+            controller = poll_until(
+                lambda: who_controls(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
         except SurveyorError as error:
             return f"nobody knows who is the controller now: {error}"

@@ -3,7 +3,7 @@
 While it is in office nobody else can be, so what a commit in batch mode would do as the controller is done here: a
 drain for a planned shutdown, topics, settings, a recovery. The plan is judged anew by what ZooKeeper shows, written by
 the same fenced multis, and told through the same queues as everything else. Corresponds to
-`KafkaController.doControlledShutdown` for drains. In: /surveyor/plans. Out: an answer, and partitions to look at.
+`ControllerClient.doControlledShutdown` for drains. In: /surveyor/plans. Out: an answer, and partitions to look at.
 
 The tables and a large plan take seconds, and a failure must not wait for them: so a plan is written by a thread of its
 own, beside the cycles. Every multi checks its versions, so neither overwrites the other; what is told, and what is
@@ -22,7 +22,7 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, handed_in, left_alone, write_back
+from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import PartitionInfo
 from jobs.controller.metadata_reader import MetadataReader
@@ -30,22 +30,22 @@ from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.admin.lease import this_process
 from jobs.execution.commit import apply_plan
-from jobs.execution.preflight import assess
+from jobs.execution.preflight import check_before_commit
 from jobs.execution.report import answer_of
 from jobs.preconditions.limits import CommitLimits
-from jobs.repositories.actor import Author
+from jobs.repositories.actor import Actor
 from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import Settings
 from schemas.rows import Change, Key
-from schemas.submitted_plan import Answer, HandedIn, decode_handed_in, submission_of
+from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, submission_of
 
 BATCH_PARTITIONS: Final = 2_000
 """Partitions of a plan that are told, or looked at, in a cycle: a failure waits for no more of them."""
 
 _UNTIL_RESIGNED: Final = float("inf")
 
-_CUT_OFF: Final = Answer(
+_CUT_OFF: Final = PlanResult(
     int(ExitCode.ERROR),
     {},
     [],
@@ -120,7 +120,7 @@ class PlanInbox:
             raise error
         if self._touched:
             return self._refresh_next_topics()
-        znodes = handed_in(self.control.client)
+        znodes = submitted(self.control.client)
         self._reported &= {*map(_seen, znodes)}
         for znode in znodes:
             if self._try_start(znode):
@@ -166,14 +166,14 @@ class PlanInbox:
         if fault := fault_of(znode):
             self._ignore_submission(znode, fault)
             return False
-        handed = decode_handed_in(znode.data)
+        handed = decode_submitted(znode.data)
         if handed.answer is not None:
             return False
         if handed.is_begun:  # no thread is at it now: it was cut off
-            write_back(self.control.client, znode.path, with_values(handed, answer=_CUT_OFF))
+            respond(self.control.client, znode.path, with_values(handed, answer=_CUT_OFF))
             return False
         begun = with_values(handed, is_begun=True)
-        if znode.version is None or not write_back(self.control.client, znode.path, begun, znode.version):
+        if znode.version is None or not respond(self.control.client, znode.path, begun, znode.version):
             return False  # taken back
         plan_id = znode.path.rpartition("/")[2]
         self.say(f"  plan {plan_id} was handed in by {handed.holder}")
@@ -186,9 +186,9 @@ class PlanInbox:
         seen = _seen(znode)
         if seen not in self._reported:
             self._reported.add(seen)
-            self.say(f"surveyor: {left_alone(znode.path, fault)}")
+            self.say(f"surveyor: {ignored_reason(znode.path, fault)}")
 
-    def _run(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
+    def _run(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> None:
         try:
             self._carry_out(znode, plan_id, handed)
         except Exception as error:  # noqa: BLE001 - raised where the cycles are
@@ -208,34 +208,34 @@ class PlanInbox:
         while parts and not parts[-1].told.wait(0.2) and not self._closed:
             pass
 
-    def _carry_out(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
+    def _carry_out(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> None:
         answer = self._answer(znode, plan_id, handed)
         self.is_done += 1
         line = answer.error or answer.lines[0]
-        heard = write_back(self.control.client, znode.path, with_values(handed, is_begun=True, answer=answer))
+        heard = respond(self.control.client, znode.path, with_values(handed, is_begun=True, answer=answer))
         self.say(f"  {line}" if heard else f"  {line}; whoever handed it in is gone")
 
-    def _answer(self, znode: Znode, plan_id: str, handed: HandedIn) -> Answer:
+    def _answer(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> PlanResult:
         try:
             return self._committed(znode, plan_id, handed)
         except (FencedError, SessionLostError, *LOST):
             raise  # it is over, or what was written is read back first
         except SurveyorError as error:
             where = f"{error} (as the controller found, in the warehouse of `surveyor control`, {self._warehouse})"
-            return Answer(int(error.exit_code), dict(error.result), [], where)
+            return PlanResult(int(error.exit_code), dict(error.result), [], where)
 
     @property
     def _warehouse(self) -> str:
         return self.settings.lake.warehouse
 
-    def _committed(self, znode: Znode, plan_id: str, handed: HandedIn) -> Answer:
+    def _committed(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> PlanResult:
         lake = self.settings.lake
         plan = read_plan(lake, plan_id)
         refuse_unsubmitted(plan, _submission(znode))
         self._touched |= {change.topic for change in plan.changes}
         limits = CommitLimits(handed.max_plan_age, handed.max_changes, handed.allow_majority_dead)
-        assessment = assess(self.settings, plan, Mode.BATCH, limits, is_ours=True)
-        author = Author(f"{handed.holder.user}@{handed.holder.host}", handed.run)
+        assessment = check_before_commit(self.settings, plan, Mode.BATCH, limits, is_ours=True)
+        author = Actor(f"{handed.holder.user}@{handed.holder.host}", handed.run)
         tell_all, control = self._send_in_batches, self.control
         ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, control, tell_all=tell_all, author=author)
         return answer_of(self.settings, plan, ledger, detailed=handed.detailed)

@@ -18,24 +18,24 @@ from jobs.advice.outage import Outage, in_json, outage_left_by
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
-from jobs.core.signals import deferred, exit_code, interrupted
-from jobs.execution.admin.reassignment_options import AS_EVER
+from jobs.core.signals import defer_signals, exit_code, interrupted
+from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.batch.commit import take_over_above
 from jobs.execution.commit import apply_plan
-from jobs.execution.preflight import Assessment, assess
-from jobs.execution.report import Beside, answer_of, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.execution.preflight import Preflight, check_before_commit
+from jobs.execution.report import ReportExtras, answer_of, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.planning.plan import make_plan
-from jobs.planning.reconcile import whats_due
+from jobs.planning.reconcile import plan_reconcile
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import agrees, finish, is_terminal, say
+from jobs.runtime.console import confirm, emit_result, is_terminal, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import next_step, same_step, stated_command
-from planner.text import counted
+from jobs.runtime.suggestions import same_step, stated_command, suggestion
+from planner.text import pluralise
 from schemas.enums import Outcome, RejectionCode
 from schemas.rows import Place, PlanRow
 
@@ -77,15 +77,15 @@ def reconcile_once(
         "rejected": len(plan.rejections),
         **in_json(outage),
     }
-    beside = Beside(known, [*_sentence(outage), *rejection_lines(settings, plan)])
+    beside = ReportExtras(known, [*_sentence(outage), *rejection_lines(settings, plan)])
     if not plan.size:
         return _nothing_due(settings, plan, beside, apply=apply, yes=yes, detailed=detailed)
     try:
-        assessed = assess(settings, plan, mode, limits)
+        assessed = check_before_commit(settings, plan, mode, limits)
         if not apply:
-            return report_dry(settings, plan, assessed, AS_EVER, beside, detailed=detailed, everything=everything)
+            return report_dry(settings, plan, assessed, DEFAULT, beside, detailed=detailed, everything=everything)
         _refuse_resident(assessed)
-        refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, yes=yes, everything=everything)
+        refuse_unless_agreed(settings, plan, assessed, DEFAULT, beside, yes=yes, everything=everything)
         ledger = apply_plan(settings, plan, assessed, hold)
     except SurveyorError as error:
         error.result = known | {"status": _status(settings, plan)} | error.result
@@ -110,8 +110,8 @@ def reconcile_until_quiet(
             copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
         ):
             first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
-            say(
-                f"surveyor: {counted(len(copying), 'partition', 'copies', 'copy')} ({first}); it looks "
+            log(
+                f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); it looks "
                 f"again in {pause:g} s"
             )
             time.sleep(pause)
@@ -125,21 +125,21 @@ def reconcile_until_quiet(
             **written,
             **in_json(outage),
         }
-        beside = Beside(known, [*_sentence(outage), *rejection_lines(settings, plan)])
+        beside = ReportExtras(known, [*_sentence(outage), *rejection_lines(settings, plan)])
         if not plan.size:
             _above_known_epochs(settings, plan, apply=True, yes=yes or cycles > 0)
-            why = next_step(settings, "why it is left", "show", "rejections", plan.plan_id)
+            why = suggestion(settings, "why it is left", "show", "rejections", plan.plan_id)
             nothing = "nothing more can be written" if outage else "nothing is due"
             title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
-            finish(settings, beside.result | {"due": 0}, title, *beside.lines, steps=steps)
+            emit_result(settings, beside.result | {"due": 0}, title, *beside.lines, steps=steps)
             return ExitCode.DONE
-        assessed = assess(settings, plan, mode, limits)
+        assessed = check_before_commit(settings, plan, mode, limits)
         _refuse_resident(assessed)
-        refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, yes=yes or cycles > 0)
+        refuse_unless_agreed(settings, plan, assessed, DEFAULT, beside, yes=yes or cycles > 0)
         answer = answer_of(settings, plan, apply_plan(settings, plan, assessed, hold), detailed=False)
         cycles += 1
         written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
-        say(f"surveyor: cycle {cycles}: {answer.lines[0]}")
+        log(f"surveyor: cycle {cycles}: {answer.lines[0]}")
         rows: list[PlanRow] = [*plan.changes, *plan.tasks]
         steps_now = frozenset(row.place for row in rows)
         vain = 0 if answer.result["applied_now"] and steps_now != steps_before else vain + 1
@@ -150,7 +150,7 @@ def reconcile_until_quiet(
             steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
             steps = [same_step(settings, "go on", "reconcile")] if interrupted() else steps
             lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
-            finish(settings, result, *lines, steps=steps)
+            emit_result(settings, result, *lines, steps=steps)
             return code
 
 
@@ -159,10 +159,10 @@ def _refuse_admin(mode: Mode) -> None:
         raise UsageError("--mode admin: Kafka's Admin API repairs no leaders and ISRs; leave it out, or say batch")
 
 
-def _refuse_resident(assessed: Assessment) -> None:
-    if assessed.in_office is not None:
+def _refuse_resident(assessed: Preflight) -> None:
+    if assessed.resident_controller is not None:
         raise RefusedError(
-            f"{assessed.in_office}, is the controller and does what is due by itself; nothing was written"
+            f"{assessed.resident_controller}, is the controller and does what is due by itself; nothing was written"
         )
 
 
@@ -171,18 +171,20 @@ def _plan(settings: Settings, question: ReconcileOptions) -> Plan:
     made = make_plan(
         settings,
         PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
-        lambda at: whats_due(at, **asdict(question)),
+        lambda at: plan_reconcile(at, **asdict(question)),
     )
     plan = read_plan(settings.lake, made["plan_id"])
     tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
-    say(
+    log(
         f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: "
-        f"{counted(made['changes'], 'change')}{tasks}"
+        f"{pluralise(made['changes'], 'change')}{tasks}"
     )
     return plan
 
 
-def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool, yes: bool, detailed: bool) -> ExitCode:
+def _nothing_due(
+    settings: Settings, plan: Plan, beside: ReportExtras, *, apply: bool, yes: bool, detailed: bool
+) -> ExitCode:
     """Say so; no broker is asked for anything then, and a dry run says no more."""
     result = beside.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in beside.result else "nothing is due"
@@ -190,7 +192,7 @@ def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool,
     behind = _above_known_epochs(settings, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {behind}; {done}"] if behind else []
-    finish(settings, result | counts([]), title, *lines, *beside.lines, steps=[])
+    emit_result(settings, result | counts([]), title, *lines, *beside.lines, steps=[])
     return ExitCode.CHANGES if behind and detailed and not apply else ExitCode.DONE
 
 
@@ -211,11 +213,11 @@ def _above_known_epochs(settings: Settings, plan: Plan, *, apply: bool, yes: boo
     if (
         not yes
         and is_terminal()
-        and not agrees(f"{behind}. Take the controllership over above that, and hand it back?")
+        and not confirm(f"{behind}. Take the controllership over above that, and hand it back?")
     ):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
-    with deferred():
-        take_over_above(settings, Ledger.open(settings.lake, plan), latest, since=state.epoch)
+    with defer_signals():
+        take_over_above(settings, CommitLog.open(settings.lake, plan), latest, since=state.epoch)
     return behind
 
 

@@ -18,7 +18,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Change, Key
@@ -65,7 +65,7 @@ class StateWriter:
     _backoffs: dict[Key, _Backoff] = field(default_factory=dict)
     """Moves that are too large for a request, as nothing else fails for long."""
 
-    def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[Verdict], list[Change]]]:
+    def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
         """Write changes; yield the verdicts of each multi, and those that were written.
 
         Who has no leader waits for nobody else. Those that assign replicas anew come last: they move the version of
@@ -73,7 +73,7 @@ class StateWriter:
         """
         ordered = sorted(changes, key=_write_order)
         began = monotonic()
-        verdicts: list[Verdict] = []
+        verdicts: list[RowOutcome] = []
         for judged in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
             verdicts += judged
             self._back_off(judged)
@@ -91,7 +91,7 @@ class StateWriter:
                 0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.failed_attempts + 1
             )
 
-    def _back_off(self, judged: Sequence[Verdict]) -> None:
+    def _back_off(self, judged: Sequence[RowOutcome]) -> None:
         for verdict in judged:
             change = verdict.change
             if not isinstance(change, Change) or not reassigns(change):
@@ -144,7 +144,7 @@ class StateWriter:
         self.context.put_partition(now)
         self.due.add(change.key)
 
-    def _reread(self, verdicts: Sequence[Verdict]) -> None:
+    def _reread(self, verdicts: Sequence[RowOutcome]) -> None:
         """Read topics again that were assigned anew, and those of what was out of date."""
         self.due |= {v.change.key for v in verdicts if v.outcome is Outcome.SKIPPED}
         stale = [v.change for v in verdicts if v.outcome not in _NOT_STALE]
@@ -162,11 +162,11 @@ class StateWriter:
         return due
 
 
-def _deferred(changes: Sequence[Change], judged: Sequence[Verdict]) -> list[Verdict]:
+def _deferred(changes: Sequence[Change], judged: Sequence[RowOutcome]) -> list[RowOutcome]:
     """What a cycle had no time for."""
     known = {verdict.change.key for verdict in judged}
     why = f"put off: the cycle had written for {MAX_WRITE_SECONDS:g} s"
-    return [Verdict(change, Outcome.SKIPPED, why) for change in changes if change.key not in known]
+    return [RowOutcome(change, Outcome.SKIPPED, why) for change in changes if change.key not in known]
 
 
 def _write_order(change: Change) -> tuple[bool, bool, str, int]:

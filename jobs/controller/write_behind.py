@@ -18,16 +18,16 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict
 
-from jobs.adapters.brokers.responses import Answer, Answers
-from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.repositories import broker_responses
-from jobs.repositories.actor import Author, this_author
+from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.names import written
 from jobs.repositories.plans.repository import CONTROL
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from schemas.digest import plan_header
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, PlanRow
@@ -55,7 +55,7 @@ class CycleRecord:
     controller_epoch: int
     changes: Sequence[Change]
     rejections: Sequence[Row]
-    verdicts: Sequence[Verdict] | None = None
+    verdicts: Sequence[RowOutcome] | None = None
     """None as long as it is being written."""
     plan_id: str | None = None
     """Its plan, once the intents are in the tables and the outcomes are not."""
@@ -89,9 +89,9 @@ class _CycleFinished:
 class WriteBehindLog:
     """Writes what it is given, until it is closed."""
 
-    warehouse: Lake
-    author: Author = field(default_factory=this_author)
-    _work: SimpleQueue[CycleRecord | _CycleFinished | Answer | AuditEntry | EndedDrains | None] = field(
+    warehouse: Warehouse
+    author: Actor = field(default_factory=this_actor)
+    _work: SimpleQueue[CycleRecord | _CycleFinished | BrokerResponse | AuditEntry | EndedDrains | None] = field(
         default_factory=SimpleQueue
     )
     _thread: Thread | None = None
@@ -99,7 +99,7 @@ class WriteBehindLog:
     """Why the tables could not be written when it was last tried."""
     _rows: dict[str, list[Row]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
     _statuses: dict[str, str] = field(default_factory=dict)
-    _answers: list[Answer] = field(default_factory=list)
+    _answers: list[BrokerResponse] = field(default_factory=list)
     """What is to be written, with all that could not be."""
     _ended_drains: list[Row] = field(default_factory=list)
     _plan_id: str = ""
@@ -111,10 +111,10 @@ class WriteBehindLog:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
 
-    def record(self, what: "CycleRecord | Answer | AuditEntry | EndedDrains") -> None:
+    def record(self, what: "CycleRecord | BrokerResponse | AuditEntry | EndedDrains") -> None:
         self._work.put(what)
 
-    def finish(self, episode: CycleRecord, verdicts: Sequence[Verdict]) -> None:
+    def finish(self, episode: CycleRecord, verdicts: Sequence[RowOutcome]) -> None:
         """Say what became of an episode that was put."""
         episode.verdicts = verdicts
         self._work.put(_CycleFinished(episode))
@@ -137,7 +137,7 @@ class WriteBehindLog:
                 self._on_write_error(str(error))
             else:
                 if waiting and self.failed is not None:
-                    say("surveyor: the warehouse is written again")
+                    log("surveyor: the warehouse is written again")
                     self.failed = None
 
     def _next(self) -> tuple[list[Any], bool]:
@@ -158,10 +158,10 @@ class WriteBehindLog:
 
     def _on_write_error(self, why: str) -> None:
         if self.failed is None:
-            say(f"surveyor: the warehouse could not be written: {why}; the cluster is controlled nevertheless")
+            log(f"surveyor: the warehouse could not be written: {why}; the cluster is controlled nevertheless")
         self.failed = why
         if self._waiting > MAX_BUFFERED_ROWS:
-            say("surveyor: too much is waiting for the warehouse; what was done since it failed will not be in it")
+            log("surveyor: too much is waiting for the warehouse; what was done since it failed will not be in it")
             self._rows = {table: [] for table in _APPENDED}
             self._statuses, self._answers = {}, []
 
@@ -202,7 +202,7 @@ class WriteBehindLog:
         delete_marks(self.warehouse, self._ended_drains)
         self._ended_drains = []
         if self._answers:
-            broker_responses.record(self.warehouse, Answers.of(self._answers).table(self.warehouse.cluster))
+            broker_responses.record(self.warehouse, BrokerResponses.of(self._answers).table(self.warehouse.cluster))
             self._answers = []
 
     def _add(self, rows: dict[str, list[Row]], episode: CycleRecord) -> None:
@@ -243,7 +243,7 @@ class WriteBehindLog:
             self._append_outcomes(rows, episode.plan_id, episode.verdicts)
             statuses[episode.plan_id] = _status(episode)
 
-    def _append_outcomes(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[Verdict]) -> None:
+    def _append_outcomes(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[RowOutcome]) -> None:
         for verdict in verdicts:
             more = {
                 "plan_id": plan_id,

@@ -1,6 +1,6 @@
 """What wakes a controller that stays: watches of ZooKeeper, which say only where to look.
 
-Corresponds to the handlers that `KafkaController.onControllerFailover` registers: children of /brokers/ids,
+Corresponds to the handlers that `ControllerClient.onControllerFailover` registers: children of /brokers/ids,
 /brokers/topics, /admin/delete_topics and of the two notification znodes, /admin's two requests, each topic, each
 registration, and /controller. What has changed is read afterwards; a watch that was lost with a connection counts as
 having fired.
@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.cluster import (
     REASSIGN,
     TOPICS,
 )
-from jobs.adapters.zookeeper.connection import LOST, answer
+from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.plan_submission import PLANS
 
 _CHILDREN: Final = (BROKER_IDS, TOPICS, DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, CONFIG_CHANGES, PLANS)
@@ -55,7 +55,7 @@ class ZkWatches:
         try:
             for each in pending.values():
                 with suppress(NoNodeError, NoAuthError):  # an absent parent is looked at again with the next audit
-                    answer(each)
+                    await_result(each)
         except LOST:
             with self._lock:
                 self._fired |= pending.keys()

@@ -1,10 +1,10 @@
 """Ctrl-C and SIGTERM: one line and one exit code, 130 or 143, at any moment of any command.
 
-Most commands end at once, inside the signal handler: they write only to the warehouse, whose last complete snapshot
-or plan stands whatever is killed, and no library's stack trace can come in between. What has something to put in
-order says so: `unwinding` raises KeyboardInterrupt, `deferred` lets a commit come to the next border between two
-batches and hand the controllership back. A second signal ends these at once, too; what they had begun is what a
-crash leaves, and the next run goes on from there.
+Most commands end at once, inside the signal handler: they write only to the warehouse, whose last complete snapshot or
+plan stands whatever is killed, and no library's stack trace can come in between. What has something to put in order
+says so: `raise_on_signal` raises KeyboardInterrupt, `defer_signals` lets a commit come to the next border between two
+batches and hand the controllership back. A second signal ends these at once, too; what they had begun is what a crash
+leaves, and the next run goes on from there.
 """
 
 import json
@@ -27,7 +27,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 DOUBLE: Final = 1.0
 """Seconds within which a second signal counts as the first: people press Ctrl-C twice, shells send it to all."""
 
-PATIENCE: Final = 5.0
+GRACE_SECONDS: Final = 5.0
 """Seconds that children, Spark's JVM above all, have to end by themselves and remove their temporary files."""
 
 ENDED: Final = "interrupted; nothing was written to the cluster"
@@ -35,8 +35,8 @@ ENDED_AFTER: Final = "interrupted; what was asked of the cluster before stands, 
 ENDED_AGAIN: Final = "interrupted again and stopped at once: run the same command again, it goes on where this one was"
 
 
-class _Way(Enum):
-    AT_ONCE = auto()
+class _InterruptMode(Enum):
+    INTERRUPT = auto()
     UNWINDING = auto()
     DEFERRED = auto()
 
@@ -47,7 +47,7 @@ class _State:
     guarded = False
     as_json = False
     result_file: Path | None = None
-    way = _Way.AT_ONCE
+    mode = _InterruptMode.INTERRUPT
     whole = False
     """Whether what runs now must not be cut in two."""
     waits = False
@@ -63,7 +63,7 @@ class _State:
 _state = _State()
 
 
-def guard() -> None:
+def install_handlers() -> None:
     """Handle both signals from now on; one that whoever started us ignores, as nohup does, stays ignored."""
     _state.guarded = threading.current_thread() is threading.main_thread()
     if _state.guarded:
@@ -97,7 +97,7 @@ def answer_json(*, as_json: bool, result_file: Path | None) -> None:
 
 
 def interrupted() -> bool:
-    """Whether a signal came that a `deferred` commit should stop for."""
+    """Whether a signal came that a `defer_signals` commit should stop for."""
     return _state.first is not None
 
 
@@ -107,24 +107,24 @@ def exit_code() -> ExitCode:
 
 
 @contextmanager
-def unwinding() -> Iterator[None]:
+def raise_on_signal() -> Iterator[None]:
     """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` put things in order."""
-    with _going(_Way.UNWINDING):
+    with _shutting_down(_InterruptMode.UNWINDING):
         yield
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Let the first signal only be noted: who holds the controllership looks at `interrupted` at every border."""
-    with _going(_Way.DEFERRED):
+    with _shutting_down(_InterruptMode.DEFERRED):
         yield
 
 
 @contextmanager
-def whole() -> Iterator[None]:
+def uninterruptible() -> Iterator[None]:
     """Let the first signal wait for what runs here: a library's objects that were cut in two cannot be tidied up.
 
-    For what takes no time, and is `unwinding` otherwise.
+    For what takes no time, and is `raise_on_signal` otherwise.
     """
     outer, _state.whole = _state.whole, True
     try:
@@ -137,17 +137,17 @@ def whole() -> Iterator[None]:
 
 
 @contextmanager
-def _going(way: _Way) -> Iterator[None]:
+def _shutting_down(way: _InterruptMode) -> Iterator[None]:
     alone = not _state.guarded and threading.current_thread() is threading.main_thread()
     before = [signal.getsignal(number) for number in SIGNALS]
-    outer, _state.way = _state.way, way
+    outer, _state.mode = _state.mode, way
     _state.last_words = ENDED_AFTER  # what cannot be ended at once writes to the cluster
     if alone:  # called as a library: the caller's handlers come back afterwards
-        guard()
+        install_handlers()
     try:
         yield
     finally:
-        _state.way = outer
+        _state.mode = outer
         if alone:
             _state.guarded, _state.first, _state.last_words = False, None, ENDED
             for number, handler in zip(SIGNALS, before, strict=True):
@@ -156,18 +156,18 @@ def _going(way: _Way) -> Iterator[None]:
 
 def refuse_to_unwind() -> None:
     """End at once where KeyboardInterrupt is a library's doing, such as PySpark's while it starts, and not ours."""
-    if _state.guarded and _state.way is _Way.AT_ONCE and _state.first is None:
+    if _state.guarded and _state.mode is _InterruptMode.INTERRUPT and _state.first is None:
         end(ExitCode.INTERRUPTED, _state.last_words)
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
     now = time.monotonic()
     end_line(number)
-    if _state.way is _Way.AT_ONCE:
+    if _state.mode is _InterruptMode.INTERRUPT:
         end(128 + number, _state.last_words)
     if _state.first is None:
         _state.first = signal.Signals(number), now
-        if _state.way is _Way.UNWINDING:
+        if _state.mode is _InterruptMode.UNWINDING:
             _state.waits = _state.whole
             if not _state.whole:
                 raise KeyboardInterrupt
@@ -214,7 +214,7 @@ def hand_on(source: int, without: bytes = b"") -> None:
     def relay() -> None:
         while output := os.read(source, 1 << 16):
             if not _state.over:
-                with status_line.aside():
+                with status_line.suspended():
                     _write(2, (output.replace(without, b"") if without else output).decode(errors="replace"))
 
     threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
@@ -222,7 +222,7 @@ def hand_on(source: int, without: bytes = b"") -> None:
 
 def _end_children() -> None:
     """Ask our children to end, and kill who does not; what they started has ended with them."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + GRACE_SECONDS
     for child in _children():
         _send(child, signal.SIGTERM)
     while (left := _children()) and time.monotonic() < deadline:

@@ -34,7 +34,7 @@ def is_live() -> bool:
     return os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def harmless(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     r"""Escape what a terminal would obey: a host, a rack, a cluster's id or who commits may be called anything.
 
     >>> print(harmless("rack \x1b[2J, \u202e1\nand so on"))
@@ -49,11 +49,11 @@ def draw(text: str) -> None:
     with _Line.lock:
         if not (_Line.asks or _Line.over):
             _Line.drawn = True
-            _write(_AWAY + harmless(text).encode(errors="replace"))
+            _write(_AWAY + escape_control_chars(text).encode(errors="replace"))
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def suspended() -> Iterator[None]:
     """Take it away for what is written here."""
     with _Line.lock:
         clear()

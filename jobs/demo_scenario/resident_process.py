@@ -10,12 +10,12 @@ from typing import Final
 
 from jobs.core.errors import SurveyorError
 
-PATIENCE: Final = 60.0
+STOP_TIMEOUT_SECONDS: Final = 60.0
 """Seconds that it may take to resign."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class ResidentProcess:
     process: "subprocess.Popen[bytes]"
 
     def until(self, happened: Callable[[], bool]) -> Callable[[], bool]:
@@ -30,14 +30,14 @@ class Resident:
 
 
 @contextmanager
-def resident(arguments: Sequence[str]) -> Iterator[Resident]:
+def run_resident(arguments: Sequence[str]) -> Iterator[ResidentProcess]:
     """Let it be the controller inside the block; its session is its own, so that Ctrl-C is the story's to hand on."""
     command = [sys.executable, "-m", "jobs.entry", "control", *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as process:  # noqa: S603 - ours
         try:
-            yield Resident(process)
+            yield ResidentProcess(process)
         finally:
             process.send_signal(SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE)
+                process.wait(STOP_TIMEOUT_SECONDS)
             process.kill()

@@ -17,15 +17,15 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
-from jobs.adapters.zookeeper.connection import connected, look_until
+from jobs.adapters.zookeeper.connection import connected, poll_until
 from jobs.adapters.zookeeper.controllership import who_controls
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import ExitCode, SurveyorError
-from jobs.core.signals import unwinding
-from jobs.demo_scenario.resident_process import resident
+from jobs.core.signals import raise_on_signal
+from jobs.demo_scenario.resident_process import run_resident
 from jobs.demo_scenario.traffic import Traffic, read_everything
 from jobs.repositories.snapshots import as_of, find_snapshot
-from jobs.runtime.console import finish, stdout
+from jobs.runtime.console import emit_result, stdout
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
 from schemas.enums import NO_CONTROLLER
@@ -46,7 +46,7 @@ VICTIM: Final = 1
 NEWCOMER: Final = 3
 
 
-PATIENCE: Final = 600.0
+STEP_TIMEOUT_SECONDS: Final = 600.0
 """Seconds that anything may take on a busy machine; what goes wrong before that ends the story by itself."""
 
 
@@ -57,7 +57,7 @@ Run = Callable[[list[str]], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class DemoScenario:
     """The steps, in order."""
 
     run: Run
@@ -72,24 +72,24 @@ class Story:
     def tell(self) -> tuple[set[bytes], set[bytes]]:
         """Run every step; return the records acknowledged and the records read back."""
         stdout().print(f"Every command below was also given --zookeeper {self.zookeeper} --warehouse {self.warehouse}")
-        self.chapter("1. A snapshot of the empty cluster")
+        self.heading("1. A snapshot of the empty cluster")
         self.surveyor("snapshot")
         self.create_topics()
-        self.chapter("3. A producer starts: acks=all, idempotent; it writes until the end")
+        self.heading("3. A producer starts: acks=all, idempotent; it writes until the end")
         traffic = Traffic(self.cluster.bootstrap, TOPICS)
         with progress("waiting for the first acknowledged record"):
             traffic.start()
-        self.survive_a_broker()
+        self.broker_failure_step()
         self.balance()
         self.grow()
-        self.look_back()
-        self.chapter("8. The reckoning: everything acknowledged is read back")
+        self.diff_step()
+        self.heading("8. The reckoning: everything acknowledged is read back")
         traffic.stop()
         with progress("reading every record"):
             return traffic.acked, read_everything(self.cluster.bootstrap, TOPICS)
 
     def create_topics(self) -> None:
-        self.chapter("2. Two topics: one by the algorithm, one by hand; written under the fence")
+        self.heading("2. Two topics: one by the algorithm, one by hand; written under the fence")
         config = ["--config", "min.insync.replicas=2"]
         size = ["--partitions", "12", "--replication-factor", "3"]
         self.surveyor("plan", "assign", "--topic", ORDERS, *size, *config, "--name", "create-orders")
@@ -98,13 +98,13 @@ class Story:
         for name in ("create-orders", "create-test"):
             self.surveyor("commit", name, "--mode", "batch", "--apply", "--yes")
 
-    def survive_a_broker(self) -> None:
-        self.chapter(f"4. Surveyor is the controller, as in another terminal, and broker {VICTIM} is killed")
+    def broker_failure_step(self) -> None:
+        self.heading(f"4. Surveyor is the controller, as in another terminal, and broker {VICTIM} is killed")
         self.surveyor("snapshot")
         say = stdout().print
         control = ["--apply", "--yes"]
         say(f"\n$ surveyor control {' '.join(control)} &", markup=False)
-        with resident([*control, *self.common]) as controller:
+        with run_resident([*control, *self.common]) as controller:
             self.wait_until(controller.until(self.is_ours))  # it says itself how far it is
             say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session ends at once, and not after its timeout")
             self.cluster.brokers[VICTIM].kill()
@@ -116,7 +116,7 @@ class Story:
             self.wait_until(self.has_controller)
 
     def balance(self) -> None:
-        self.chapter(f"5. Broker {VICTIM} comes back; leadership goes back to the preferred replicas")
+        self.heading(f"5. Broker {VICTIM} comes back; leadership goes back to the preferred replicas")
         self.cluster.brokers[VICTIM].start()
         with progress(f"waiting for broker {VICTIM} to rejoin every ISR"):
             self.cluster.brokers[VICTIM].wait_ready()
@@ -131,7 +131,7 @@ class Story:
             raise SurveyorError("leadership is still off the preferred replicas")
 
     def grow(self) -> None:
-        self.chapter(f"6. Broker {NEWCOMER} joins and takes replicas over; Kafka's own controller executes it")
+        self.heading(f"6. Broker {NEWCOMER} joins and takes replicas over; Kafka's own controller executes it")
         with progress(f"starting broker {NEWCOMER}"):
             self.cluster.add_broker(NEWCOMER)
         self.surveyor("snapshot")
@@ -149,8 +149,8 @@ class Story:
             for row in chosen
         ]
 
-    def look_back(self) -> None:
-        self.chapter("7. History: who led when, and the cluster before and after")
+    def diff_step(self) -> None:
+        self.heading("7. History: who led when, and the cluster before and after")
         self.surveyor("snapshot")
         self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
         self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
@@ -183,7 +183,7 @@ class Story:
         mine = (("snapshot_id", "=", snapshot["snapshot_id"]),) if table == "imbalance" else ()
         return as_of(self.settings.lake, snapshot, table, *mine)
 
-    def chapter(self, title: str) -> None:
+    def heading(self, title: str) -> None:
         stdout().print(f"\n[bold]{title}[/bold]")
 
     def surveyor(self, *arguments: str) -> int:
@@ -197,8 +197,10 @@ class Story:
         return code
 
     def wait_until(self, happened: Callable[[], bool]) -> None:
-        if not look_until(happened, bool, PATIENCE):
-            raise SurveyorError(f"it did not happen within {PATIENCE:g} s; broker logs: {self.cluster.folder}")
+        if not poll_until(happened, bool, STEP_TIMEOUT_SECONDS):
+            raise SurveyorError(
+                f"it did not happen within {STEP_TIMEOUT_SECONDS:g} s; broker logs: {self.cluster.folder}"
+            )
 
     def is_ours(self) -> bool:
         return who_controls(self.zookeeper) == self.settings.conf.controller_id
@@ -222,15 +224,15 @@ class Story:
             yield row, decode_state(znode.data)
 
 
-def tell_story(settings: Settings, run: Run) -> ExitCode:
+def run_demo(settings: Settings, run: Run) -> ExitCode:
     """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
     os.environ.pop(REMOTE, None)  # the demo needs nothing but this machine
-    with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3, overrides=SETTINGS) as cluster:
-        story = Story(run, cluster, settings.cluster, warehouse)
+    with raise_on_signal(), _warehouse(settings) as warehouse, EmbeddedCluster(3, overrides=SETTINGS) as cluster:
+        story = DemoScenario(run, cluster, settings.cluster, warehouse)
         acked, read_back = story.tell()
     lost = acked - read_back
     result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
-    finish(settings, result, "records " + " ".join(f"{name}={count}" for name, count in result.items()))
+    emit_result(settings, result, "records " + " ".join(f"{name}={count}" for name, count in result.items()))
     return ExitCode.ERROR if lost or not acked else ExitCode.DONE
 
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
-from jobs.adapters.zookeeper.connection import look_until
+from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
 
-PATIENCE: Final = 60.0
+FLUSH_TIMEOUT_SECONDS: Final = 60.0
 """Seconds to wait for the first acknowledgement, the last ones, and the end of each partition."""
 
 _PAUSE: Final = 0.1
@@ -33,8 +33,8 @@ class Traffic:
         """Write from now on; return once the first record is acknowledged."""
         self._thread = threading.Thread(target=self._write, name="producer", daemon=True)
         self._thread.start()
-        if not look_until(lambda: self.acked, bool, PATIENCE):
-            raise SurveyorError(f"no record was acknowledged within {PATIENCE:g} s at {self.bootstrap}")
+        if not poll_until(lambda: self.acked, bool, FLUSH_TIMEOUT_SECONDS):
+            raise SurveyorError(f"no record was acknowledged within {FLUSH_TIMEOUT_SECONDS:g} s at {self.bootstrap}")
 
     def stop(self) -> None:
         """Stop writing and wait for the last acknowledgements."""
@@ -60,7 +60,7 @@ class Traffic:
                 number += 1
             producer.poll(0)
             time.sleep(_PAUSE)
-        producer.flush(PATIENCE)
+        producer.flush(FLUSH_TIMEOUT_SECONDS)
 
     def _delivered(self, error: object, message: Message) -> None:
         value = message.value()
@@ -95,8 +95,8 @@ def read_everything(bootstrap: str, topics: tuple[str, ...]) -> set[bytes]:
 def _ends(consumer: Consumer, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
     ends = {}
     for topic in topics:
-        for partition in consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions:
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+        for partition in consumer.list_topics(topic, timeout=FLUSH_TIMEOUT_SECONDS).topics[topic].partitions:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=FLUSH_TIMEOUT_SECONDS)
             ends[topic, partition] = end
     return ends
 
@@ -105,7 +105,7 @@ def _drain(consumer: Consumer, ends: dict[tuple[str, int], int]) -> set[bytes]:
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
     read: set[bytes] = set()
     reached = dict.fromkeys(ends, 0)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + FLUSH_TIMEOUT_SECONDS
     while any(reached[key] < end for key, end in ends.items()):
         message = consumer.poll(1.0)
         if message is None:

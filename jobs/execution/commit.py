@@ -9,85 +9,87 @@ from dataclasses import replace
 
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
-from jobs.adapters.zookeeper.controllership import TRIES, Controllership, OvertakenError
+from jobs.adapters.zookeeper.controllership import MAX_TRIES, Controllership, OvertakenError
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.advice.plans import after_commit
-from jobs.console_output.plan_text import how_much_is_due
+from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
-from jobs.core.signals import deferred
+from jobs.core.signals import defer_signals
 from jobs.execution.admin.commit import commit_admin, end_throttle, look_after
 from jobs.execution.admin.connections import admin_of, controller_of
-from jobs.execution.admin.lease import UnderLease, lease_for
-from jobs.execution.admin.reassignment_options import AS_EVER, Running
+from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
+from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.throttles import left_over_lines, throttle_lines, throttle_rows
-from jobs.execution.batch.commit import TellAll, commit_batch
+from jobs.execution.batch.commit import NotifyBrokers, commit_batch
 from jobs.execution.mode_selection import refuse_resident_drain
-from jobs.execution.preflight import Assessment, assess, assess_again
-from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
-from jobs.execution.submit import hand_in_and_wait
+from jobs.execution.preflight import Preflight, check_before_commit, recheck
+from jobs.execution.report import ReportExtras, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.execution.submit import submit_and_wait
 from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
 from jobs.preconditions.reassignments import moving_of, reassignments_of
-from jobs.repositories.actor import Author
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.actor import Actor
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import Result, finish, say
+from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.settings import Settings
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import Outcome, PlanStatus
 
 
 def apply_plan(
     settings: Settings,
     plan: Plan,
-    assessment: Assessment,
+    assessment: Preflight,
     max_hold: float,
     held: Controllership | None = None,
     *,
-    running: Running = AS_EVER,
-    tell_all: TellAll | None = None,
-    author: Author | None = None,
-) -> Ledger:
+    running: ReassignmentOptions = DEFAULT,
+    tell_all: NotifyBrokers | None = None,
+    author: Actor | None = None,
+) -> CommitLog:
     """Write what is due and record it, in the name of an author where that is not this process.
 
     `held` is a controllership that the caller has and keeps. `tell_all` is how that caller tells brokers; without it
     they are told over connections of the commit's own.
     """
-    if assessment.in_office is not None:
+    if assessment.resident_controller is not None:
         running = replace(running, via=Via.ZOOKEEPER)  # it serves no Admin API
     watched = assessment.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
-    if assessment.mode is Mode.ADMIN and (assessment.due or watched):
+    if assessment.mode is Mode.ADMIN and (assessment.pending or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
             return _apply(settings, plan, assessment, running=running, lease=lease)
     # who has the controllership defers signals, perhaps in another thread
-    with deferred() if held is None else nullcontext():
+    with defer_signals() if held is None else nullcontext():
         return _apply(settings, plan, assessment, max_hold=max_hold, held=held, tell_all=tell_all, author=author)
 
 
 def _apply(
     settings: Settings,
     plan: Plan,
-    assessment: Assessment,
+    assessment: Preflight,
     *,
     max_hold: float = 0.0,
     held: Controllership | None = None,
-    tell_all: TellAll | None = None,
-    running: Running = AS_EVER,
+    tell_all: NotifyBrokers | None = None,
+    running: ReassignmentOptions = DEFAULT,
     lease: Lease | None = None,
-    author: Author | None = None,
-) -> Ledger:
+    author: Actor | None = None,
+) -> CommitLog:
     """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
-    say(f"  mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}")
+    log(f"  mode {assessment.mode} ({assessment.why}); {pending_summary(plan, assessment.pending)}")
     for line in left_over_lines(settings.lake, plan):
-        say(line)
-    ledger = Ledger.open(settings.lake, plan, author)
+        log(line)
+    ledger = CommitLog.open(settings.lake, plan, author)
     ledger.controller_epoch = ledger.written_under = None if held is None else held.epoch
     ledger.broker_epochs = assessment.state.live
-    ledger.find(assessment.settled)
+    ledger.set_preflight_outcomes(assessment.already_decided)
     try:
         if lease is not None:
             with controller_of(settings, assessment.state, ledger, running, lease) as (controller, throttler):
-                commit_admin(settings, ledger, controller, assessment.due, lease, running=running, throttler=throttler)
+                commit_admin(
+                    settings, ledger, controller, assessment.pending, lease, running=running, throttler=throttler
+                )
         else:
             _write_what_is_due(settings, ledger, assessment, max_hold, held=held, tell_all=tell_all)
     except SurveyorError as error:
@@ -100,24 +102,24 @@ def _apply(
 
 def _write_what_is_due(
     settings: Settings,
-    ledger: Ledger,
-    assessment: Assessment,
+    ledger: CommitLog,
+    assessment: Preflight,
     max_hold: float,
     *,
     held: Controllership | None,
-    tell_all: TellAll | None,
+    tell_all: NotifyBrokers | None,
 ) -> None:
     """Write it as the controller; where another one took over before us, perhaps for the same plan, judge it anew."""
-    for _ in range(TRIES):
-        if not assessment.due:
-            say("  nothing is due")
+    for _ in range(MAX_TRIES):
+        if not assessment.pending:
+            log("  nothing is due")
             return
         silent, since, above = assessment.limits.allow_silent, assessment.state.epoch, assessment.latest_epoch
         try:
             commit_batch(
                 settings,
                 ledger,
-                assessment.due,
+                assessment.pending,
                 max_hold,
                 held,
                 silent=silent,
@@ -126,14 +128,14 @@ def _write_what_is_due(
                 above=above,
             )
         except OvertakenError as overtaken:
-            say(f"  {overtaken}: what is due is judged anew")
+            log(f"  {overtaken}: what is due is judged anew")
         else:
             return
-        assessment = assess_again(settings, ledger.plan, assessment)
-        ledger.begin_again(assessment.settled)
+        assessment = recheck(settings, ledger.plan, assessment)
+        ledger.begin_again(assessment.already_decided)
     raise SurveyorError(
-        f"another controller took over {TRIES} times while what is due was judged: nothing was written; find out who "
-        "fights over /controller (broker logs: 'Controller'), then commit again"
+        f"another controller took over {MAX_TRIES} times while what is due was judged: nothing was written; find out "
+        "who fights over /controller (broker logs: 'Controller'), then commit again"
     )
 
 
@@ -142,7 +144,7 @@ def commit_plan(
     plan: str,
     mode: Mode,
     limits: CommitLimits,
-    running: Running,
+    running: ReassignmentOptions,
     *,
     hold: float,
     apply: bool,
@@ -163,23 +165,25 @@ def commit_plan(
         return _already_committed(settings, whole, apply=apply)
     running = bounded(settings, whole, running)
     try:
-        assessment = assess(settings, whole, mode, limits, running)
+        assessment = check_before_commit(settings, whole, mode, limits, running)
     except RefusedError:
         if apply:
             _mend(settings, whole)
         raise
-    if assessment.in_office is None:
+    if assessment.resident_controller is None:
         refuse_resident_drain(whole)
     if not apply:
-        return report_dry(settings, whole, assessment, running, Beside(), detailed=detailed, everything=everything)
-    refuse_unless_agreed(settings, whole, assessment, running, Beside(), yes=yes, everything=everything)
-    if assessment.in_office is not None and assessment.mode is Mode.BATCH:
-        return hand_in_and_wait(settings, whole, assessment, limits, detailed=detailed)
+        return report_dry(
+            settings, whole, assessment, running, ReportExtras(), detailed=detailed, everything=everything
+        )
+    refuse_unless_agreed(settings, whole, assessment, running, ReportExtras(), yes=yes, everything=everything)
+    if assessment.resident_controller is not None and assessment.mode is Mode.BATCH:
+        return submit_and_wait(settings, whole, assessment, limits, detailed=detailed)
     ledger = apply_plan(settings, whole, assessment, hold, running=running)
-    return report_applied(settings, whole, ledger, Beside(), detailed=detailed)
+    return report_applied(settings, whole, ledger, ReportExtras(), detailed=detailed)
 
 
-def bounded(settings: Settings, plan: Plan, running: Running) -> Running:
+def bounded(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
     """Give a commit of a plan that copies replicas the throttle of the conf, unless one is given or set already."""
     copies = any(moves_replicas(change) for change in reassignments_of(plan))
     if running.throttle is not None or not copies or throttle_rows(settings.lake, plan.plan_id):
@@ -192,17 +196,17 @@ def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCod
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row['status']}: nothing is asked for, only its throttle was looked after"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
-    finish(
+    emit_result(
         settings,
         result | counts([]),
         title,
-        f"  {counted(moving, 'partition', 'still moves', 'still move')}",
+        f"  {pluralise(moving, 'partition', 'still moves', 'still move')}",
         steps=steps,
     )
     return ExitCode.DONE
 
 
-def _goes_on(settings: Settings, plan: Plan, running: Running) -> bool:
+def _goes_on(settings: Settings, plan: Plan, running: ReassignmentOptions) -> bool:
     """Tell whether a plan that is committed has replicas that still move, and that somebody should look after."""
     watched = running.watches or throttle_rows(settings.lake, plan.plan_id)
     return bool(watched and moving_of(settings, plan))
@@ -217,9 +221,9 @@ def _mend(settings: Settings, plan: Plan) -> None:
             state = read_cluster(client, settings.zookeeper)
             refuse_other_cluster(settings, plan, state)
         with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-            end_throttle(settings, plan, UnderLease(admin, lease))
+            end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
-        say(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}")
+        log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}")
 
 
 def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:
@@ -231,5 +235,5 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **outcomes}
     left = throttle_lines(settings.lake, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row["status"], outcomes)
-    finish(settings, result, f"plan {plan.title} is committed already: nothing is due", *left, steps=steps)
+    emit_result(settings, result, f"plan {plan.title} is committed already: nothing is due", *left, steps=steps)
     return ExitCode.DONE

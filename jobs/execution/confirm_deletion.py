@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from jobs.adapters.brokers.admin import UNANSWERED, AdminUnavailableError
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.preflight import Assessment
-from jobs.preconditions.deletion_impact import Deleted, what_goes
+from jobs.execution.preflight import Preflight
+from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import typed_answer
@@ -19,16 +19,16 @@ from schemas.enums import OperationKind
 from schemas.rows import operations_among
 
 
-def deletions_due(settings: Settings, plan: Plan, assessment: Assessment) -> list[Deleted]:
+def deletions_due(settings: Settings, plan: Plan, assessment: Preflight) -> list[DeletionImpact]:
     """Return what goes with the topics that a commit would delete; asked of brokers where the controller is asked."""
-    topics = [row.topic for row in operations_among(assessment.due) if row.kind == OperationKind.DELETE_TOPIC]
+    topics = [row.topic for row in operations_among(assessment.pending) if row.kind == OperationKind.DELETE_TOPIC]
     if not topics:
         return []
     records = _records(settings, assessment, topics) if assessment.mode is Mode.ADMIN else {}
-    return what_goes(settings.lake, plan.row, topics, records)
+    return deletion_impact(settings.lake, plan.row, topics, records)
 
 
-def _records(settings: Settings, assessment: Assessment, topics: Sequence[str]) -> Mapping[str, int]:
+def _records(settings: Settings, assessment: Preflight, topics: Sequence[str]) -> Mapping[str, int]:
     """Ask the leaders; where some do not answer, nobody knows, and the topics are deleted all the same."""
     try:
         with progress("asking brokers for their offsets"), admin_of(settings, assessment.state) as admin:
@@ -37,7 +37,7 @@ def _records(settings: Settings, assessment: Assessment, topics: Sequence[str]) 
         return {}
 
 
-def agrees_to_delete(deleted: Sequence[Deleted]) -> bool:
+def agrees_to_delete(deleted: Sequence[DeletionImpact]) -> bool:
     """Ask for the topic's name, or for the number of topics: yes is said too quickly to what cannot be undone."""
     if len(deleted) == 1:
         expected, what = deleted[0].topic, "the topic's name"

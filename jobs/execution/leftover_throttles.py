@@ -15,53 +15,53 @@ from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.audited_configs import in_words
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.lease import UnderLease, lease_for
+from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.console import LINES_SHOWN, agrees, finish, is_terminal, say
+from jobs.runtime.console import LINES_SHOWN, confirm, emit_result, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
-from jobs.snapshots.cluster_view import Observed, observe_now
+from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
-from planner.text import counted
+from planner.text import pluralise
 
 DEFAULT: Final = "<default>"
 """The znode of what all brokers have; the Admin API calls it by no name."""
 
-Set = dict[Resource, dict[str, str]]
+ThrottleConfigs = dict[Resource, dict[str, str]]
 """What is set, by broker and topic."""
 
 
 def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     """Take them away, or show which there are; refused while replicas move."""
-    throttles = _left(observe_now(settings.zookeeper))
+    throttles = _left(view_now(settings.zookeeper))
     lines = [f"  {in_words(resource, values)}" for resource, values in throttles.items()]
     shown = [*lines[:LINES_SHOWN], *([f"  ... and {len(lines) - LINES_SHOWN} more"] * (len(lines) > LINES_SHOWN))]
     result = {"throttles": [*_rows(throttles)]}
     if not throttles:
-        finish(settings, result, "no throttle is set")
+        emit_result(settings, result, "no throttle is set")
         return ExitCode.DONE
     if not apply:
         note = "dry run: nothing was written; --apply takes them away"
         steps = [same_step(settings, "apply", "cancel", "--apply")]
-        title = f"throttles of {counted(len(throttles), 'broker or topic', 'is set', 'are set')}, and nothing moves"
-        finish(settings, result | {"dry_run": True}, title, *shown, note, steps=steps)
+        title = f"throttles of {pluralise(len(throttles), 'broker or topic', 'is set', 'are set')}, and nothing moves"
+        emit_result(settings, result | {"dry_run": True}, title, *shown, note, steps=steps)
         return ExitCode.DONE
     if not yes and is_terminal():
         for line in shown:
-            say(line)
-        if not agrees("take these throttles away?"):
+            log(line)
+        if not confirm("take these throttles away?"):
             raise SurveyorError("not cancelled: the question was not answered with yes")
     return _clear(settings)
 
 
-def _left(seen: Observed) -> Set:
+def _left(seen: ClusterView) -> ThrottleConfigs:
     """What is set; raise RefusedError where replicas move."""
     moving = health_of(seen, default_min_isr=1, threshold=1.0).moving
     if moving:
         raise RefusedError(
-            f"{counted(moving, 'partition', 'moves', 'move')}, and a throttle may be theirs: wait, or look with "
+            f"{pluralise(moving, 'partition', 'moves', 'move')}, and a throttle may be theirs: wait, or look with "
             "`surveyor status` which of them wait for a broker"
         )
     brokers = {(ResourceKind.BROKER, name): dict(rates) for name, rates in sorted(seen.throttled_brokers.items())}
@@ -74,8 +74,8 @@ def _clear(settings: Settings) -> ExitCode:
         refuse_migration(state)
     with lease_for(settings, "", "cancel") as lease, admin_of(settings, state) as admin:
         for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:
-            clear_throttle(settings, UnderLease(admin, lease), plan_id)
-        throttles = _left(observe_now(settings.zookeeper))
+            clear_throttle(settings, LeaseGuardedAdmin(admin, lease), plan_id)
+        throttles = _left(view_now(settings.zookeeper))
         refused = {
             resource: why
             for resource, values in throttles.items()
@@ -85,8 +85,8 @@ def _clear(settings: Settings) -> ExitCode:
     lines = [f"  {kind} {name}: {why}" for (kind, name), why in refused.items()]
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}
     lines += [f"  cleared {in_words(resource, throttles[resource])}" for resource in cleared]
-    title = f"throttles of {counted(len(cleared), 'resource')} taken away, {len(refused)} not"
-    finish(settings, result, title, *lines[:LINES_SHOWN])
+    title = f"throttles of {pluralise(len(cleared), 'resource')} taken away, {len(refused)} not"
+    emit_result(settings, result, title, *lines[:LINES_SHOWN])
     return ExitCode.ERROR if refused else ExitCode.DONE
 
 
@@ -101,7 +101,7 @@ def _refusal(admin: Admin, lease: Lease, resource: Resource, values: dict[str, s
     return None if answer == NONE else str(answer)
 
 
-def _rows(throttles: Set) -> Iterator[dict[str, str]]:
+def _rows(throttles: ThrottleConfigs) -> Iterator[dict[str, str]]:
     for (kind, resource), values in throttles.items():
         for name, value in values.items():
             yield {"kind": kind.value, "resource": resource, "name": name, "value": value}

@@ -7,7 +7,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.core.errors import RefusedError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.controller_client import EXECUTABLE
-from jobs.execution.admin.reassignment_options import AS_EVER, Running
+from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.zk_controller_client import REQUESTABLE
 from jobs.preconditions.changes import adds_partition
 from jobs.repositories.plans.checked_configs import tiered
@@ -15,7 +15,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
-from schemas.lease import Holder
+from schemas.lease import LeaseHolder
 from schemas.topic_configs import TIERED
 
 
@@ -24,9 +24,9 @@ def choose_mode(
     settings: Settings,
     plan: Plan,
     state: ClusterState,
-    running: Running = AS_EVER,
+    running: ReassignmentOptions = DEFAULT,
     *,
-    in_office: Holder | None = None,
+    in_office: LeaseHolder | None = None,
     behind: str | None = None,
 ) -> tuple[Mode, str]:
     """Return admin or batch, and why.
@@ -61,11 +61,11 @@ def choose_mode(
         return Mode.ADMIN, cannot_write
     if cannot_ask or behind:
         return Mode.BATCH, cannot_ask or str(behind)
-    silent = _silent(settings, state)
+    silent = _unresponsive_controller(settings, state)
     return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
 
 
-def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder) -> tuple[Mode, str]:
+def _under_resident(mode: Mode, plan: Plan, running: ReassignmentOptions, in_office: LeaseHolder) -> tuple[Mode, str]:
     """Replicas are moved by requests in /admin, as by Kafka's tools; everything else is handed in."""
     who = f"{in_office}, is the controller"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
@@ -137,7 +137,7 @@ def refuse_resident_drain(plan: Plan) -> None:
         )
 
 
-def _silent(settings: Settings, state: ClusterState) -> str | None:
+def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | None:
     """Say why no live controller can be asked, None if one answers; refused where the fault may be on our side.
 
     Only what the cluster says is a reason to take its controllership: ZooKeeper names no controller, or none that is
@@ -151,13 +151,15 @@ def _silent(settings: Settings, state: ClusterState) -> str | None:
         with admin_of(settings, state) as admin:
             silence = admin.silence()
     except AdminUnavailableError as error:
-        raise _our_side(controller, str(error)) from None
+        raise _unreachable_from_here(controller, str(error)) from None
     if silence is not None and not is_reached(addresses):
-        raise _our_side(controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}")
+        raise _unreachable_from_here(
+            controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}"
+        )
     return silence
 
 
-def nobody_to_ask(settings: Settings, state: ClusterState) -> str | None:
+def why_controller_unreachable(settings: Settings, state: ClusterState) -> str | None:
     """Say why Kafka's controller could not be asked now; a dry run, which asks nobody, tells so beforehand."""
     controller = state.controller.broker_id
     if controller not in state.live:
@@ -178,7 +180,7 @@ def _addresses(settings: Settings, state: ClusterState) -> list[str]:
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 
-def _our_side(controller: int, why: str) -> RefusedError:
+def _unreachable_from_here(controller: int, why: str) -> RefusedError:
     return RefusedError(
         f"{why}. But broker {controller} is the controller and registered in ZooKeeper: nothing says that the cluster "
         "is at fault, and not the way to it. Give the right --command-config, mend the network, or, if the controller "

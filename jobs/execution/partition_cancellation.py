@@ -23,7 +23,7 @@ from jobs.adapters.brokers.admin import (
 )
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, reassign_requests
-from jobs.adapters.zookeeper.connection import connected, look_until, sync
+from jobs.adapters.zookeeper.connection import connected, poll_until, sync
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
@@ -31,22 +31,22 @@ from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for
-from jobs.execution.admin.zk_controller_client import Overriding
-from jobs.preconditions.cancellation import insisted
+from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
+from jobs.preconditions.cancellation import allowed_by_option
 from jobs.preconditions.changes import assigned, understood
-from jobs.runtime.console import LINES_SHOWN, agrees, finish, is_terminal, say
+from jobs.runtime.console import LINES_SHOWN, confirm, emit_result, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
-from planner.reassignment.cancellation import Danger, danger
+from planner.reassignment.cancellation import CancellationRisk, cancellation_risk
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import counted
+from planner.text import pluralise
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError
 
 SEEN_SECONDS: Final = 15.0
 """Seconds for a cancellation by Kafka's controller to show in ZooKeeper."""
 
-LED_BACK_SECONDS: Final = 60.0
+LEADER_RETURN_SECONDS: Final = 60.0
 """Seconds for one by `surveyor control`, which takes some cycles."""
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
@@ -57,7 +57,7 @@ class _Partition:
     key: Key
     now: ReplicaAssignment | None
     request: list[int] | None
-    danger: Danger | None
+    danger: CancellationRisk | None
     opaque: str | None = None
     """Why its topic is not understood."""
 
@@ -125,18 +125,18 @@ def cancel_partitions(
             _refuse_unsafe(found)
         due = [each for each in found if _is_due(each)]
         if not due:
-            finish(settings, _result(found), "nothing is left to cancel", *_lines(found))
+            emit_result(settings, _result(found), "nothing is left to cancel", *_lines(found))
             return ExitCode.DONE
         if not apply:
             note = "dry run: nothing was written; --apply writes"
             step = same_step(settings, "apply", "cancel", "--apply")
-            title = f"{counted(len(due), 'partition')} to be called back"
-            finish(settings, _result(found) | {"dry_run": True}, title, *_lines(found), note, steps=[step])
+            title = f"{pluralise(len(due), 'partition')} to be called back"
+            emit_result(settings, _result(found) | {"dry_run": True}, title, *_lines(found), note, steps=[step])
             return ExitCode.DONE
         if not yes and is_terminal():
             for line in _lines(found):
-                say(line)
-            if not agrees("cancel these?"):
+                log(line)
+            if not confirm("cancel these?"):
                 raise SurveyorError("not cancelled: the question was not answered with yes")
         with lease_for(settings, "", "cancel") as lease:
             return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
@@ -162,7 +162,11 @@ def _read(
         now = None if assignment is None else ReplicaAssignment(*assignment)
         known = understood(znode)
         isr = None if known is None else known.isr
-        why = danger(now, isr, state.live, fewer_copies=fewer_copies) if now is not None and now.is_moving else None
+        why = (
+            cancellation_risk(now, isr, state.live, fewer_copies=fewer_copies)
+            if now is not None and now.is_moving
+            else None
+        )
         found.append(_Partition(key, now, request, why))
     return state, found
 
@@ -175,9 +179,10 @@ def _refuse_unsafe(found: Iterable[_Partition]) -> None:
     unsafe = [f"{each.name}: {each.danger.code}: {each.danger.reason}" for each in found if each.danger is not None]
     if unsafe:
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
+        permitted = allowed_by_option(each.danger for each in found)
         raise RefusedError(
-            f"nothing is called back: {counted(len(unsafe), 'partition')} would lose by it; start these brokers, or "
-            f"let those partitions go on by --skip-unsafe{insisted(each.danger for each in found)}:\n  {listed}"
+            f"nothing is called back: {pluralise(len(unsafe), 'partition')} would lose by it; start these brokers, or "
+            f"let those partitions go on by --skip-unsafe{permitted}:\n  {listed}"
         )
 
 
@@ -196,8 +201,8 @@ def _apply(
     if resident(client) is not None:
         withdraw(client, due.keys() - moving.keys())
         if moving:
-            patience = LED_BACK_SECONDS
-            codes = Overriding(client).reassign({key: now.origin for key, now in moving.items()})
+            patience = LEADER_RETURN_SECONDS
+            codes = ZkReassignmentOverride(client).reassign({key: now.origin for key, now in moving.items()})
     else:
         with ExitStack() as stack:
             admin = None
@@ -216,7 +221,7 @@ def _asked(reassign: Any, due: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN
     try:
         answered: Mapping[Key, int] = reassign(dict.fromkeys(due))
     except UNANSWERED as error:
-        say(f"surveyor: no answer came ({named(error)}); what ZooKeeper shows decides")
+        log(f"surveyor: no answer came ({named(error)}); what ZooKeeper shows decides")
         return {}
     return answered
 
@@ -233,14 +238,16 @@ def _report(
     def are_back(seen: Sequence[_Partition]) -> bool:
         return not any(each.is_moving or each.request is not None for each in seen if each.key not in refused)
 
-    after = look_until(look, are_back, patience)
+    after = poll_until(look, are_back, patience)
     left = [each for each in after if each.is_moving or each.request is not None]
     why = {key: f"the controller refused: {error_name(codes[key])}" for key in refused}
     done = [each for each in after if each not in left]
     lines = [f"  {each.name}  {why.get(each.key, 'still moves')}" for each in left]
     lines += [f"  {each.name}  {_at_rest(each)}" for each in done]
     result = _result(after) | {"cancelled_now": len(done), "failed": len(left)}
-    finish(settings, result, f"{counted(len(done), 'partition')} called back, {len(left)} not", *lines[:LINES_SHOWN])
+    emit_result(
+        settings, result, f"{pluralise(len(done), 'partition')} called back, {len(left)} not", *lines[:LINES_SHOWN]
+    )
     return ExitCode.ERROR if left else ExitCode.DONE
 
 

@@ -7,30 +7,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from jobs.advice.plans import after_commit, after_dry_run, all_of_commit
-from jobs.console_output.plan_text import change_line, deletion_lines, how_much_is_due, warnings
+from jobs.console_output.plan_text import change_line, deletion_lines, pending_summary, warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.signals import exit_code, interrupted
-from jobs.execution.admin.reassignment_options import Running
+from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.confirm_deletion import agrees_to_delete, deletions_due
-from jobs.execution.mode_selection import nobody_to_ask
-from jobs.execution.preflight import Assessment
+from jobs.execution.mode_selection import why_controller_unreachable
+from jobs.execution.preflight import Preflight
 from jobs.preconditions.copy_volume import space_warnings, volume_of
-from jobs.preconditions.deletion_impact import Deleted
+from jobs.preconditions.deletion_impact import DeletionImpact
 from jobs.preconditions.min_isr import below_min_isr, short_lists
-from jobs.repositories.plans.commit_log import CLOSED, Ledger, Verdict, closed_line
+from jobs.repositories.plans.commit_log import CLOSED, CommitLog, RowOutcome, closed_line
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
+from jobs.runtime.console import Result, confirm, emit_result, is_terminal, log, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import Outcome
 from schemas.rows import changes_among
-from schemas.submitted_plan import Answer
+from schemas.submitted_plan import PlanResult
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ReportExtras:
     """What a command adds to the report of a commit."""
 
     result: Result = field(default_factory=dict)
@@ -40,9 +40,9 @@ class Beside:
 def report_dry(
     settings: Settings,
     plan: Plan,
-    assessment: Assessment,
-    running: Running,
-    beside: Beside,
+    assessment: Preflight,
+    running: ReassignmentOptions,
+    beside: ReportExtras,
     *,
     detailed: bool,
     everything: bool,
@@ -54,9 +54,9 @@ def report_dry(
         "status": plan.row["status"],
         "dry_run": True,
         "mode": assessment.mode.value,
-        "due": len(assessment.due),
+        "due": len(assessment.pending),
         "applied_now": 0,
-        **counts(assessment.settled),
+        **counts(assessment.already_decided),
     }
     in_the_way = _in_the_way(settings, assessment, running)
     if in_the_way:
@@ -69,30 +69,30 @@ def report_dry(
         *deletion_lines(deleted, everything=everything),
         *([f"  warning: --apply would not get far: {in_the_way}"] if in_the_way else ()),
     ]
-    steps = after_dry_run(settings, plan.called, due=bool(assessment.due))
-    finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes", steps=steps)
-    return ExitCode.CHANGES if detailed and assessment.due else ExitCode.DONE
+    steps = after_dry_run(settings, plan.called, due=bool(assessment.pending))
+    emit_result(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes", steps=steps)
+    return ExitCode.CHANGES if detailed and assessment.pending else ExitCode.DONE
 
 
-def _in_the_way(settings: Settings, assessment: Assessment, running: Running) -> str | None:
+def _in_the_way(settings: Settings, assessment: Preflight, running: ReassignmentOptions) -> str | None:
     """Why --apply could write nothing now, although it is due."""
-    asks = assessment.mode is Mode.ADMIN and running.via is Via.ADMIN and assessment.in_office is None
-    return nobody_to_ask(settings, assessment.state) if asks and assessment.due else None
+    asks = assessment.mode is Mode.ADMIN and running.via is Via.ADMIN and assessment.resident_controller is None
+    return why_controller_unreachable(settings, assessment.state) if asks and assessment.pending else None
 
 
 def _review(
-    settings: Settings, plan: Plan, assessment: Assessment, running: Running, *, everything: bool
+    settings: Settings, plan: Plan, assessment: Preflight, running: ReassignmentOptions, *, everything: bool
 ) -> Iterator[str]:
     """What would be written, what would not, and what to be warned of."""
     again = all_of_commit(settings, plan.called)
-    yield f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}"
-    lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
-    yield from cut(lines, again, everything=everything)
-    yield from cut(_stale_lines(assessment.settled), again, everything=everything)
-    due = changes_among(assessment.due)
+    yield f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {pending_summary(plan, assessment.pending)}"
+    lines = [f"  would be written: {change_line(change)}" for change in assessment.pending]
+    yield from truncate(lines, again, everything=everything)
+    yield from truncate(_stale_lines(assessment.already_decided), again, everything=everything)
+    due = changes_among(assessment.pending)
     yield from throttle_lines(settings.lake, plan, due, running.throttle)
     yield from (f"  {line}" for line in volume_of(settings.lake, due).lines(running.throttle))
-    if assessment.due:
+    if assessment.pending:
         yield from _warnings(settings, plan, everything=everything)
 
 
@@ -109,9 +109,9 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[s
 def refuse_unless_agreed(
     settings: Settings,
     plan: Plan,
-    assessment: Assessment,
-    running: Running,
-    beside: Beside,
+    assessment: Preflight,
+    running: ReassignmentOptions,
+    beside: ReportExtras,
     *,
     yes: bool,
     everything: bool = False,
@@ -121,11 +121,11 @@ def refuse_unless_agreed(
     Who deletes topics types more than yes. A program that says --apply means it, but for deletions: raise RefusedError.
     Whoever is not asked is warned all the same.
     """
-    if not assessment.due:
+    if not assessment.pending:
         return
     if yes or not is_terminal():
         for line in _warnings(settings, plan, everything=everything):
-            say(line)
+            log(line)
     if yes:
         return
     deleted = deletions_due(settings, plan, assessment)
@@ -134,13 +134,13 @@ def refuse_unless_agreed(
         return
     review = _review(settings, plan, assessment, running, everything=everything)
     for line in (*review, *deletion_lines(deleted, everything=everything), *beside.lines):
-        say(line)
-    if not (agrees_to_delete(deleted) if deleted else agrees("write them to the cluster?")):
+        log(line)
+    if not (agrees_to_delete(deleted) if deleted else confirm("write them to the cluster?")):
         missed = "as it asks" if deleted else "with yes"
         raise SurveyorError(f"not applied: the question was not answered {missed}; plan {plan.title} is stored")
 
 
-def _refuse_to_delete(plan: Plan, deleted: Sequence[Deleted]) -> None:
+def _refuse_to_delete(plan: Plan, deleted: Sequence[DeletionImpact]) -> None:
     """Raise RefusedError where topics would go and nobody is there to be asked: what is lost is lost for good."""
     if deleted:
         goes = "; ".join(line.strip() for line in deletion_lines(deleted))
@@ -150,23 +150,23 @@ def _refuse_to_delete(plan: Plan, deleted: Sequence[Deleted]) -> None:
         )
 
 
-def answer_of(settings: Settings, plan: Plan, ledger: Ledger, *, detailed: bool) -> Answer:
+def answer_of(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
     """What came of a plan; whatever was not written as planned is told by the exit code."""
     row = read_plan(settings.lake, plan.plan_id).row
     status = row["status"]
-    now = len(ledger.of(Outcome.APPLIED)) - ledger.settled
+    now = len(ledger.of(Outcome.APPLIED)) - ledger.already_decided
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
-    stale = cut(_stale_lines(ledger.verdicts), command_line(settings, "show", "commits", plan.called, "--all"))
+    stale = truncate(_stale_lines(ledger.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
     if status in CLOSED:
         title = f"plan {plan.title} {closed_line(settings.lake, row)}, while it was committed; {_turned_back(ledger)}"
-        return Answer(ExitCode.ERROR, applied, [title, *stale])
+        return PlanResult(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
-    return Answer(_code(ledger, detailed=detailed), applied, [title, *stale])
+    return PlanResult(_code(ledger, detailed=detailed), applied, [title, *stale])
 
 
-def _turned_back(ledger: Ledger) -> str:
+def _turned_back(ledger: CommitLog) -> str:
     """Say how much of a plan that was cancelled under way stands, and how much does not."""
     stands, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
     back = len(ledger.of(Outcome.STALE))
@@ -174,32 +174,34 @@ def _turned_back(ledger: Ledger) -> str:
     return f"{asked}, {stands} stand as planned"
 
 
-def report_applied(settings: Settings, plan: Plan, ledger: Ledger, beside: Beside, *, detailed: bool) -> ExitCode:
+def report_applied(
+    settings: Settings, plan: Plan, ledger: CommitLog, beside: ReportExtras, *, detailed: bool
+) -> ExitCode:
     """Show what came of it."""
     answer = answer_of(settings, plan, ledger, detailed=detailed)
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    finish(settings, beside.result | answer.result, *answer.lines, *beside.lines, steps=steps)
+    emit_result(settings, beside.result | answer.result, *answer.lines, *beside.lines, steps=steps)
     if interrupted():
         now = answer.result["applied_now"]
-        say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
+        log(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
         return exit_code()
     return ExitCode(answer.exit_code)
 
 
-def _code(ledger: Ledger, *, detailed: bool) -> ExitCode:
-    if ledger.unheard or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
+def _code(ledger: CommitLog, *, detailed: bool) -> ExitCode:
+    if ledger.unanswered or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR
     nothing_applied = not ledger.of(Outcome.APPLIED)
     return ExitCode.STALE if (detailed or nothing_applied) and ledger.of(Outcome.STALE) else ExitCode.DONE
 
 
-def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+def counts(verdicts: Sequence[RowOutcome]) -> dict[str, int]:
     """Count the outcomes, those that nothing came to included."""
     outcomes = [verdict.outcome for verdict in verdicts]
     return {outcome.value: outcomes.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
 
 
-def _stale_lines(verdicts: Sequence[Verdict]) -> list[str]:
+def _stale_lines(verdicts: Sequence[RowOutcome]) -> list[str]:
     return [
         f"  {verdict.outcome}: {verdict.change.name}: {verdict.message}"
         for verdict in verdicts

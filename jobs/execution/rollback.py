@@ -8,30 +8,30 @@ from jobs.advice.plans import after_commit, after_planning
 from jobs.console_output.plan_review import plan_lines
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
-from jobs.execution.admin.reassignment_options import Running
+from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, bounded
-from jobs.execution.preflight import assess
-from jobs.execution.report import Beside, refuse_unless_agreed
+from jobs.execution.preflight import check_before_commit
+from jobs.execution.report import ReportExtras, refuse_unless_agreed
 from jobs.preconditions.limits import CommitLimits
-from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_no_way
+from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, names_of, plan_named, refuse_other_question
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan
-from jobs.repositories.plans.store import RESULT, Content, RowLists, store
+from jobs.repositories.plans.store import RESULT, InMemoryRows, PlanHeader, store
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import Result, finish, say
+from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import Outcome, PlanKind, PlanStatus
 
 
-def roll_back(
+def roll_back_plan(
     settings: Settings,
     plan: str,
     to_snapshot: int | None,
     alias: Alias,
     mode: Mode,
     *,
-    running: Running,
+    running: ReassignmentOptions,
     max_changes: int | None,
     apply: bool,
     yes: bool,
@@ -39,14 +39,14 @@ def roll_back(
 ) -> ExitCode:
     """Plan the way back and show it, or commit it and say what became of it."""
     undone = read_plan(settings.lake, plan)
-    refuse_no_way(undone)
+    refuse_without_snapshot(undone)
     if to_snapshot == undone.row["snapshot_id"]:
         to_snapshot = None  # the plan's own rows say what that showed, also when it was dropped since
     planned = _plan(settings, undone, to_snapshot, alias)
     if not apply:
         row = find_plan(settings.lake, planned.plan_id)
         steps = after_planning(settings, row, alias.name or planned.plan_id, operations=0)
-        finish(settings, _result(planned, undone), *_shown(settings, row), steps=steps)
+        emit_result(settings, _result(planned, undone), *_shown(settings, row), steps=steps)
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
     ledger = _commit(settings, planned, mode, limits, bounded(settings, planned, running), yes=yes)
@@ -64,10 +64,10 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alia
     named = None if alias.moves else plan_named(lake, alias.name)
     if named and alias.name:
         refuse_other_question(named, alias.name, PlanKind.REASSIGN, parameters, None)
-        say(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
+        log(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
         return read_plan(lake, named["plan_id"])
     rollback = find_rollback(settings, undone, to_snapshot)
-    content = Content(
+    content = PlanHeader(
         kind=PlanKind.REASSIGN,
         parameters=parameters,
         snapshot_id=rollback.snapshot_id,
@@ -76,18 +76,18 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alia
         command=stated_command(settings, "rollback", undone.called),
     )
     lake.ensure_tables()
-    rows = RowLists(lake=lake, changes=rollback.changes, rejections=rollback.rejections)
+    rows = InMemoryRows(lake=lake, changes=rollback.changes, rejections=rollback.rejections)
     return read_plan(lake, store(lake, alias, content, rows)["plan_id"])
 
 
 def _commit(
-    settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: Running, *, yes: bool
+    settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: ReassignmentOptions, *, yes: bool
 ) -> dict[str, int]:
     """Commit as `surveyor commit` does; return the counts by outcome."""
     if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
         return {}
-    assessment = assess(settings, plan, mode, limits, running)
-    refuse_unless_agreed(settings, plan, assessment, running, Beside(), yes=yes)
+    assessment = check_before_commit(settings, plan, mode, limits, running)
+    refuse_unless_agreed(settings, plan, assessment, running, ReportExtras(), yes=yes)
     hold = settings.conf.limits.max_hold_seconds
     return apply_plan(settings, plan, assessment, hold, running=running).counts()
 
@@ -108,7 +108,7 @@ def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int]
     steps = after_commit(settings, plan.called, plan.row["status"], counts) if plan.changes else []
     result = _result(plan, undone) | {"rolled_back": back, **counts}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    finish(
+    emit_result(
         settings,
         result,
         f"plan {plan.title}: {plan.row['status']}; {summary or 'nothing is due'}",

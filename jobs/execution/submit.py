@@ -8,43 +8,43 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import connected, persistently, read_latest
+from jobs.adapters.zookeeper.connection import connected, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import session_of
-from jobs.adapters.zookeeper.plan_submission import hand_in, path_of, resident, withdraw
+from jobs.adapters.zookeeper.plan_submission import path_of, resident, submit, withdraw
 from jobs.advice.plans import after_commit
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError
-from jobs.core.signals import unwinding
+from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.lease import this_process
-from jobs.execution.preflight import Assessment
+from jobs.execution.preflight import Preflight
 from jobs.preconditions.limits import CommitLimits
-from jobs.repositories.actor import this_author
+from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.repository import Plan, record_submission
-from jobs.runtime.console import finish, say
+from jobs.runtime.console import emit_result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.text import counted
-from schemas.submitted_plan import Answer, HandedIn, decode_handed_in, encode_handed_in, submission_of
+from planner.text import pluralise
+from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import MalformedZnodeError
 
 _PAUSE: Final = 0.2
 
 
-def hand_in_and_wait(
-    settings: Settings, plan: Plan, assessment: Assessment, limits: CommitLimits, *, detailed: bool
+def submit_and_wait(
+    settings: Settings, plan: Plan, assessment: Preflight, limits: CommitLimits, *, detailed: bool
 ) -> ExitCode:
     """Let the controller carry a plan out, and show what it answered."""
-    say(f"  mode {assessment.mode} ({assessment.why}); {counted(len(assessment.due), 'row', 'is', 'are')} due")
-    handed = HandedIn(
+    log(f"  mode {assessment.mode} ({assessment.why}); {pluralise(len(assessment.pending), 'row', 'is', 'are')} due")
+    handed = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,
         max_changes=limits.max_changes,
         allow_majority_dead=limits.allow_majority_dead,
         detailed=detailed,
-        run=this_author().run,
+        run=this_actor().run,
     )
     is_asked = False
     try:
-        with connected(settings.zookeeper) as client, progress(f"{assessment.in_office} carries it out"):
+        with connected(settings.zookeeper) as client, progress(f"{assessment.resident_controller} carries it out"):
             is_asked = True
             answer = _answered(settings, client, plan, handed)
     except UnreadableError as lost:
@@ -60,16 +60,16 @@ def hand_in_and_wait(
         error.exit_code = ExitCode(answer.exit_code)
         raise error
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    finish(settings, answer.result, *answer.lines, steps=steps)
+    emit_result(settings, answer.result, *answer.lines, steps=steps)
     return ExitCode(answer.exit_code)
 
 
-def _answered(settings: Settings, client: KazooClient, plan: Plan, handed: HandedIn) -> Answer:
-    data = encode_handed_in(handed)
+def _answered(settings: Settings, client: KazooClient, plan: Plan, handed: SubmittedPlan) -> PlanResult:
+    data = encode_submitted(handed)
     record_submission(settings.lake, plan, submission_of(session_of(client), data))
-    hand_in(client, plan.plan_id, data)
+    submit(client, plan.plan_id, data)
     try:
-        with unwinding():
+        with raise_on_signal():
             return _awaited(client, plan)
     except KeyboardInterrupt:
         if withdraw(client, plan.plan_id, 0):
@@ -80,17 +80,17 @@ def _answered(settings: Settings, client: KazooClient, plan: Plan, handed: Hande
         ) from None
 
 
-def _awaited(client: KazooClient, plan: Plan) -> Answer:
+def _awaited(client: KazooClient, plan: Plan) -> PlanResult:
     """Wait for the answer; raise SurveyorError once nobody is there any more who would give one."""
     while True:
-        znode = persistently(lambda: read_latest(client, path_of(plan.plan_id)))
+        znode = with_retries(lambda: read_latest(client, path_of(plan.plan_id)))
         if znode.data is None:
             raise SurveyorError(
                 f"{path_of(plan.plan_id)} is gone, and with it the answer: our session ended; commit the plan again, "
                 "what is written is found so",
             )
         try:
-            handed = decode_handed_in(znode.data)
+            handed = decode_submitted(znode.data)
         except MalformedZnodeError as error:
             raise SurveyorError(
                 f"{znode.path} was overwritten by another client of ZooKeeper ({error}): "
@@ -98,7 +98,7 @@ def _awaited(client: KazooClient, plan: Plan) -> Answer:
             ) from None
         if handed.answer is not None:
             return handed.answer
-        if persistently(lambda: resident(client)) is None:
+        if with_retries(lambda: resident(client)) is None:
             how_far = "was done with" if handed.is_begun else "came to"
             raise SurveyorError(
                 f"the controller went out of office before it {how_far} plan {plan.title}: commit it again, what is "

@@ -16,39 +16,44 @@ from jobs.core.errors import ExitCode
 from jobs.preconditions.changes import assigned, read_changed
 from jobs.preconditions.copy_progress import measure
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.preconditions.rollback import close_undone
-from jobs.preconditions.verification import evenness_now, verify_plan
+from jobs.preconditions.rollback import close_rolled_back
+from jobs.preconditions.verification import current_evenness, verify_plan
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans.commit_log import note_verified
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.cli_enums import Text
-from jobs.runtime.console import Result, cut, finish
+from jobs.runtime.cli_enums import TextFormat
+from jobs.runtime.console import Result, emit_result, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.reassignment.cancellation import Standing
+from planner.reassignment.cancellation import ReassignmentStatus
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.reassignment.rollback import ways_of
+from planner.reassignment.rollback import steps_by_partition
 from schemas.rows import PlanRow, changes_among
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}
 """Figures of a plan that tell how even brokers are, and what they count."""
 
-_COUNTED: Final = (Standing.COMPLETE, Standing.IN_PROGRESS, Standing.NOT_STARTED, Standing.DIVERGED)
+_COUNTED: Final = (
+    ReassignmentStatus.COMPLETE,
+    ReassignmentStatus.IN_PROGRESS,
+    ReassignmentStatus.NOT_STARTED,
+    ReassignmentStatus.DIVERGED,
+)
 """What a change can be; a cancelled step whose order is not restored counts as not started."""
 
 
 def report_verification(
-    settings: Settings, plan: str, apart: float, text: Text, *, everything: bool, detailed: bool
+    settings: Settings, plan: str, apart: float, text: TextFormat, *, everything: bool, detailed: bool
 ) -> ExitCode:
     """Show how far a plan has come; of what is being copied, two looks so many seconds apart."""
     whole = read_plan(settings.lake, plan)
     standings = verify_plan(settings, whole)
     counts = Counter(standing for _, standing, _ in standings)
-    complete = counts[Standing.COMPLETE] == len(standings)
+    complete = counts[ReassignmentStatus.COMPLETE] == len(standings)
     if complete:
         note_verified(settings.lake, whole)
-        close_undone(settings, whole)
+        close_rolled_back(settings, whole)
     throttled = whole.plan_id in throttled_plans(settings.lake)
     known = {
         "plan_id": whole.plan_id,
@@ -57,10 +62,10 @@ def report_verification(
         "throttled": throttled,
     }
     result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
-    moving = changes_among([row for row, standing, _ in standings if standing is Standing.IN_PROGRESS])
-    copying = None if text is Text.KAFKA else measure(settings, moving, apart)
+    moving = changes_among([row for row, standing, _ in standings if standing is ReassignmentStatus.IN_PROGRESS])
+    copying = None if text is TextFormat.KAFKA else measure(settings, moving, apart)
     result["copying"] = None if copying is None else copying_result(copying)
-    even = None if text is Text.KAFKA else evenness_now(settings, whole)
+    even = None if text is TextFormat.KAFKA else current_evenness(settings, whole)
     if even is not None:
         result["evenness"] = {"now": even, "planned": _planned_evenness(whole)}
     summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
@@ -71,17 +76,19 @@ def report_verification(
     lines = [
         *([f"  {outage.sentence}"] if outage else []),
         *_unplanned(settings, whole),
-        *cut(list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything),
+        *truncate(
+            list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything
+        ),
         *(copying_lines(result["copying"]) if copying else ()),
         *(_evenness_lines(result["evenness"]) if even else ()),
         *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
     ]
-    if text is Text.KAFKA:
-        finish(settings, result, *_as_kafka_says(settings, whole))
+    if text is TextFormat.KAFKA:
+        emit_result(settings, result, *_as_kafka_says(settings, whole))
     else:
         seen = {standing for _, standing, _ in standings}
         steps = after_verification(settings, whole, seen, moving=bool(moving), throttled=throttled)
-        finish(
+        emit_result(
             settings, result, title + ("; the plan is complete" if complete and standings else ""), *lines, steps=steps
         )
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
@@ -116,7 +123,7 @@ def _evenness_lines(evenness: Result) -> Iterator[str]:
 
 def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
     """What `kafka-reassign-partitions --verify` would print of the plan's targets."""
-    last = [way[-1] for way in ways_of(plan.changes).values()]
+    last = [way[-1] for way in steps_by_partition(plan.changes).values()]
     with connected(settings.zookeeper) as client:
         sync(client)
         assignments = [
@@ -133,7 +140,7 @@ def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
     return None if assignment is None else ReplicaAssignment(*assignment)
 
 
-def _lines(standings: Sequence[tuple[PlanRow, Standing, str]]) -> Iterator[str]:
+def _lines(standings: Sequence[tuple[PlanRow, ReassignmentStatus, str]]) -> Iterator[str]:
     for change, standing, detail in standings:
-        if standing is not Standing.COMPLETE:
+        if standing is not ReassignmentStatus.COMPLETE:
             yield f"  {change.name}  {standing.replace('_', ' ')}: {detail}"

@@ -25,7 +25,7 @@ _LAST: Final = 99
 
 def protocols(at: SnapshotTables) -> list[Version]:
     """The inter.broker.protocol.version of each broker, UNKNOWN where it did not say."""
-    rows = as_of(at.tables.lake, at.snapshot, "broker_configs", ("name", "=", IBP))
+    rows = as_of(at.tables.warehouse, at.snapshot, "broker_configs", ("name", "=", IBP))
     return [_version(row["value"]) for row in rows]
 
 
@@ -40,7 +40,7 @@ def have_topic_ids(at: SnapshotTables) -> bool:
         return False
     if versions and UNKNOWN_VERSION not in versions:
         return True
-    topics = table_as_of(at.tables.lake, at.snapshot, "topics", columns=["topic_id"])
+    topics = table_as_of(at.tables.warehouse, at.snapshot, "topics", columns=["topic_id"])
     return bool(topics["topic_id"].null_count < topics.num_rows)
 
 

@@ -9,12 +9,12 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError
-from jobs.planning.plan import Planned, Planner
+from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, refuse_empty
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.replica_restart import restart_changes, restart_rejections
@@ -28,14 +28,14 @@ NAMED: Final = 10
 def drain_planner(settings: Settings, asked: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
     """Plan that brokers lead nothing; refused where partitions would go offline, unless they may."""
 
-    def planner(at: SnapshotTables) -> Planned:
+    def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
         brokers = as_of(settings.lake, at.snapshot, "brokers")
         ids = _alive(asked, brokers, at.snapshot["snapshot_id"])
         _refuse_all(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
         known = partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()
-        return Planned(
+        return PlanDraft(
             PlanKind.DRAIN,
             {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline},
             drain_changes(*known, ids, mode),
@@ -49,7 +49,7 @@ def drain_planner(settings: Settings, asked: list[int], mode: DrainMode, *, allo
 def undrain_planner(settings: Settings, asked: list[int]) -> Planner:
     """Plan that drained brokers lead again."""
 
-    def planner(at: SnapshotTables) -> Planned:
+    def planner(at: SnapshotTables) -> PlanDraft:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
         ids = _drained_among(asked, drained, at.snapshot)
         known = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
@@ -58,7 +58,7 @@ def undrain_planner(settings: Settings, asked: list[int]) -> Planner:
         else:
             targets = undrain_targets(_links(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
             changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
-        return Planned(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
+        return PlanDraft(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
     return planner
 
@@ -88,7 +88,7 @@ def _rest(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
     if not rest:
         raise RefusedError(why)
     if len(rest) < len(ids):
-        say(f"surveyor: {why}; planned for {', '.join(map(str, rest))}")
+        log(f"surveyor: {why}; planned for {', '.join(map(str, rest))}")
     return rest
 
 
@@ -143,7 +143,7 @@ def _offline(rejections: DataFrame) -> str | None:
 
 def _links(at: SnapshotTables) -> DataFrame:
     """Changes of order that drains and undrains applied, and when."""
-    lake = at.tables.lake
+    lake = at.tables.warehouse
     kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)
     plans = [row["plan_id"] for kind in kinds for row in lake.rows("plans", ("kind", "=", kind.value))]
     key = ["plan_id", "wave", "topic", "partition"]

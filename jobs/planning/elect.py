@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import counted
 from jobs.adapters.delta.warehouse import Row
-from jobs.planning.plan import Planned
+from jobs.planning.plan import PlanDraft
 from jobs.repositories.snapshot_tables import SnapshotTables
-from planner.columns.requested_partitions import asked_for
+from planner.columns.requested_partitions import join_requested
 from planner.leadership import offline, preferred
-from planner.leadership.election_guards import broker_ages, with_cap, with_settled_brokers, with_stability
+from planner.leadership.election_guards import broker_ages, with_cap, with_min_broker_age, with_stability
 from planner.leadership.imbalance import imbalance
 from schemas.enums import PlanKind
 
@@ -28,13 +28,13 @@ class PreferredRequest:
     stable_for: int | None
     settle_seconds: float | None
 
-    def plan(self, at: SnapshotTables) -> Planned:
+    def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan on a snapshot, and rewrite its imbalance with this threshold."""
         partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
         snapshot_id = at.snapshot["snapshot_id"]
         skew = imbalance(partitions, topics, snapshot_id, self.threshold).localCheckpoint()
         rows = [row.asDict() for row in skew.collect()]
-        at.tables.lake.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
+        at.tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
         candidates = _named(at, self.partitions)
         if candidates is None:
             candidates = preferred.candidates_by_imbalance(partitions, skew)
@@ -43,7 +43,7 @@ class PreferredRequest:
         careful, judged = counted(self._careful(at, verdicts, skew))
         changes, rejections = preferred.changes_of(careful), preferred.rejections_of(careful)
         parameters = {"election": "preferred", **asdict(self)}
-        return Planned(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
+        return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
     def _careful(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
         """Set aside what had better wait; the cap comes last, so that it counts only what would go on."""
@@ -54,7 +54,7 @@ class PreferredRequest:
             verdicts = with_stability(verdicts, history, first, snapshot_id, self.stable_for)
         if self.settle_seconds is not None:
             ages = broker_ages(at["brokers"], at["events"], at.tables.read("snapshots"), snapshot_id)
-            verdicts = with_settled_brokers(verdicts, ages, self.settle_seconds)
+            verdicts = with_min_broker_age(verdicts, ages, self.settle_seconds)
         if self.max_elections is not None:
             verdicts = with_cap(verdicts.localCheckpoint(), skew, self.max_elections)
         return verdicts
@@ -67,17 +67,17 @@ class OfflineRequest:
     partitions: list[Row] | None
     unclean: bool
 
-    def plan(self, at: SnapshotTables) -> Planned:
+    def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan on a snapshot."""
         partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
         candidates = _named(at, self.partitions)
         if candidates is None:
             candidates = offline.candidates_without_leader(partitions, brokers)
-        considered = asked_for(candidates.localCheckpoint(), partitions, topics, brokers)
+        considered = join_requested(candidates.localCheckpoint(), partitions, topics, brokers)
         verdicts, judged = counted(offline.offline_verdicts(considered, at["broker_configs"], unclean=self.unclean))
         changes, rejections = offline.changes_of(verdicts), offline.rejections_of(verdicts)
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
-        return Planned(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
+        return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
 
 def _named(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
@@ -87,5 +87,5 @@ def _named(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None
 def _first_of(at: SnapshotTables, count: int) -> int | None:
     """Return the id of the first of the last `count` snapshots, None if fewer are known."""
     until = ("snapshot_id", "<=", at.snapshot["snapshot_id"])
-    ids = sorted(at.tables.lake.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
+    ids = sorted(at.tables.warehouse.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
     return ids[-count] if len(ids) >= count else None

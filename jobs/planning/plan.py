@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.delta.spark_warehouse import FEW, Tables
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.spark.session import BROADCASTING, ONE_TASK, TINY, default_parallelism, start_session, with_settings
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines
 from jobs.core.errors import ExitCode, RefusedError
-from jobs.planning.plan_rows import OtherRows, plan_rows
+from jobs.planning.plan_rows import ExtraRows, plan_rows
 from jobs.planning.planning_tables import PlanningTables
-from jobs.preconditions.deletion_impact import deleted_by
+from jobs.preconditions.deletion_impact import deletion_impact_of
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans.names import (
     Alias,
@@ -32,10 +32,10 @@ from jobs.repositories.plans.names import (
     refuse_refresh,
 )
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.plans.store import RESULT, Content, PlanRows, RowLists, store
+from jobs.repositories.plans.store import RESULT, InMemoryRows, PlanHeader, PlanRows, store
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
-from jobs.runtime.console import Result, finish, say
+from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -55,7 +55,7 @@ read every column of a row before they know whether they need the row.
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanDraft:
     """A plan's content before it has an id."""
 
     kind: PlanKind
@@ -73,7 +73,7 @@ class Planned:
     """Why it must not be committed: it is stored all the same, so that it can be looked at."""
 
 
-Planner = Callable[[SnapshotTables], Planned]
+Planner = Callable[[SnapshotTables], PlanDraft]
 
 
 def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> ExitCode:
@@ -82,13 +82,13 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     row = find_plan(lake, result["plan_id"])
-    if deleted := deleted_by(lake, row):
+    if deleted := deletion_impact_of(lake, row):
         result["deleted"] = [asdict(each) for each in deleted]
     result |= in_json(outage_left_by(lake, row))
     name = options.name or row["plan_id"]
     steps = after_planning(settings, row, name, operations=result["operations"])
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if not settings.for_people else plan_lines(settings, row, name)), steps=steps)
+    emit_result(settings, result, *([] if not settings.for_people else plan_lines(settings, row, name)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
@@ -104,13 +104,13 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     _refuse_migration(snapshot)
     lake.ensure_tables()
     tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= TINY
-    late = _LateSession(settings, tiny=tiny, one_task=tiny and _has_few(lake, "partition_history"))
-    tables = Tables(late, lake, one_task=late.one_task)
+    late = _LazySession(settings, tiny=tiny, one_task=tiny and _has_few(lake, "partition_history"))
+    tables = SparkWarehouse(late, lake, one_task=late.one_task)
     with progress("planning", lambda: late.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
             refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
-            say(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
+            log(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
             return _result(named, alias)
         # a refused plan takes no name: the next try is to have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
@@ -120,7 +120,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     return result
 
 
-def _refuse_taken_name(lake: Lake, alias: Alias) -> None:
+def _refuse_taken_name(lake: Warehouse, alias: Alias) -> None:
     """Refuse before a snapshot is taken for nothing: it would be newer than that of the plan that has the name."""
     named = None if alias.moves or not lake.exists() else plan_named(lake, alias.name)
     if named and alias.name:
@@ -130,11 +130,11 @@ def _refuse_taken_name(lake: Lake, alias: Alias) -> None:
 def _refreshed(settings: Settings) -> int:
     """Take a snapshot and return its id; whatever keeps it from being taken also keeps the plan from being made."""
     taken = take_snapshot(settings)
-    say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
+    log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return int(taken["snapshot_id"])
 
 
-class _LateSession:
+class _LazySession:
     """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
 
     def __init__(self, settings: Settings, *, tiny: bool, one_task: bool) -> None:
@@ -149,10 +149,10 @@ class _LateSession:
         return self._session
 
 
-def _has_few(lake: Lake, table: str) -> bool:
+def _has_few(lake: Warehouse, table: str) -> bool:
     """Tell whether one task may sort a table: history grows with each change, however small the cluster."""
     count = lake.count(table)
-    return count is not None and count <= FEW
+    return count is not None and count <= MAX_DRIVER_ROWS
 
 
 def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
@@ -170,9 +170,9 @@ def _refuse_migration(snapshot: Row) -> None:
         raise RefusedError(f"snapshot {snapshot['snapshot_id']}: {migration_refusal(snapshot['migration'])}")
 
 
-def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned, command: str | None) -> Result:
-    lake = tables.lake
-    content = Content(
+def _store(tables: SparkWarehouse, snapshot: Row, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
+    lake = tables.warehouse
+    content = PlanHeader(
         kind=planned.kind,
         parameters=planned.parameters,
         snapshot_id=snapshot["snapshot_id"],
@@ -184,14 +184,14 @@ def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned, comman
     return _result(store(lake, alias, content, _rows(tables, planned)), alias)
 
 
-def _rows(tables: Tables, planned: Planned) -> PlanRows:
+def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
     if planned.changes is None:
         rejected = planned.rejected_operations
-        return RowLists(lake=tables.lake, changes=[], rejections=rejected, operations=planned.operations)
+        return InMemoryRows(lake=tables.warehouse, changes=[], rejections=rejected, operations=planned.operations)
     frames = {"changes": planned.changes}
     if planned.rejections is not None:
         frames["rejections"] = planned.rejections
-    return plan_rows(tables, frames, OtherRows(planned.operations, planned.evidence), planned.at_most)
+    return plan_rows(tables, frames, ExtraRows(planned.operations, planned.evidence), planned.at_most)
 
 
 def _result(plan: Row, alias: Alias) -> Result:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.spark_warehouse import FEW, Tables, counted
+from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.store import PlanRows, mine
@@ -23,39 +23,41 @@ OPERATIONS: Final = "operations"
 
 
 @dataclass(frozen=True, slots=True)
-class OtherRows:
+class ExtraRows:
     """What a plan has beside changes and rejections, which is little or nothing."""
 
     operations: Sequence[Row] = ()
     evidence: DataFrame | None = None
 
-    def write(self, tables: Tables, plan_id: str) -> None:
-        tables.lake.replace(OPERATIONS, [{**row, "plan_id": plan_id} for row in self.operations], mine(plan_id))
+    def write(self, tables: SparkWarehouse, plan_id: str) -> None:
+        tables.warehouse.replace(OPERATIONS, [{**row, "plan_id": plan_id} for row in self.operations], mine(plan_id))
         if self.evidence is not None:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), mine(plan_id))
 
 
-def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: OtherRows, at_most: int | None) -> PlanRows:
+def plan_rows(
+    tables: SparkWarehouse, rows: Mapping[str, DataFrame], beside: ExtraRows, at_most: int | None
+) -> PlanRows:
     """Bring a plan's rows to the driver if they are few, else leave them on Spark; there are `at_most` so many."""
     if at_most is None:
         computed = {table: counted(frame) for table, frame in rows.items()}
         rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
-    if at_most <= FEW:
-        return _OnDriver(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
-    return _OnSpark(tables, rows, beside)
+    if at_most <= MAX_DRIVER_ROWS:
+        return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
+    return _SparkRows(tables, rows, beside)
 
 
 @dataclass(frozen=True, slots=True)
-class _OnDriver:
-    tables: Tables
+class _ArrowRows:
+    tables: SparkWarehouse
     rows: Mapping[str, pa.Table]
-    beside: OtherRows
+    beside: ExtraRows
 
     def summary(self, header: str) -> Row:
         return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.beside.operations)})
 
     def write(self, plan_id: str) -> None:
-        lake = self.tables.lake
+        lake = self.tables.warehouse
         owner = {"plan_id": plan_id, "cluster": lake.cluster}
         for table, rows in self.rows.items():
             if rows.num_rows:
@@ -66,10 +68,10 @@ class _OnDriver:
 
 
 @dataclass(frozen=True, slots=True)
-class _OnSpark:
-    tables: Tables
+class _SparkRows:
+    tables: SparkWarehouse
     rows: Mapping[str, DataFrame]
-    beside: OtherRows
+    beside: ExtraRows
 
     def summary(self, header: str) -> Row:
         known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.beside.operations)}
@@ -83,8 +85,8 @@ class _OnSpark:
         self.beside.write(self.tables, plan_id)
 
 
-def _owned(rows: DataFrame, tables: Tables, plan_id: str) -> DataFrame:
-    return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.lake.cluster)})
+def _owned(rows: DataFrame, tables: SparkWarehouse, plan_id: str) -> DataFrame:
+    return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.warehouse.cluster)})
 
 
 def _repeated(text: str, rows: pa.Table) -> pa.Array:

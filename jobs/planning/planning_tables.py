@@ -23,10 +23,10 @@ class PlanningTables(SnapshotTables):
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)
         if table == "brokers":
-            drained = self.tables.lake.rows("drained")
+            drained = self.tables.warehouse.rows("drained")
             return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
         if table == "partitions":
-            failed = failed_replicas(self.tables.lake, self.snapshot)
+            failed = failed_replicas(self.tables.warehouse, self.snapshot)
             return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
         return rows
 
@@ -46,7 +46,7 @@ def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
 
 def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
     """The ids and versions of topics in the last snapshot before that one, as far as it is still there."""
-    lake = at.tables.lake
+    lake = at.tables.warehouse
     before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
     if not before:
         return []
@@ -63,11 +63,11 @@ def requests_of(at: SnapshotTables) -> list[Row]:
 
     One for the replicas that a partition has already asks for nothing, and stands there until a controller starts.
     """
-    requests = as_of(at.tables.lake, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
+    requests = as_of(at.tables.warehouse, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
     if not requests:
         return []
     topics = ("topic", "in", sorted({row["topic"] for row in requests}))
-    rows = as_of(at.tables.lake, at.snapshot, "partitions", topics)
+    rows = as_of(at.tables.warehouse, at.snapshot, "partitions", topics)
     held = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
     return [row for row in requests if held.get((row["topic"], row["partition"])) != row["replicas"]]
 

@@ -17,19 +17,19 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.session import tallied
-from jobs.planning.plan import Planned
+from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import vanished_states
 from jobs.planning.topics.existing_topic import operation
 from jobs.repositories.failed_log_dirs import event_lines
 from jobs.repositories.plans.repository import CONTROL
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
-from planner.reconciliation.cycle import Cycle, Tables
+from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.reconciliation.decisions import FULFILLED
 from planner.reconciliation.topic_deletion import DeletionStep
 from schemas.enums import (
@@ -68,25 +68,25 @@ _DONE_WITH: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Decisions after which a request is done with: a move that ends here needs its request no more."""
 
 
-def whats_due(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> Planned:
+def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> PlanDraft:
     """Plan the changes, operations and rejections of one cycle.
 
     `requests`: what is asked for in /admin is planned, too, though somebody is the controller.
     """
-    for line in event_lines(at.tables.lake, at.snapshot):
-        say(f"surveyor: {line}")
-    requested = as_of(at.tables.lake, at.snapshot, "requests")
+    for line in event_lines(at.tables.warehouse, at.snapshot):
+        log(f"surveyor: {line}")
+    requested = as_of(at.tables.warehouse, at.snapshot, "requests")
     tables = _asked_for(at, requested)
     if tables is None:
         return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
     if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
-        return _Steps(at, replace(tables, allow_unclean=allow_unclean, stays=False), requested).planned()
+        return _RequestedSteps(at, replace(tables, allow_unclean=allow_unclean, stays=False), requested).planned()
     for line in _waiting_lines(at, Cycle(tables)):
-        say(line)
+        log(line)
     return _after_failures(at, allow_unclean=allow_unclean, requests=False)
 
 
-def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) -> Planned:
+def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) -> PlanDraft:
     """What is due where nothing is asked for, or is left to others: all partitions are looked at once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
@@ -98,16 +98,16 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) 
         verdicts = verdicts.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
         rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
     parameters = {"allow_unclean": allow_unclean} | ({"requests": True} if requests else {})
-    return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
+    return PlanDraft(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
 
 
-def _asked_for(at: SnapshotTables, requests: list[Row]) -> Tables | None:
+def _asked_for(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
     """What a cycle looks at, None where nothing is asked for and nothing moves."""
     partitions = at["partitions"]
     is_moving = partitions.where(_MOVING).limit(1).count()
     if not (is_moving or any(row["kind"] in _ASKED for row in requests)):
         return None
-    return Tables(
+    return CycleInput(
         partitions=partitions,
         topics=at["topics"],
         brokers=at["brokers"],
@@ -124,7 +124,7 @@ def _stopped(at: SnapshotTables) -> list[Row]:
     what a broker said before it registered anew, but of a topic that is deleted. What `surveyor control` heard may be
     about a topic that it has removed since, and that was made anew: all is told again after it.
     """
-    lake = at.tables.lake
+    lake = at.tables.warehouse
     if _was_control(at):
         return []
     epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, at.snapshot, "brokers")}
@@ -142,19 +142,19 @@ def _was_control(at: SnapshotTables) -> bool:
     """Tell whether `surveyor control` was the last controller: its plans name its epoch."""
     of_it = {CONTROL: at.snapshot["controller_epoch"]}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
-    parameters = at.tables.lake.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
+    parameters = at.tables.warehouse.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
     return any(of_it.items() <= json.loads(each).items() for each in parameters)
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
+class _RequestedSteps:
     """What is due of everything, failures and requests."""
 
     at: SnapshotTables
-    tables: Tables
+    tables: CycleInput
     requests: list[Row]
 
-    def planned(self) -> Planned:
+    def planned(self) -> PlanDraft:
         at, cycle = self.at, Cycle(self.tables)
         decisions, counts = _judged(cycle)
         vanished = vanished_states(at, decisions.where(_NEW_TOO)) if counts["stateless"] else None
@@ -166,7 +166,7 @@ class _Steps:
         waits = [_rejection(row) for row in deletions if row["code"] is not None]
         done = decisions.where(_DONE_WITH).orderBy(*KEY).collect() if counts["done_with"] else ()
         operations = [*self._withdrawals([row.asDict() for row in done]), *self._of_deletions(deletions, cycle)]
-        return Planned(
+        return PlanDraft(
             PlanKind.RECONCILE,
             {"allow_unclean": self.tables.allow_unclean, "requests": True, CONFIRMED_UNDER: self._epoch},
             decisions.where("action IS NOT NULL").transform(shaped, CHANGES),
@@ -207,7 +207,9 @@ class _Steps:
         """
         going: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         if any(row["step"] == DeletionStep.DELETE for row in deletions):
-            for topic, partition, broker in cycle.going.orderBy("topic", "partition", "broker_id").collect():
+            for topic, partition, broker in cycle.replicas_to_delete.orderBy(
+                "topic", "partition", "broker_id"
+            ).collect():
                 going[topic][str(partition)].append(broker)
         epoch = {CONFIRMED_UNDER: self._epoch}
         removed = [row["topic"] for row in deletions if row["step"] == DeletionStep.REMOVE]
@@ -227,7 +229,7 @@ class _Steps:
 
     def _versions_of(self, topics: list[str]) -> dict[str, int]:
         """Versions of topics: partitions that are added later are nobody's to have confirmed."""
-        rows = as_of(self.at.tables.lake, self.at.snapshot, "topics", ("topic", "in", topics))
+        rows = as_of(self.at.tables.warehouse, self.at.snapshot, "topics", ("topic", "in", topics))
         return {row["topic"]: row["topic_version"] for row in rows}
 
 
@@ -271,7 +273,7 @@ def _key(row: Row) -> tuple[str, int]:
 
 def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
     """Say what waits for the controller that stays, Kafka's own or `surveyor control`, and for what."""
-    rows = cycle.for_who_stays().orderBy("topic", "partition").limit(WAITING_SHOWN + 1).collect()
+    rows = cycle.multi_step_work().orderBy("topic", "partition").limit(WAITING_SHOWN + 1).collect()
     for row in rows[:WAITING_SHOWN]:
         name = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
         yield f"  waits for {_who_stays(at)}: {name}: {row.what}: {row.why}"
@@ -282,5 +284,5 @@ def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
 def _who_stays(at: SnapshotTables) -> str:
     """Who carries it out, as the snapshot shows."""
     controller = at.snapshot["controller_id"]
-    live = {row["broker_id"] for row in as_of(at.tables.lake, at.snapshot, "brokers")}
+    live = {row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
     return f"broker {controller}, the controller" if controller in live else "a controller that stays"

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import UsageError
-from jobs.planning.plan import Planned, Planner
+from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.history.evidence import log_sizes, ranked_evidence
@@ -27,7 +27,7 @@ from schemas.enums import PlanKind
 def recover_planner(named: list[Row], *, allow_unclean: bool) -> Planner:
     """Plan leaders; unclean ones for the partitions named, or for all."""
 
-    def planner(at: SnapshotTables) -> Planned:
+    def planner(at: SnapshotTables) -> PlanDraft:
         offline = _without_leader(at).localCheckpoint()
         last = at.snapshot["snapshot_id"]
         until = F.col("snapshot_id") <= last
@@ -41,7 +41,7 @@ def recover_planner(named: list[Row], *, allow_unclean: bool) -> Planner:
             unneeded_rejections(allowed, at["partitions"], offline),
         )
         parameters = {"allow_unclean": allow_unclean, "partitions": named}
-        return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
+        return PlanDraft(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
     return planner
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
-from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, quoted
 from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UsageError
@@ -23,17 +23,17 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import as_of, find_snapshot, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import finish, table
+from jobs.runtime.console import emit_result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import NextStep, next_step
-from jobs.snapshots.cluster_view import observed_by
+from jobs.runtime.suggestions import Suggestion, suggestion
+from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
-from planner.text import counted
+from planner.text import pluralise
 from planner.topics.rack_aware import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
 from planner.whatif.numpy_impact import lost_partitions
-from schemas.enums import Lose
+from schemas.enums import FailureScenario
 
 COLUMNS: Final = (
     "scenario",
@@ -47,13 +47,13 @@ COLUMNS: Final = (
 """What people are shown; --json and the table `whatif` also say what is so before any loss."""
 
 
-def parse_lose(text: str) -> Lose:
+def parse_lose(text: str) -> FailureScenario:
     """Read what is to be lost; raise UsageError for anything else.
 
     >>> parse_lose("racks=1").value, parse_lose("brokers=2").value
     ('racks=1', 'pairs')
     """
-    taken = {lose.value: lose for lose in Lose} | {"brokers=2": Lose.PAIRS}
+    taken = {lose.value: lose for lose in FailureScenario} | {"brokers=2": FailureScenario.PAIRS}
     if text not in taken:
         raise UsageError(f"--lose {text!r}: expected brokers=1, racks=1 or pairs (the same as brokers=2)")
     return taken[text]
@@ -90,13 +90,13 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
     }
     steps = [*_after(settings, result, is_newest=snapshot is None)]
     people = _for_people(settings, result, len(rows) if everything else limit, everything=everything)
-    finish(settings, result, *people, steps=steps)
+    emit_result(settings, result, *people, steps=steps)
 
 
 def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, everything: bool) -> None:
     """Add to each row `partitions`: by cost, the first of those that it counts."""
     lake = settings.lake
-    seen = observed_by(lake, snapshot)
+    seen = view_of(lake, snapshot)
     arrays = arrays_of(seen, default_min_isr_of(lake, snapshot))
     live = {broker["broker_id"] for broker in seen.brokers}
     understood = {broker["broker_id"] for broker in seen.brokers if broker["understood"]}
@@ -129,28 +129,28 @@ def _crowded(settings: Settings, snapshot: Row) -> int:
     )
 
 
-def _after(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[NextStep]:
+def _after(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[Suggestion]:
     """What may be done about the worst loss, where it takes anything offline."""
     worst: Row = next(iter(result["rows"]), {"newly_offline": 0})
     if not worst["newly_offline"]:
-        if result["crowded"] and result["lose"] == Lose.RACKS.value:
-            yield next_step(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
+        if result["crowded"] and result["lose"] == FailureScenario.RACKS.value:
+            yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
         return
     at = [] if is_newest else ["--as-of", str(result["snapshot_id"])]
     if worst["unclean_only"]:
-        yield next_step(settings, "see who lags behind", "show", "partitions", "--under-replicated", *at)
+        yield suggestion(settings, "see who lags behind", "show", "partitions", "--under-replicated", *at)
     for broker in worst["lost"][:1]:
-        yield next_step(settings, "see what it holds", "show", "partitions", "--broker", str(broker), *at)
-    if result["lose"] == Lose.RACKS.value:
-        yield next_step(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
+        yield suggestion(settings, "see what it holds", "show", "partitions", "--broker", str(broker), *at)
+    if result["lose"] == FailureScenario.RACKS.value:
+        yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
 
 
-def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:
+def _costs(settings: Settings, snapshot: Row, lose: FailureScenario) -> list[Row]:
     """Work out the costs and store them."""
     lake, snapshot_id = settings.lake, snapshot["snapshot_id"]
     lake.ensure_tables()
     with progress("starting Spark"):
-        at = PlanningTables(Tables(start_session("surveyor whatif", remote=settings.remote), lake), snapshot)
+        at = PlanningTables(SparkWarehouse(start_session("surveyor whatif", remote=settings.remote), lake), snapshot)
     with progress("losing " + lose.value):
         known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         rows = [row.asDict() for row in costs_of_losing(*known, snapshot_id=snapshot_id, lose=lose).collect()]
@@ -168,7 +168,7 @@ def _cost_lines(rows: list[Row], *, everything: bool) -> Iterator[str]:
                 topics = len({name.rpartition("-")[0] for name in row["partitions"][cost]})
                 of = "" if topics == 1 else f" of {'at least ' * (row[cost] > NAMED_TO_PROGRAMS)}{topics} topics"
                 others = f" and {more} more (--all)" if more else ""
-                yield f"  {row['scenario']}: {counted(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
+                yield f"  {row['scenario']}: {pluralise(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
 
 
 def _for_people(settings: Settings, result: Row, limit: int, *, everything: bool) -> list[Table | str]:
@@ -181,11 +181,11 @@ def _for_people(settings: Settings, result: Row, limit: int, *, everything: bool
     if len(rows) > limit:
         parts.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
     parts[-1:-1] = [*_cost_lines(rows[:limit], everything=everything)]
-    if result["crowded"] and result["lose"] == Lose.RACKS.value:
-        have = counted(result["crowded"], "partition", "has", "have")
+    if result["crowded"] and result["lose"] == FailureScenario.RACKS.value:
+        have = pluralise(result["crowded"], "partition", "has", "have")
         parts.append(f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them")
     if rows and rows[0]["not_judged"]:
         parts.append(
-            f"warning: {counted(rows[0]['not_judged'], 'partition')} not judged: not understood, or without a state"
+            f"warning: {pluralise(rows[0]['not_judged'], 'partition')} not judged: not understood, or without a state"
         )
     return parts

@@ -21,23 +21,23 @@ from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.verification import verify_plan
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Danger, Standing, danger, standing_of
+from planner.reassignment.cancellation import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.reassignment.rollback import legs_of, ways_of
+from planner.reassignment.rollback import steps_by_partition, steps_of
 from schemas.enums import Action, PlanStatus, RejectionCode, RequestKind
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PartitionStatus:
     """One partition, or one election or operation: the step of the plan that it is at."""
 
     change: PlanRow
-    standing: Standing
+    status: ReassignmentStatus
     detail: str
     """Where it is, as people read it."""
-    danger: Danger | None = None
+    danger: CancellationRisk | None = None
     """Why its reassignment must not be cancelled."""
     stranded: bool = False
     """None of its replicas is in its ISR, and none comes to it: nobody can lead it."""
@@ -48,30 +48,32 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class CancellationPlan:
     """The cluster, and all that a plan is about in it."""
 
     state: ClusterState
-    findings: list[Finding]
+    partitions: list[PartitionStatus]
 
-    def of(self, standing: Standing) -> list[Finding]:
-        return [finding for finding in self.findings if finding.standing is standing]
+    def of(self, standing: ReassignmentStatus) -> list[PartitionStatus]:
+        return [finding for finding in self.partitions if finding.status is standing]
 
     @property
-    def safe(self) -> list[Finding]:
+    def safe(self) -> list[PartitionStatus]:
         """What is to be cancelled."""
-        return [finding for finding in self.of(Standing.IN_PROGRESS) if finding.danger is None]
+        return [finding for finding in self.of(ReassignmentStatus.IN_PROGRESS) if finding.danger is None]
 
     @property
-    def unsafe(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.danger is not None]
+    def unsafe(self) -> list[PartitionStatus]:
+        return [finding for finding in self.partitions if finding.danger is not None]
 
     @property
     def counts(self) -> dict[str, int]:
-        return {standing.value: len(self.of(standing)) for standing in Standing} | {"unsafe": len(self.unsafe)}
+        return {standing.value: len(self.of(standing)) for standing in ReassignmentStatus} | {
+            "unsafe": len(self.unsafe)
+        }
 
 
-def look(settings: Settings, plan: Plan, *, fewer_copies: bool = False) -> Findings:
+def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = False) -> CancellationPlan:
     """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be.
 
     `fewer_copies`: what leaves a partition on fewer copies than before is no danger.
@@ -82,17 +84,17 @@ def look(settings: Settings, plan: Plan, *, fewer_copies: bool = False) -> Findi
         state = read_cluster(client, settings.zookeeper)
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
-        moves = partitions_of(client, state, ways_of(plan.changes), fewer_copies=fewer_copies)
+        moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
-    return Findings(
-        state, [*moves, *(Finding(row, _beyond_recall(standing), detail) for row, standing, detail in rest)]
+    return CancellationPlan(
+        state, [*moves, *(PartitionStatus(row, _beyond_recall(standing), detail) for row, standing, detail in rest)]
     )
 
 
-def _beyond_recall(standing: Standing) -> Standing:
+def _beyond_recall(standing: ReassignmentStatus) -> ReassignmentStatus:
     """Elections and operations that go on, as a deletion does, cannot be called back."""
-    return Standing.BEYOND_RECALL if standing is Standing.IN_PROGRESS else standing
+    return ReassignmentStatus.IRREVERSIBLE if standing is ReassignmentStatus.IN_PROGRESS else standing
 
 
 def _refuse(plan: Plan) -> None:
@@ -103,32 +105,36 @@ def _refuse(plan: Plan) -> None:
 
 def partitions_of(
     client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Change]], *, fewer_copies: bool = False
-) -> list[Finding]:
+) -> list[PartitionStatus]:
     """Read partitions and tell where each stands; the caller has let the server catch up."""
     deleting = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
     read = read_changed(client, [way[0] for way in ways.values()])
-    judge = partial(danger, live=state.live, fewer_copies=fewer_copies)
-    return [_finding(ways[change.key], topic, znode, judge, deleting) for change, topic, znode in read]
+    judge = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
+    return [_partition_status(ways[change.key], topic, znode, judge, deleting) for change, topic, znode in read]
 
 
-def _finding(
-    way: Sequence[Change], topic: Znode, state: Znode, judge: Callable[..., Danger | None], deleting: Collection[str]
-) -> Finding:
+def _partition_status(
+    way: Sequence[Change],
+    topic: Znode,
+    state: Znode,
+    judge: Callable[..., CancellationRisk | None],
+    deleting: Collection[str],
+) -> PartitionStatus:
     first = way[0]
     now, why = assignment_of(first, topic)
     if first.topic in deleting:
         why = "its topic is queued for deletion"
     if now is None or why is not None:
-        return Finding(first, Standing.DIVERGED, why or "")
-    standing, number = standing_of(legs_of(way), now)
+        return PartitionStatus(first, ReassignmentStatus.DIVERGED, why or "")
+    standing, number = status_of(steps_of(way), now)
     detail = f"replicas {list(now.replicas)}"
     if now.is_moving:
         detail += f", adding {list(now.adding)}, removing {list(now.removing)}"
     known = understood(state)
-    if standing is not Standing.IN_PROGRESS:
+    if standing is not ReassignmentStatus.IN_PROGRESS:
         stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
-        return Finding(way[number], standing, detail, stranded=stranded)
-    return Finding(way[number], standing, detail, judge(now, None if known is None else known.isr))
+        return PartitionStatus(way[number], standing, detail, stranded=stranded)
+    return PartitionStatus(way[number], standing, detail, judge(now, None if known is None else known.isr))
 
 
 def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
@@ -144,13 +150,13 @@ def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | Non
     return ReplicaAssignment(*assignment), None
 
 
-def insisted(dangers: Iterable[Danger | None]) -> str:
+def allowed_by_option(dangers: Iterable[CancellationRisk | None]) -> str:
     """Say how to call back what would only be left on fewer copies."""
     allowed = any(danger is not None and danger.code is RejectionCode.REPLICA_NOT_ALIVE for danger in dangers)
     return ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if allowed else ""
 
 
-def rejections(findings: Findings) -> list[dict[str, Any]]:
+def rejections(findings: CancellationPlan) -> list[dict[str, Any]]:
     """What must not be cancelled, and why, for programs."""
     return [
         {"topic": topic, "partition": partition, "code": why.code.value, "reason": why.reason}

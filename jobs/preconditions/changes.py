@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.cluster import (
 )
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from planner.reassignment.replica_assignment import target
 from planner.text import other_topic as other_topic_in_words
@@ -50,10 +50,10 @@ def read_changed(client: KazooClient, changes: Sequence[Change]) -> Iterator[tup
 def _sort_out(
     client: KazooClient,
     changes: Sequence[Change],
-    judge: Callable[[Change, Znode, Znode], Verdict | None],
-) -> tuple[list[Change], list[Verdict]]:
+    judge: Callable[[Change, Znode, Znode], RowOutcome | None],
+) -> tuple[list[Change], list[RowOutcome]]:
     due: list[Change] = []
-    verdicts: list[Verdict] = []
+    verdicts: list[RowOutcome] = []
     for change, topic, state in read_changed(client, changes):
         verdict = judge(change, topic, state)
         if verdict is None:
@@ -64,7 +64,7 @@ def _sort_out(
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class Preconditions:
     """The cluster now, beside the brokers the plan knew."""
 
     live: Mapping[int, int]
@@ -72,35 +72,35 @@ class Premises:
     deleting: frozenset[str]
 
     @classmethod
-    def of(cls, plan: Plan, state: ClusterState) -> "Premises":
+    def of(cls, plan: Plan, state: ClusterState) -> "Preconditions":
         queued = (row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
         return cls(state.live, _known(plan), frozenset(queued))
 
     @classmethod
-    def now(cls, plan: Plan, client: KazooClient) -> "Premises":
+    def now(cls, plan: Plan, client: KazooClient) -> "Preconditions":
         """The same, read in a few requests: between two writes."""
         return cls(broker_epochs(client), _known(plan), frozenset(topics_to_delete(client)))
 
-    def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+    def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
         """Judge by brokers and deletions alone: for changes whose znodes the write itself checks."""
         why = [(change, self._deleted(change) or self._brokers_moved(change)) for change in changes]
-        stale = [Verdict(change, Outcome.STALE, reason) for change, reason in why if reason is not None]
+        stale = [RowOutcome(change, Outcome.STALE, reason) for change, reason in why if reason is not None]
         return [change for change, reason in why if reason is None], stale
 
-    def judge(self, client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+    def judge(self, client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
         """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
         return _sort_out(client, changes, self._judge)
 
-    def _judge(self, change: Change, topic: Znode, state: Znode) -> Verdict | None:
+    def _judge(self, change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
         if is_applied(change, state) and not _is_another(change, topic):
-            return Verdict(change, Outcome.APPLIED, "found applied", state.version, is_found=True)
+            return RowOutcome(change, Outcome.APPLIED, "found applied", state.version, is_found=True)
         why = (
             self._deleted(change)
             or _topic_moved(change, topic)
             or _state_moved(change, state)
             or self._brokers_moved(change)
         )
-        return None if why is None else Verdict(change, Outcome.STALE, why)
+        return None if why is None else RowOutcome(change, Outcome.STALE, why)
 
     def _deleted(self, change: Change) -> str | None:
         """A topic queued for deletion gets no change but what brings a reassignment to its end, which it waits for."""
@@ -224,7 +224,7 @@ def _is_before(change: Change, state: State | None) -> bool:
     return state is not None and bool((state.leader, state.isr, state.leader_epoch) == before)
 
 
-def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
     """The same for changes that Kafka's controller is asked for, which decides on ISR and epochs itself.
 
     Due is what still has the assignment, and for an election the leader, that the plan was computed from; a move also
@@ -234,7 +234,7 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
     requests = (reassign_requests(client) if moving else None) or {}
     registered = set(children(client, BROKER_IDS) or ()) if moving else set[str]()
 
-    def judge(change: Change, topic: Znode, state: Znode) -> Verdict | None:
+    def judge(change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
         requested = requests.get((change.topic, change.partition))
         if change.action == Action.REASSIGN and requested == change.replicas_after:
             return _found_in_progress(change)
@@ -242,7 +242,7 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
         if judged is not None or change.action != Action.REASSIGN:
             return judged
         why = _leaderless(understood(state), registered)
-        return None if why is None else Verdict(change, Outcome.STALE, why)
+        return None if why is None else RowOutcome(change, Outcome.STALE, why)
 
     return _sort_out(client, changes, judge)
 
@@ -261,7 +261,7 @@ def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
     )
 
 
-def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> Verdict | None:
+def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
     if change.topic_version == NO_VERSION:
         return _creation_for_admin(change, topic)
     if adds_partition(change):
@@ -269,14 +269,14 @@ def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> Verdict | No
     try:
         assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
-        return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
+        return RowOutcome(change, Outcome.STALE, f"{topic.path}: {error}")
     if assignment is None:
-        return Verdict(change, Outcome.STALE, f"{change.topic}-{change.partition} is gone")
+        return RowOutcome(change, Outcome.STALE, f"{change.topic}-{change.partition} is gone")
     judged = (
         _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, understood(state))
     )
     why = _assignment_moved(change, topic, assignment)
-    return Verdict(change, Outcome.STALE, why) if judged is None and why is not None else judged
+    return RowOutcome(change, Outcome.STALE, why) if judged is None and why is not None else judged
 
 
 def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str | None:
@@ -287,43 +287,43 @@ def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str
     return why_other_topic(change, topic) if anew else None
 
 
-def _reassigned(change: Change, assignment: Assigned) -> Verdict | None:
+def _reassigned(change: Change, assignment: Assigned) -> RowOutcome | None:
     replicas, adding, removing = assignment
     if target(replicas, removing) != change.replicas_after:
         return None
-    return _found_in_progress(change) if adding or removing else Verdict(change, Outcome.APPLIED, "found applied")
+    return _found_in_progress(change) if adding or removing else RowOutcome(change, Outcome.APPLIED, "found applied")
 
 
-def _found_in_progress(change: Change) -> Verdict:
-    return Verdict(change, Outcome.APPLIED, "found in progress", is_running=True)
+def _found_in_progress(change: Change) -> RowOutcome:
+    return RowOutcome(change, Outcome.APPLIED, "found in progress", is_running=True)
 
 
-def _elected(change: Change, state: State | None) -> Verdict | None:
+def _elected(change: Change, state: State | None) -> RowOutcome | None:
     if state is not None and state.leader == change.leader_after:
-        return Verdict(change, Outcome.APPLIED, "found applied")
+        return RowOutcome(change, Outcome.APPLIED, "found applied")
     if state is None or state.leader != change.leader_before:
-        return Verdict(change, Outcome.STALE, f"the leader is no longer {change.leader_before}")
+        return RowOutcome(change, Outcome.STALE, f"the leader is no longer {change.leader_before}")
     return None
 
 
-def _creation_for_admin(change: Change, topic: Znode) -> Verdict | None:
+def _creation_for_admin(change: Change, topic: Znode) -> RowOutcome | None:
     """A topic that exists has an id of Kafka's own: it counts as created where its replicas are those planned."""
     if topic.stat is None:
         return None
     try:
         assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
-        return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
+        return RowOutcome(change, Outcome.STALE, f"{topic.path}: {error}")
     if assignment is not None and assignment[0] == change.replicas_after:
-        return Verdict(change, Outcome.APPLIED, "found applied")
-    return Verdict(change, Outcome.STALE, f"topic {change.topic} exists and is not the one planned")
+        return RowOutcome(change, Outcome.APPLIED, "found applied")
+    return RowOutcome(change, Outcome.STALE, f"topic {change.topic} exists and is not the one planned")
 
 
-def _expansion_for_admin(change: Change, topic: Znode) -> Verdict | None:
+def _expansion_for_admin(change: Change, topic: Znode) -> RowOutcome | None:
     if _is_added(change, topic):
-        return Verdict(change, Outcome.APPLIED, "found applied")
+        return RowOutcome(change, Outcome.APPLIED, "found applied")
     moved = _topic_moved(change, topic)
-    return None if moved is None else Verdict(change, Outcome.STALE, moved)
+    return None if moved is None else RowOutcome(change, Outcome.STALE, moved)
 
 
 def assigned(topic: Znode, partition: int) -> Assigned | None:

@@ -10,46 +10,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.brokers.log_dirs import Copies, read_copies
+from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.changes import read_changed, understood
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.reassignment.copy_rate import Copy, CopyReading, ReplicaKey
+from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change
 from schemas.znodes import State
 
-PATIENCE: Final = 10.0
+LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that brokers have to tell, all of them together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copying:
+class CopyProgress:
     """What is being copied: the last reading, the one before if there was one, and who was silent at the last."""
 
-    now: CopyReading
-    before: CopyReading | None
+    current: CopyReading
+    previous: CopyReading | None
     seconds: float
     silent: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Receiving:
+class _ReceivingReplica:
     """A replica that is to be in sync: where it is copied from, None if nobody leads, and whether it is there."""
 
     leader: int | None
     in_sync: bool
 
 
-_Receivers = Mapping[ReplicaKey, _Receiving]
+_ReceivingReplicas = Mapping[ReplicaKey, _ReceivingReplica]
 
 
-def measure(settings: Settings, changes: Sequence[Change], apart: float) -> Copying | None:
+def measure(settings: Settings, changes: Sequence[Change], apart: float) -> CopyProgress | None:
     """Read what the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     A second reading is made `apart` seconds after the first if something is left to be copied; 0 makes none.
@@ -64,14 +64,14 @@ def measure(settings: Settings, changes: Sequence[Change], apart: float) -> Copy
         first, silent = _read(settings, brokers, receiving)
         began = time.monotonic()
         if not apart or not any(copy.known and copy.left for copy in first.values()):
-            return Copying(now=first, before=None, seconds=0.0, silent=silent)
+            return CopyProgress(current=first, previous=None, seconds=0.0, silent=silent)
         with progress("measuring how quickly replicas are copied"):
             time.sleep(apart)
             brokers, replicas = _replicas(settings, moving)
             second, silent = _read(settings, brokers, {key: replicas[key] for key in receiving})
-        return Copying(now=second, before=first, seconds=time.monotonic() - began, silent=silent)
+        return CopyProgress(current=second, previous=first, seconds=time.monotonic() - began, silent=silent)
     except SurveyorError as error:
-        say(f"surveyor: how much is copied is unknown: {error}")
+        log(f"surveyor: how much is copied is unknown: {error}")
         return None
 
 
@@ -83,7 +83,7 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     }
 
 
-def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row], _Receivers]:
+def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row], _ReceivingReplicas]:
     """The live brokers, and every replica that the changes lead to."""
     with connected(settings.zookeeper) as client:
         sync(client)
@@ -96,22 +96,24 @@ def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row],
     }
 
 
-def _where(broker: int, state: State | None) -> _Receiving:
+def _where(broker: int, state: State | None) -> _ReceivingReplica:
     if state is None:
-        return _Receiving(None, in_sync=False)
-    return _Receiving(None if state.leader == NO_LEADER else state.leader, broker in state.isr)
+        return _ReceivingReplica(None, in_sync=False)
+    return _ReceivingReplica(None if state.leader == NO_LEADER else state.leader, broker in state.isr)
 
 
-def _read(settings: Settings, brokers: Sequence[Row], receiving: _Receivers) -> tuple[CopyReading, Mapping[int, str]]:
+def _read(
+    settings: Settings, brokers: Sequence[Row], receiving: _ReceivingReplicas
+) -> tuple[CopyReading, Mapping[int, str]]:
     """One reading, and which brokers that it needs were silent, and why."""
     needed = _needed(receiving)
     registered = [broker for broker in brokers if broker["broker_id"] in needed]
-    copies, silent = read_copies(registered, settings.conf.command_config, needed, PATIENCE)
+    copies, silent = read_replica_sizes(registered, settings.conf.command_config, needed, LOG_DIRS_TIMEOUT_SECONDS)
     gone = dict.fromkeys(needed.keys() - {broker["broker_id"] for broker in registered}, "it is not registered")
     return {key: _copy(key, where, copies) for key, where in receiving.items()}, {**silent, **gone}
 
 
-def _needed(receiving: _Receivers) -> dict[int, dict[str, list[int]]]:
+def _needed(receiving: _ReceivingReplicas) -> dict[int, dict[str, list[int]]]:
     """What each broker is asked for: replicas that it receives, and those that others receive from it."""
     needed: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for (topic, partition, broker), where in receiving.items():
@@ -124,7 +126,7 @@ def _needed(receiving: _Receivers) -> dict[int, dict[str, list[int]]]:
     }
 
 
-def _copy(key: ReplicaKey, where: _Receiving, copies: Mapping[int, Copies]) -> Copy:
+def _copy(key: ReplicaKey, where: _ReceivingReplica, copies: Mapping[int, ReplicaSizes]) -> ReplicaCopy:
     """One replica: 0 bytes if its broker tells of no such log yet."""
     topic, partition, broker = key
     named = topic, partition
@@ -134,4 +136,4 @@ def _copy(key: ReplicaKey, where: _Receiving, copies: Mapping[int, Copies]) -> C
     held = None if mine is None else mine.sizes.get(named, 0)
     reached = None if mine is None else mine.ends.get(named, None if held else 0)
     lag = None if end is None or reached is None else max(end - reached, 0)
-    return Copy(held=held, whole=whole, lag=0 if where.in_sync else lag, in_sync=where.in_sync)
+    return ReplicaCopy(held=held, whole=whole, lag=0 if where.in_sync else lag, in_sync=where.in_sync)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.units import shown_bytes, shown_duration
 from jobs.repositories.stored_rows import Ints, StoredRows
-from planner.text import counted, few
+from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change
 
@@ -107,15 +107,15 @@ class Volume:
         if not self.replicas or not (self.is_known or rate):
             return
         if not self.is_known:
-            yield f"copies {counted(self.replicas, 'replica')}; `surveyor sizes` finds out how many bytes that is"
+            yield f"copies {pluralise(self.replicas, 'replica')}; `surveyor sizes` finds out how many bytes that is"
             return
-        partly = f", and {counted(self.unknown, 'replica')} of unknown size" if self.unknown else ""
+        partly = f", and {pluralise(self.unknown, 'replica')} of unknown size" if self.unknown else ""
         time = (
             f"; at least {shown_duration(self.seconds(rate))} at {rate} B/s a broker"
             if rate
             else "; --throttle, as 50MB/s, bounds each broker and says how long that takes"
         )
-        yield f"copies {counted(self.replicas, 'replica')}, {shown_bytes(self.bytes)}{partly}{time}"
+        yield f"copies {pluralise(self.replicas, 'replica')}, {shown_bytes(self.bytes)}{partly}{time}"
         if len(self.waves) > 1:
             each = [
                 shown_bytes(wave.bytes) + (f" in {shown_duration(wave.seconds(rate))}" if rate else "")
@@ -125,7 +125,7 @@ class Volume:
             yield f"bytes copied by wave {', '.join(each)}{more}"
 
 
-def volume(lake: Lake, changes: StoredRows) -> Volume:
+def volume(lake: Warehouse, changes: StoredRows) -> Volume:
     """Add up what the reassignments among changes copy; their rows have the columns READ."""
     copies_some = changes.gains("replicas_after", "replicas_before")
     moves = changes.where(changes.equal("action", Action.REASSIGN.value) & copies_some)
@@ -154,7 +154,7 @@ def volume(lake: Lake, changes: StoredRows) -> Volume:
     return Volume(found, _by_broker(coming, each))
 
 
-def volume_of(lake: Lake, changes: Iterable[Change]) -> Volume:
+def volume_of(lake: Warehouse, changes: Iterable[Change]) -> Volume:
     """The same of changes that are due."""
     rows = [{name: getattr(change, name) for name in READ} for change in changes if change.action == Action.REASSIGN]
     return volume(lake, StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA)))
@@ -169,7 +169,7 @@ def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - a
     return dict(zip(ids.tolist(), sums.tolist(), strict=True))
 
 
-def _sizes(lake: Lake, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
+def _sizes(lake: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
     """The largest log of each partition among the replicas it has now, -1 where none is known."""
     largest = np.full(len(moves), -1, dtype=np.int64)
     if not lake.has("sizes"):
@@ -186,7 +186,7 @@ def _sizes(lake: Lake, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of 
     return largest
 
 
-def space_warnings(lake: Lake, volume: Volume) -> Iterator[str]:
+def space_warnings(lake: Warehouse, volume: Volume) -> Iterator[str]:
     """Warn of brokers that receive more bytes than their disks have left, where they have said how many those are."""
     usable = usable_bytes(lake) if volume.received else {}
     full = [
@@ -195,10 +195,11 @@ def space_warnings(lake: Lake, volume: Volume) -> Iterator[str]:
         if broker in usable and count > usable[broker]
     ]
     if full:
-        yield f"{counted(len(full), 'broker', 'receives', 'receive')} more bytes than the disks have left: {few(full)}"
+        receive = pluralise(len(full), "broker", "receives", "receive")
+        yield f"{receive} more bytes than the disks have left: {abbreviate(full)}"
 
 
-def usable_bytes(lake: Lake) -> dict[int, int]:
+def usable_bytes(lake: Warehouse) -> dict[int, int]:
     """Bytes left on the disks of each broker that told it to `surveyor sizes`.
 
     Log dirs of the same size with the same rest are taken for one volume.

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from schemas.enums import OperationKind, PlanKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deleted:
+class DeletionImpact:
     """A topic, and what goes with it."""
 
     topic: str
@@ -31,21 +31,23 @@ class Deleted:
     """Offsets between the first and the last of each partition."""
 
 
-def deleted_by(lake: Lake, plan: Row, records: Mapping[str, int] | None = None) -> list[Deleted]:
+def deletion_impact_of(lake: Warehouse, plan: Row, records: Mapping[str, int] | None = None) -> list[DeletionImpact]:
     """Return what goes with the topics that a plan deletes, nothing for plans of other kinds."""
     if plan["kind"] != PlanKind.DELETE:
         return []
     rows = lake.rows("operations", ("plan_id", "=", plan["plan_id"]), ("kind", "=", OperationKind.DELETE_TOPIC.value))
-    return what_goes(lake, plan, [row["topic"] for row in rows], records or {})
+    return deletion_impact(lake, plan, [row["topic"] for row in rows], records or {})
 
 
-def what_goes(lake: Lake, plan: Row, topics: Sequence[str], records: Mapping[str, int]) -> list[Deleted]:
+def deletion_impact(
+    lake: Warehouse, plan: Row, topics: Sequence[str], records: Mapping[str, int]
+) -> list[DeletionImpact]:
     """Return what goes with these topics; `records` of those whose brokers told."""
     partitions = {topic: _partitions(lake, plan, topic) for topic in topics}
     return [_deleted(lake, topic, partitions[topic], records.get(topic)) for topic in topics]
 
 
-def _partitions(lake: Lake, plan: Row, topic: str) -> int | None:
+def _partitions(lake: Warehouse, plan: Row, topic: str) -> int | None:
     try:
         snapshot = find_snapshot(lake, plan["snapshot_id"])
         rows = table_as_of(lake, snapshot, "partitions", ("topic", "=", topic), columns=["partition"])
@@ -54,9 +56,9 @@ def _partitions(lake: Lake, plan: Row, topic: str) -> int | None:
     return int(rows.num_rows)
 
 
-def _deleted(lake: Lake, topic: str, partitions: int | None, records: int | None) -> Deleted:
+def _deleted(lake: Warehouse, topic: str, partitions: int | None, records: int | None) -> DeletionImpact:
     logs = lake.rows("sizes", ("topic", "=", topic))
-    return Deleted(
+    return DeletionImpact(
         topic=topic,
         partitions=partitions,
         replicas=len(logs),

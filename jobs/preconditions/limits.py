@@ -13,13 +13,13 @@ from jobs.repositories.plans.checked_configs import refuse_bad_configs
 from jobs.repositories.plans.commit_log import CLOSED
 from jobs.repositories.plans.repository import Plan, is_cycle, refuse_edited
 from jobs.runtime.settings import Settings
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import PlanStatus
 
 _FEWEST: Final = 3
 """Brokers below which a majority says nothing."""
 
-AHEAD: Final = 300.0
+MAX_CLOCK_SKEW_SECONDS: Final = 300.0
 """Seconds that a plan may be ahead of our clock; how old one is that is further ahead nobody can tell."""
 
 UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
@@ -88,7 +88,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
     _refuse_old(limits, plan, now)
     if plan.size > limits.max_changes:
         raise RefusedError(
-            f"plan {plan.title} has {counted(plan.size, 'change')}, more than --max-changes {limits.max_changes}",
+            f"plan {plan.title} has {pluralise(plan.size, 'change')}, more than --max-changes {limits.max_changes}",
         )
     if not limits.allow_majority_dead:
         _refuse_majority_dead(plan, state)
@@ -105,7 +105,7 @@ def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) ->
 
 def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
     age = now - plan.row["created_at"]
-    if age < -timedelta(seconds=AHEAD):
+    if age < -timedelta(seconds=MAX_CLOCK_SKEW_SECONDS):
         raise RefusedError(
             f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: nobody "
             "can tell how old it is; set the clock (`surveyor doctor` compares it with ZooKeeper's), or plan again",

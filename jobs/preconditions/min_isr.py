@@ -10,20 +10,20 @@ names of partitions. Topics that a plan creates are not in the snapshot; their c
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Lake, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from jobs.repositories.stored_rows import StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from planner.columns.numpy_rules import min_isr_of
 from schemas.enums import Action
-from schemas.rows import Outline
+from schemas.rows import ChangeSummary
 
 LISTED: Final = 1_000
 """Topics up to which they are looked for one by one, and not all read."""
 
 
-def below_min_isr(lake: Lake, snapshot_id: int, changes: Sequence[Outline]) -> list[str]:
+def below_min_isr(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions of changes in memory."""
     smaller = [
         change
@@ -34,7 +34,7 @@ def below_min_isr(lake: Lake, snapshot_id: int, changes: Sequence[Outline]) -> l
     return [change.name for change in smaller if len(change.isr_after) < minimum.get(change.topic, 0)]
 
 
-def stored_below_min_isr(lake: Lake, snapshot_id: int, changes: StoredRows) -> list[str]:
+def stored_below_min_isr(lake: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
     """Name those of stored changes, of which there may be a million: only the few become objects."""
     others = changes.where(~changes.equal("action", Action.REASSIGN.value))
     smaller = others.where(others.shrinks("isr_after", "isr_before"))
@@ -46,7 +46,7 @@ def stored_below_min_isr(lake: Lake, snapshot_id: int, changes: StoredRows) -> l
     ]
 
 
-def short_lists(lake: Lake, snapshot_id: int, changes: Sequence[Outline]) -> list[str]:
+def short_lists(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions that reassignments in memory leave with fewer replicas than min.insync.replicas."""
     reassigned = [change for change in changes if change.action == Action.REASSIGN]
     minimum = _min_isr(lake, snapshot_id, {change.topic for change in reassigned})
@@ -54,7 +54,7 @@ def short_lists(lake: Lake, snapshot_id: int, changes: Sequence[Outline]) -> lis
     return [name for name, change in last.items() if len(change.replicas_after) < minimum.get(change.topic, 0)]
 
 
-def stored_short_lists(lake: Lake, snapshot_id: int, changes: StoredRows) -> list[str]:
+def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
     """Name those of stored changes in the order of their waves: the last wave of a partition counts."""
     reassigned = changes.where(changes.equal("action", Action.REASSIGN.value))
     minimum = _min_isr(lake, snapshot_id, reassigned.values("topic"))
@@ -69,7 +69,7 @@ def stored_short_lists(lake: Lake, snapshot_id: int, changes: StoredRows) -> lis
     return [name for name, short in last.items() if short]
 
 
-def _min_isr(lake: Lake, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
+def _min_isr(lake: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
     """min.insync.replicas of those topics that the snapshot has; of none where the snapshot was dropped."""
     if not topics:
         return {}

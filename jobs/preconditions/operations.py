@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.cluster import (
 )
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from planner.text import other_topic
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Operation
@@ -33,7 +33,7 @@ _SHARED: Final = (REASSIGN, PREFERRED_ELECTION, CONTROLLER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
-class TopicNow:
+class TaskZnodes:
     """The znodes of a topic as they are now."""
 
     topic: Znode
@@ -47,39 +47,39 @@ class TopicNow:
         return {} if self.config.data is None else decode_config(self.config.data)
 
 
-def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TopicNow]:
+def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TaskZnodes]:
     """Read each topic's znodes, all at once."""
     paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
     znodes = iter(read_many(client, [*_SHARED, *paths]))
     admin = {path: next(znodes) for path in _SHARED}
-    return {name: TopicNow(next(znodes), next(znodes), next(znodes), admin) for name in names}
+    return {name: TaskZnodes(next(znodes), next(znodes), next(znodes), admin) for name in names}
 
 
-def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[Verdict]]:
+def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[RowOutcome]]:
     """Return the operations that are due, and the verdicts on the others."""
     judged = [(task, verdict_on(task, now)) for task, now in read_tasks(client, tasks)]
     return [task for task, verdict in judged if verdict is None], [verdict for _, verdict in judged if verdict]
 
 
-def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tuple[Operation, TopicNow]]:
+def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tuple[Operation, TaskZnodes]]:
     """Read the topic of each operation."""
     topics = read_topics(client, list(dict.fromkeys(task.topic for task in tasks)))
     return ((task, topics[task.topic]) for task in tasks)
 
 
-def verdict_on(task: Operation, now: TopicNow) -> Verdict | None:
+def verdict_on(task: Operation, now: TaskZnodes) -> RowOutcome | None:
     """Judge one operation; None: it is due."""
     try:
         judged = _JUDGES[OperationKind(task.action)](json.loads(task.data), now)
     except MalformedZnodeError as error:
         judged = Outcome.STALE, f"topic {task.topic} is not understood: {error}"
-    return None if judged is None else Verdict(task, *judged)
+    return None if judged is None else RowOutcome(task, *judged)
 
 
 _Judged = tuple[Outcome, str] | None
 
 
-def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _alteration(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     if now.topic.stat is None:
         return Outcome.STALE, "the topic is gone"
     if (other := _other_topic(data, now)) is not None:
@@ -98,7 +98,7 @@ def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None if conflict is None else (Outcome.STALE, f"{conflict}: somebody altered one since the snapshot")
 
 
-def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _deletion(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     if now.topic.stat is None:
         return Outcome.APPLIED, "found gone"
     if (other := _other_topic(data, now)) is not None:
@@ -106,25 +106,25 @@ def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
 
 
-def _reassignments(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _reassignments(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     requested = _asked(now, REASSIGN)
     same = [p for p, replicas in data["orders"].items() if requested.get(int(p)) == replicas]
     return None if same else (Outcome.APPLIED, "found withdrawn")
 
 
-def _elections(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _elections(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     requested = _asked(now, PREFERRED_ELECTION)
     return None if requested.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
 
 
-def _asked(now: TopicNow, path: str) -> dict[int, list[int]]:
+def _asked(now: TaskZnodes, path: str) -> dict[int, list[int]]:
     """What is asked for of the partitions of a topic."""
     znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
     requests = [] if znode.stat is None else read_partitions(znode.data)[0]
     return {each.partition: each.replicas or [] for each in requests if each.topic == topic}
 
 
-def _refusal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _refusal(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     if now.deletion.stat is None:
         return Outcome.APPLIED, "found withdrawn"
     if data["exists"] is not (now.topic.stat is not None):
@@ -132,7 +132,7 @@ def _refusal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None
 
 
-def _going(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _pending_deletion(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     if now.topic.stat is None:
         return Outcome.APPLIED, "found gone"
     if (other := _other_topic(data, now)) is not None:
@@ -140,8 +140,8 @@ def _going(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return (Outcome.STALE, "the topic is no longer queued for deletion") if now.deletion.stat is None else None
 
 
-def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
-    judged = _going(data, now)
+def _removal(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
+    judged = _pending_deletion(data, now)
     if judged is not None:
         return judged
     if now.topic.version != data["topic_version"]:
@@ -150,7 +150,7 @@ def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None if epoch - known in {0, 1} else (Outcome.STALE, f"another controller, of epoch {epoch}, was in office")
 
 
-def _other_topic(data: Mapping[str, Any], now: TopicNow) -> str | None:
+def _other_topic(data: Mapping[str, Any], now: TaskZnodes) -> str | None:
     """Say what became of the topic; one of before 2.8 may get its id from an upgraded controller, and is the same."""
     topic_id = read_assignment(now.topic.data).topic_id
     if data["topic_id"] is None or topic_id == data["topic_id"]:
@@ -158,12 +158,12 @@ def _other_topic(data: Mapping[str, Any], now: TopicNow) -> str | None:
     return other_topic("the topic", data["topic_id"], topic_id)
 
 
-_JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {
+_JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TaskZnodes], _Judged]]] = {
     OperationKind.ALTER_CONFIG: _alteration,
     OperationKind.DELETE_TOPIC: _deletion,
     OperationKind.WITHDRAW_REASSIGNMENT: _reassignments,
     OperationKind.WITHDRAW_ELECTION: _elections,
     OperationKind.WITHDRAW_DELETION: _refusal,
-    OperationKind.DELETE_REPLICAS: _going,
+    OperationKind.DELETE_REPLICAS: _pending_deletion,
     OperationKind.REMOVE_TOPIC: _removal,
 }

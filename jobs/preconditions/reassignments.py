@@ -1,7 +1,7 @@
 """What moves now: how far the reassignments of a plan have come, and which others run, wait or ask in vain.
 
 Read from ZooKeeper, where Kafka's controller writes adding and removing replicas before it begins
-(`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
+(`ControllerClient.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
 """
 
 import shlex
@@ -19,11 +19,11 @@ from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import assigned, read_changed, understood
 from jobs.repositories.plans.repository import Plan, moves_replicas
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import NextStep, command_line
-from planner.reassignment.cancellation import Standing
+from jobs.runtime.suggestions import Suggestion, command_line
+from planner.reassignment.cancellation import ReassignmentStatus
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment, target
-from planner.text import counted, few
+from planner.text import abbreviate, pluralise
 from schemas.enums import Action
 from schemas.rows import Change, Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, read_assignment
@@ -37,7 +37,9 @@ def reassignments_of(plan: Plan) -> list[Change]:
     return [change for change in plan.changes if change.action == Action.REASSIGN]
 
 
-def standings(client: KazooClient, changes: Sequence[Change], plan: Plan) -> Iterator[tuple[Change, Standing, str]]:
+def reassignment_statuses(
+    client: KazooClient, changes: Sequence[Change], plan: Plan
+) -> Iterator[tuple[Change, ReassignmentStatus, str]]:
     """Tell how far reassignments of a plan that were asked for have come, and what shows it.
 
     Who cancelled one, or moves its partition elsewhere, has made it diverge.
@@ -48,7 +50,7 @@ def standings(client: KazooClient, changes: Sequence[Change], plan: Plan) -> Ite
         later.setdefault(change.key, []).append(change)
     for change, topic, state in read_changed(client, changes):
         then = [row.replicas_after for row in later.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_standing_of(change, topic, understood(state), requests, then)
+        yield change, *_status_of(change, topic, understood(state), requests, then)
 
 
 def moving_of(settings: Settings, plan: Plan) -> list[Change]:
@@ -58,14 +60,18 @@ def moving_of(settings: Settings, plan: Plan) -> list[Change]:
         return []
     with connected(settings.zookeeper) as client:
         sync(client)
-        return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.IN_PROGRESS]
+        return [
+            change
+            for change, standing, _ in reassignment_statuses(client, moves, plan)
+            if standing is ReassignmentStatus.IN_PROGRESS
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignments:
     """Everything of a cluster that moves or is asked to, and what could not be read of it."""
 
-    found: list[Reassignment]
+    readable: list[Reassignment]
     opaque: list[str]
     """Znodes that are not understood, each with the reason."""
 
@@ -79,7 +85,7 @@ def all_reassignments(client: KazooClient) -> Reassignments:
     """Read everything that moves or is asked to, and what keeps it from moving."""
     moving, opaque = _moving_in_topics(client)
     found = reassignments_among(client, moving)
-    return Reassignments(found.found, [*found.opaque, *opaque])
+    return Reassignments(found.readable, [*found.opaque, *opaque])
 
 
 def reassignments_among(client: KazooClient, moving: Targets) -> Reassignments:
@@ -101,7 +107,7 @@ def warnings_of_others(settings: Settings, plan: Plan, due: Sequence[Change], ot
     mine: dict[Key, list[list[int]]] = {}
     for change in reassignments_of(plan):
         mine.setdefault(change.key, []).append(change.replicas_after)
-    foreign = [each for each in others.found if list(each.goal) not in mine.get((each.topic, each.partition), [])]
+    foreign = [each for each in others.readable if list(each.goal) not in mine.get((each.topic, each.partition), [])]
     topics = {change.topic for change in copying}
     brokers = {broker for change in copying for broker in (*(change.replicas_before or ()), *change.replicas_after)}
     running = [each for each in foreign if each.obstacle is None]
@@ -109,7 +115,11 @@ def warnings_of_others(settings: Settings, plan: Plan, due: Sequence[Change], ot
     if near:
         raise RefusedError(_refusal(settings, plan, near))
     unread = [f"not understood, and taken for what does not move: {znode}" for znode in others.opaque]
-    beside = [f"others move {few([each.in_words for each in running])}, in the way of nothing here"] if running else []
+    beside = (
+        [f"others move {abbreviate([each.in_words for each in running])}, in the way of nothing here"]
+        if running
+        else []
+    )
     stalled = [
         f"{step.what}: `{command_line(settings, *shlex.split(step.command or ''))}`"
         for step in stalled_steps([each for each in foreign if each.obstacle is not None])
@@ -117,19 +127,21 @@ def warnings_of_others(settings: Settings, plan: Plan, due: Sequence[Change], ot
     return [f"surveyor: warning: {line}" for line in (*unread, *beside, *stalled)]
 
 
-def stalled_steps(stalled: Sequence[Reassignment]) -> list[NextStep]:
+def stalled_steps(stalled: Sequence[Reassignment]) -> list[Suggestion]:
     """Say which reassignments do not move and what helps: the brokers that are down, or to cancel them."""
     void = [each for each in stalled if each.is_void]
     waiting = [each for each in stalled if not each.is_void]
     missing = sorted({broker for each in waiting if each.obstacle is not None for broker in each.obstacle.waits_for})
     steps = []
     if void:
-        what = f"{counted(len(void), 'request')} in {REASSIGN} that cannot be carried out"
-        steps.append(NextStep(f"{what}: {few([each.in_words for each in void])}", _cancel(void)))
+        what = f"{pluralise(len(void), 'request')} in {REASSIGN} that cannot be carried out"
+        steps.append(Suggestion(f"{what}: {abbreviate([each.in_words for each in void])}", _cancel(void)))
     if waiting:
-        what = f"{counted(len(waiting), 'reassignment', 'does not move', 'do not move')}"
-        start = f"start {'broker' if len(missing) == 1 else 'brokers'} {few(missing)}, or cancel"
-        steps.append(NextStep(f"{what}: {few([each.in_words for each in waiting])}; {start}", _cancel(waiting)))
+        what = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
+        start = f"start {'broker' if len(missing) == 1 else 'brokers'} {abbreviate(missing)}, or cancel"
+        steps.append(
+            Suggestion(f"{what}: {abbreviate([each.in_words for each in waiting])}; {start}", _cancel(waiting))
+        )
     return steps
 
 
@@ -139,9 +151,9 @@ def _cancel(some: Sequence[Reassignment]) -> str:
 
 def _refusal(settings: Settings, plan: Plan, near: Sequence[Reassignment]) -> str:
     return (
-        f"a reassignment that is not plan {plan.title}'s runs: {few([each.in_words for each in near])}; wait until it "
-        "is complete (`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or cancel it "
-        f"(`{command_line(settings, *shlex.split(_cancel(near)))}`), then commit again"
+        f"a reassignment that is not plan {plan.title}'s runs: {abbreviate([each.in_words for each in near])}; "
+        "wait until it is complete (`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or "
+        f"cancel it (`{command_line(settings, *shlex.split(_cancel(near)))}`), then commit again"
     )
 
 
@@ -173,26 +185,29 @@ def _isr(state: Znode) -> list[int] | None:
     return known.isr if known is not None else [] if state.stat is None else None
 
 
-def _standing_of(
+def _status_of(
     change: Change, topic: Znode, state: State | None, requests: Targets, then: Sequence[list[int]]
-) -> tuple[Standing, str]:
+) -> tuple[ReassignmentStatus, str]:
     goal = change.replicas_after
     try:
         assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
-        return Standing.DIVERGED, str(error)
+        return ReassignmentStatus.DIVERGED, str(error)
     if assignment is None:
-        return Standing.DIVERGED, "the partition is gone"
+        return ReassignmentStatus.DIVERGED, "the partition is gone"
     if requests.get(change.key) == goal:
-        return Standing.IN_PROGRESS, "ordered"
+        return ReassignmentStatus.IN_PROGRESS, "ordered"
     replicas, adding, removing = assignment
     now = target(replicas, removing)
     if now != goal:
-        return Standing.COMPLETE if now in then else Standing.DIVERGED, f"its replicas are now {replicas}"
+        return (
+            ReassignmentStatus.COMPLETE if now in then else ReassignmentStatus.DIVERGED,
+            f"its replicas are now {replicas}",
+        )
     missing = [broker for broker in goal if state is None or broker not in state.isr]
     if adding or removing or (moves_replicas(change) and missing):
-        return Standing.IN_PROGRESS, f"not yet in sync: {missing}"
-    return Standing.COMPLETE, f"replicas {replicas}"
+        return ReassignmentStatus.IN_PROGRESS, f"not yet in sync: {missing}"
+    return ReassignmentStatus.COMPLETE, f"replicas {replicas}"
 
 
 def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
@@ -17,28 +17,28 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
-from jobs.repositories.plans.commit_log import Ledger, close_plan, requested_changes
+from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
 from jobs.repositories.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import LINES_SHOWN, say
+from jobs.runtime.console import LINES_SHOWN, log
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing, standing_of
+from planner.reassignment.cancellation import ReassignmentStatus, status_of
 from planner.reassignment.rollback import (
-    Around,
-    Destination,
+    ClusterFacts,
     Rejection,
+    RollbackTarget,
     assignment_in,
-    legs_of,
     roll_back_partition,
-    ways_of,
+    steps_by_partition,
+    steps_of,
     with_waves_numbered,
 )
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
 
-THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
+FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
 NOT_ASKED_FOR: Final = Rejection(
     RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here"
@@ -75,7 +75,7 @@ class Rollback:
         return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
 
 
-def refuse_no_way(plan: Plan) -> None:
+def refuse_without_snapshot(plan: Plan) -> None:
     """Raise RefusedError unless a plan is one that can be rolled back, as far as the tables tell."""
     if plan.row["kind"] != PlanKind.REASSIGN:
         raise RefusedError(
@@ -89,7 +89,7 @@ def refuse_no_way(plan: Plan) -> None:
 
 def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
-    lake, ways = settings.lake, ways_of(plan.changes)
+    lake, ways = settings.lake, steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
     requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
     topics = sorted({topic for topic, _ in ways})
@@ -102,7 +102,7 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
     partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
     named = {row["topic"]: row for reading in readings for row in reading.topics}
     _refuse_running(plan, ways, partitions)
-    around = _around(lake, state)
+    around = _cluster_facts(lake, state)
     changes: list[Row] = []
     rejected: dict[Key, Rejection] = {}
     for key, way in ways.items():
@@ -119,7 +119,7 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
     return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
 
 
-def close_undone(settings: Settings, plan: Plan) -> None:
+def close_rolled_back(settings: Settings, plan: Plan) -> None:
     """Where `plan` is a rollback: call the plan that it undoes rolled back, if all of that is."""
     parameters = json.loads(plan.row["parameters"] or "{}")
     if "rollback_of" not in parameters:
@@ -132,7 +132,7 @@ def close_undone(settings: Settings, plan: Plan) -> None:
             None if parameters["to_snapshot"] == undone.row["snapshot_id"] else parameters["to_snapshot"],
         )
     except (RefusedError, UsageError) as error:
-        say(f"surveyor: plan {parameters['rollback_of']} is not called rolled_back: {error}")
+        log(f"surveyor: plan {parameters['rollback_of']} is not called rolled_back: {error}")
 
 
 def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
@@ -142,7 +142,7 @@ def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> 
     rollback = find_rollback(settings, undone, to_snapshot)
     if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
         close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
-        ledger = Ledger.open(settings.lake, undone)
+        ledger = CommitLog.open(settings.lake, undone)
         ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {rollback.snapshot_id} shows it")
     return rollback.is_back
 
@@ -159,9 +159,9 @@ class _Destinations:
         self.then = then
         self.why_not = why_not
 
-    def __call__(self, key: Key) -> Destination | Rejection:
+    def __call__(self, key: Key) -> RollbackTarget | Rejection:
         if self.then is None:
-            return Destination(None, self.name)
+            return RollbackTarget(None, self.name)
         if key[0] in self.why_not:
             return self.why_not[key[0]]
         row = self.then.get(key)
@@ -172,16 +172,16 @@ class _Destinations:
             return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
         if not row["replicas"]:
             return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
-        return Destination(row["replicas"], self.name)
+        return RollbackTarget(row["replicas"], self.name)
 
 
-def _destinations(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
+def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
     name = f"snapshot {_snapshot_id(plan, to_snapshot)}"
     if to_snapshot is None:
         return _Destinations(name, None, {})
     snapshot = find_snapshot(lake, to_snapshot)
     these = ("topic", "in", topics)
-    rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=THEN))
+    rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=FORMER_COLUMNS))
     ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", these)}
     ids = {change.topic: change.topic_id for change in plan.changes}
     anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
@@ -194,20 +194,20 @@ def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Ma
         f"{topic}-{partition}"
         for (topic, partition), row in partitions.items()
         if (way := ways.get((topic, partition)))
-        and standing_of(legs_of(way), assignment_in(row))[0] is Standing.IN_PROGRESS
+        and status_of(steps_of(way), assignment_in(row))[0] is ReassignmentStatus.IN_PROGRESS
     ]
     if running:
         more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
         raise RefusedError(
-            f"plan {plan.title} still moves {counted(len(running), 'partition')}: "
+            f"plan {plan.title} still moves {pluralise(len(running), 'partition')}: "
             f"{', '.join(running[:LINES_SHOWN])}{more}; "
             f"`surveyor cancel {plan.plan_id}` calls these back, then roll back the rest",
         )
 
 
-def _around(lake: Lake, state: ClusterState) -> Around:
+def _cluster_facts(lake: Warehouse, state: ClusterState) -> ClusterFacts:
     newest = last_snapshot(lake)
-    return Around(
+    return ClusterFacts(
         eligible={row["broker_id"] for row in state.brokers if row["understood"]},
         live=state.live,
         drained={row["broker_id"] for row in lake.rows("drained")},

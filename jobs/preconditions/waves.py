@@ -12,27 +12,27 @@ from typing import Final, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import connected, look_until, persistently, sync
+from jobs.adapters.zookeeper.connection import connected, poll_until, sync, with_retries
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.operations import judge_tasks
-from jobs.preconditions.reassignments import standings
-from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.preconditions.reassignments import reassignment_statuses
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing
+from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Outcome
 from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
 
 R = TypeVar("R", bound=PlanRow)
 
-PATIENCE: Final = 15.0
+PREVIOUS_WAVE_SECONDS: Final = 15.0
 """Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written a request."""
 
-_SHORTEST: Final = 0.1
-_LONGEST: Final = 2.0
+_MIN_PAUSE_SECONDS: Final = 0.1
+_MAX_PAUSE_SECONDS: Final = 2.0
 """Seconds between two looks at what moves."""
 
 
@@ -42,13 +42,13 @@ def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
         yield list(wave)
 
 
-def judge_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+def evaluate_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
     """Tell what is due; a change whose partition has one due or running in an earlier wave is due after it, unjudged.
 
     A partition that has gone on to a later wave has its earlier ones behind it.
     """
     due: list[Change] = []
-    verdicts: list[Verdict] = []
+    verdicts: list[RowOutcome] = []
     begun: dict[Key, int] = {}
     ahead: set[Key] = set()
     for wave in by_wave(changes):
@@ -59,85 +59,91 @@ def judge_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Ch
         begun |= {change.key: change.wave for change in reached}
         running = (verdict.change for verdict in judged if verdict.is_running)
         ahead |= {change.key for change in (*due_now, *running)}
-    return due, [_gone_on(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
+    return due, [_ongoing(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
 
 
-def _gone_on(verdict: Verdict, reached: int) -> Verdict:
+def _ongoing(verdict: RowOutcome, reached: int) -> RowOutcome:
     if verdict.outcome is not Outcome.STALE or verdict.change.wave >= reached:
         return verdict
-    return Verdict(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
+    return RowOutcome(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
 
 
-def still_due(settings: Settings, ledger: Ledger, wave: Sequence[PlanRow], patience: float = PATIENCE) -> list[PlanRow]:
+def recheck_wave(
+    settings: Settings, ledger: CommitLog, wave: Sequence[PlanRow], patience: float = PREVIOUS_WAVE_SECONDS
+) -> list[PlanRow]:
     """Read again just before asking, and return what of a wave is due; the ledger is told of the rest.
 
     What the waves before did not bring about is waited for, `patience` seconds.
     """
-    refused = {v.change.key for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    refused = {v.change.key for v in ledger.outcomes if v.outcome is not Outcome.APPLIED}
     ledger.judge(
-        Verdict(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
+        RowOutcome(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
         for change in wave
         if change.key in refused
     )
     mine = [change for change in wave if change.key not in refused]
     tasks, changes = operations_among(mine), changes_among(mine)
     with connected(settings.zookeeper) as client:
-        due, verdicts = look_until(lambda: _judge_now(client, changes), lambda judged: not _stale(judged[1]), patience)
+        due, verdicts = poll_until(lambda: _reevaluate(client, changes), lambda judged: not _stale(judged[1]), patience)
         due_tasks, settled = judge_tasks(client, tasks)
     ledger.judge([*verdicts, *settled])
     return [*due, *due_tasks]
 
 
-def _judge_now(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+def _reevaluate(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
     sync(client)
     return judge_for_admin(client, changes)
 
 
-def _stale(verdicts: Sequence[Verdict]) -> bool:
+def _stale(verdicts: Sequence[RowOutcome]) -> bool:
     return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
 
 
 def wait_complete(
-    settings: Settings, ledger: Ledger, moves: Sequence[Change], between_looks: Callable[[], None]
+    settings: Settings, ledger: CommitLog, moves: Sequence[Change], between_looks: Callable[[], None]
 ) -> int:
     """Wait until these reassignments are complete, and tell how many are.
 
     Moves that somebody leads elsewhere meanwhile have failed, as the ledger is told. `between_looks` may raise, as when
     the time to wait is over.
     """
-    failed = {v.change.key for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    failed = {v.change.key for v in ledger.outcomes if v.outcome is not Outcome.APPLIED}
     left = [move for move in moves if move.key not in failed]
-    total, complete, pause = len(left), len(left), _SHORTEST
+    total, complete, pause = len(left), len(left), _MIN_PAUSE_SECONDS
     names = sorted({move.wave for move in left})
     step = f"replicas move, wave {', '.join(map(str, names))}"
     with connected(settings.zookeeper) as client, progress(step, lambda: Part(total - len(left), total, "complete")):
         while left:
-            looked_at = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
-            diverged = [(move, detail) for move, standing, detail in looked_at if standing is Standing.DIVERGED]
+            looked_at = with_retries(lambda: _read_wave(client, ledger, left))  # noqa: B023 - called at once
+            diverged = [
+                (move, detail) for move, standing, detail in looked_at if standing is ReassignmentStatus.DIVERGED
+            ]
             lost = [_turned_back(ledger, move, detail) for move, detail in diverged]
-            ledger.revise(lost)
+            ledger.replace_outcomes(lost)
             complete -= len(lost)
-            left = [move for move, standing, _ in looked_at if standing is Standing.IN_PROGRESS]
+            left = [move for move, standing, _ in looked_at if standing is ReassignmentStatus.IN_PROGRESS]
             if left:
                 between_looks()
                 time.sleep(pause)
-                pause = min(_LONGEST, 1.5 * pause)
+                pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
     return complete
 
 
-def _turned_back(ledger: Ledger, move: Change, detail: str) -> Verdict:
+def _turned_back(ledger: CommitLog, move: Change, detail: str) -> RowOutcome:
     """A move that was under way and is not any more; of a cancelled plan that is as it should be."""
     if ledger.is_closed:
-        return Verdict(move, Outcome.STALE, f"turned back, as the plan was cancelled: {detail}")
-    return Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
+        return RowOutcome(move, Outcome.STALE, f"turned back, as the plan was cancelled: {detail}")
+    return RowOutcome(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
 
 
-def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Change]) -> list[tuple[Change, Standing, str]]:
+def _read_wave(
+    client: KazooClient, ledger: CommitLog, moves: Sequence[Change]
+) -> list[tuple[Change, ReassignmentStatus, str]]:
     sync(client)
-    return list(standings(client, moves, ledger.plan))
+    return list(reassignment_statuses(client, moves, ledger.plan))
 
 
-def waiting(max_wait: float | None, ledger: Ledger, lease: Lease) -> Callable[[], None]:
+def waiting(max_wait: float | None, ledger: CommitLog, lease: Lease) -> Callable[[], None]:
     """Make what a commit does between two looks at what moves.
 
     Who cancels its plan gets the lease. StillRunningError is raised once `max_wait` seconds from now are over; None:
@@ -149,12 +155,12 @@ def waiting(max_wait: float | None, ledger: Ledger, lease: Lease) -> Callable[[]
         if ledger.is_closed:
             lease.let_go()
         if until is not None and time.monotonic() >= until:
-            raise StillRunningError(f"--max-wait {max_wait:g} s is over{how_to_go_on(ledger)}")
+            raise StillRunningError(f"--max-wait {max_wait:g} s is over{resume_hint(ledger)}")
 
     return between_looks
 
 
-def how_to_go_on(ledger: Ledger) -> str:
+def resume_hint(ledger: CommitLog) -> str:
     """What to do once nobody waits any more."""
     plan = ledger.plan.plan_id
     return (

@@ -12,21 +12,21 @@ AIRFLOW: Final = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID", "AIRFLOW_CTX_T
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class Actor:
     """The columns `who` and `run`."""
 
-    who: str
+    user: str
     run: str | None = None
     """The run of the DAG and its task; None where no Airflow started this."""
 
     @property
     def columns(self) -> dict[str, str | None]:
-        return {"who": self.who, "run": self.run}
+        return {"who": self.user, "run": self.run}
 
 
-def this_author() -> Author:
+def this_actor() -> Actor:
     """Name whoever runs this process."""
-    return Author(f"{getpass.getuser()}@{socket.gethostname()}", run_in(os.environ))
+    return Actor(f"{getpass.getuser()}@{socket.gethostname()}", run_in(os.environ))
 
 
 def run_in(environment: Mapping[str, str]) -> str | None:

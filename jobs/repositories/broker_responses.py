@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import ABOUT_LOG_DIR, KAFKA_STORAGE_ERROR
 
@@ -28,10 +28,10 @@ _NEVER: Final = -1
 Bools = npt.NDArray[np.bool_]
 
 
-def record(lake: Lake, answers: pa.Table) -> None:
+def record(lake: Warehouse, answers: pa.Table) -> None:
     """Put answers in the place of those that the same brokers gave before about the same."""
     if answers.num_rows:
-        lake.rewrite("answers", _EVERY_ANSWER, lambda stored: last_words(_joined(stored, answers)))
+        lake.transform_rows("answers", _EVERY_ANSWER, lambda stored: latest_responses(_joined(stored, answers)))
 
 
 def _joined(stored: pa.Table, answers: pa.Table) -> pa.Table:
@@ -39,7 +39,7 @@ def _joined(stored: pa.Table, answers: pa.Table) -> pa.Table:
     return pa.concat_tables([stored.select(answers.schema.names).cast(answers.schema), answers])
 
 
-def last_words(answers: pa.Table) -> pa.Table:
+def latest_responses(answers: pa.Table) -> pa.Table:
     """Keep one row a key: the newest, but for what says nothing after a failed log dir."""
     by_time = pc.sort_indices(answers, [("at", "ascending")]).to_numpy()  # equal times stay in their order
     turn = np.empty(len(by_time), dtype=np.int64)

@@ -8,7 +8,7 @@ of every broker that is not registered and understood now. `surveyor vacuum` nev
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import as_of
 
@@ -21,18 +21,18 @@ BROKER_FAILED: Final = "BrokerFailed"
 """The kind of event that says in which snapshot a broker was first missing."""
 
 
-def brokers_last_seen(lake: Lake, snapshot: Row) -> dict[int, Row]:
+def brokers_last_seen(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
     """Return, by id, the brokers that a snapshot found gone or not understood, as they were last seen before."""
     rows = as_of(lake, snapshot, TABLE) if TABLE in snapshot["versions"] else _from_events(lake, snapshot)
     return {row["broker_id"]: row for row in rows}
 
 
-def brokers_seen_by(lake: Lake, snapshot: Row) -> dict[int, Row]:
+def brokers_seen_by(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
     """Return every broker that was understood in a snapshot or before it, as it was last seen."""
     return brokers_last_seen(lake, snapshot) | _seen_in(lake, snapshot)
 
 
-def last_seen_after(lake: Lake, last: Row | None, registered: Iterable[Row]) -> list[Row]:
+def last_seen_after(lake: Warehouse, last: Row | None, registered: Iterable[Row]) -> list[Row]:
     """Return the rows of `brokers_last_seen` that belong to a snapshot of `registered` brokers; `last` is before it."""
     if last is None:
         return []
@@ -54,14 +54,14 @@ def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dic
     return gone | {row["broker_id"]: row.get("rack") for row in registered if row["understood"]}
 
 
-def _seen_in(lake: Lake, snapshot: Row) -> dict[int, Row]:
+def _seen_in(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
     """The brokers that a snapshot understood, as rows of `brokers_last_seen`."""
     found = {"snapshot_id": snapshot["snapshot_id"], "last_seen_at": snapshot["taken_at"]}
     brokers = as_of(lake, snapshot, "brokers")
     return {row["broker_id"]: {name: row[name] for name in FACTS} | found for row in brokers if row["understood"]}
 
 
-def _from_events(lake: Lake, snapshot: Row) -> Iterator[Row]:
+def _from_events(lake: Warehouse, snapshot: Row) -> Iterator[Row]:
     """Find the same for a snapshot of an older version, which kept no such table: by the events of brokers failing."""
     registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers") if row["understood"]}
     until = ("snapshot_id", "<=", snapshot["snapshot_id"])

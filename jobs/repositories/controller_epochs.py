@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 
 _COLUMN: Final = "controller_epoch"
 
@@ -18,7 +18,7 @@ RECORDS: Final = ("snapshots", "partition_history", "answers", "commits")
 """Tables whose column is one that a controller of the cluster had."""
 
 
-def latest_recorded_epoch(lake: Lake, cluster_id: str | None) -> int:
+def latest_recorded_epoch(lake: Warehouse, cluster_id: str | None) -> int:
     """Return it, 0 where nothing is recorded; of a warehouse that knows another cluster by this name, nothing counts.
 
     `cluster_id` is what ZooKeeper says now, None where that is not known.
@@ -28,13 +28,13 @@ def latest_recorded_epoch(lake: Lake, cluster_id: str | None) -> int:
     return max(_latest(lake, table) for table in RECORDS)
 
 
-def _latest(lake: Lake, table: str) -> int:
+def _latest(lake: Warehouse, table: str) -> int:
     if not lake.has(table) or _COLUMN not in lake.columns(table):
         return 0
     return pc.max(lake.read(table, columns=[_COLUMN])[_COLUMN]).as_py() or 0
 
 
-def _is_of(lake: Lake, cluster_id: str | None) -> bool:
+def _is_of(lake: Warehouse, cluster_id: str | None) -> bool:
     """Whether all snapshots are of this cluster: one that was made again under its name begins its epochs again."""
     if "cluster_id" not in lake.columns("snapshots"):
         return True

@@ -2,7 +2,7 @@
 
 In between they are elected only where no other replica is in sync. A crash leaves a broker drained for too long rather
 than too short a time; committing the plan again ends it. A drain in resident mode also ends when the broker registers
-again or another controller takes over: both start the replicas that it stopped (`KafkaController.onBrokerStartup`,
+again or another controller takes over: both start the replicas that it stopped (`ControllerClient.onBrokerStartup`,
 `onControllerFailover`).
 """
 
@@ -11,20 +11,20 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from schemas.enums import DrainMode, PlanKind
 
 NOT_REGISTERED: Final = -1
 """Broker epoch of a mark whose broker had no registration."""
 
 
-def drained_brokers(lake: Lake) -> set[int]:
+def drained_brokers(lake: Warehouse) -> set[int]:
     """Brokers drained now: they keep what they hold, and get nothing."""
     return {row["broker_id"] for row in lake.rows("drained")}
 
 
-def mark(
-    lake: Lake, plan: Row, controller_epoch: int | None = None, broker_epochs: Mapping[int, int] | None = None
+def add(
+    lake: Warehouse, plan: Row, controller_epoch: int | None = None, broker_epochs: Mapping[int, int] | None = None
 ) -> bool:
     """Record the brokers of a drain, and under which epochs; return whether the plan is one.
 
@@ -46,7 +46,7 @@ def mark(
     return True
 
 
-def strike_out(lake: Lake, plan: Row) -> bool:
+def remove(lake: Warehouse, plan: Row) -> bool:
     """Take the brokers of an undrain out again; return whether the plan is one."""
     if plan["kind"] != PlanKind.UNDRAIN:
         return False
@@ -63,7 +63,7 @@ def has_registered_again(mark: Row, registered: Mapping[int, int]) -> bool:
     return mark["mode"] == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
 
 
-def strike_out_ended(lake: Lake, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
+def remove_expired(lake: Warehouse, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
     """Delete the marks of resident drains that have ended; return why, by broker.
 
     `controller_epoch`: that of the present controller; `registered`: broker epochs. A mark without a controller epoch
@@ -80,7 +80,7 @@ def strike_out_ended(lake: Lake, controller_epoch: int | None, registered: Mappi
     return dict(sorted(ended.items()))
 
 
-def delete_marks(lake: Lake, marks: Iterable[Row]) -> None:
+def delete_marks(lake: Warehouse, marks: Iterable[Row]) -> None:
     """Delete these marks, and none that a later drain of the same broker made."""
     each = [f"(broker_id = {row['broker_id']} AND broker_epoch = {row['broker_epoch']})" for row in marks]
     if each:
@@ -94,7 +94,7 @@ def lines_of_ended(ended: Mapping[int, str]) -> list[str]:
     ]
 
 
-def carry_over(lake: Lake, before: int, now: int) -> None:
+def carry_over(lake: Warehouse, before: int, now: int) -> None:
     """Let drains in resident mode go on under the epoch that their controller has now."""
     mine = f"mode = {quoted(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
     if lake.rows("drained", ("controller_epoch", "=", before)):

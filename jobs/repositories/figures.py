@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.adapters.delta.warehouse import Row
-from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement
+from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, Placement
 from planner.placement.waves import Waves
 
 Figures = dict[str, Any]
@@ -150,7 +150,7 @@ def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement)
     by_broker = dict(zip(placement.brokers.names, zip(*(count.tolist() for count in held), strict=True), strict=True))
     spans = [[counts[when] for name, counts in by_broker.items() if name in may_hold] for when in (0, 1)]
     return {
-        "moves_bytes": int(partitions.weights[moves.row[moves.target != NOBODY]].sum()),
+        "moves_bytes": int(partitions.weights[moves.row[moves.target != NO_BROKER]].sum()),
         "bytes_per_broker": [[min(span), max(span)] for span in spans],
         "bytes_by_broker": {name: list(counts) for name, counts in by_broker.items()},
     }

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import brokers_last_seen
@@ -24,13 +24,13 @@ SMALL: Final = frozenset({"brokers", "broker_configs"})
 class SnapshotTables:
     """Frames of the versions that a snapshot names, by table."""
 
-    tables: Tables
+    tables: SparkWarehouse
     snapshot: Row
 
     def __getitem__(self, table: str) -> DataFrame:
         """Read a table at the version that the snapshot names; shapes as in `schemas.tables`."""
         if table == LAST_SEEN:
-            rows = brokers_last_seen(self.tables.lake, self.snapshot)
+            rows = brokers_last_seen(self.tables.warehouse, self.snapshot)
             return self.tables.frame(table, list(rows.values())).coalesce(1)
         if table in SMALL:
             # what is in one part needs no exchange to be summed up
@@ -39,7 +39,7 @@ class SnapshotTables:
 
     def _small(self, table: str) -> pa.Table:
         """Read by the driver: for Spark to find a version of a Delta table takes longer than to read a small one."""
-        rows = self.tables.lake.read(table, version=self.snapshot["versions"][table])
+        rows = self.tables.warehouse.read(table, version=self.snapshot["versions"][table])
         return rows.select(TABLES[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:

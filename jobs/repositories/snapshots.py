@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
@@ -18,7 +18,7 @@ PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
 
 
-def last_snapshot(lake: Lake) -> Row | None:
+def last_snapshot(lake: Warehouse) -> Row | None:
     """Return the newest complete snapshot, None before the first."""
     ids = lake.read("snapshots")["snapshot_id"]
     if not len(ids):
@@ -26,7 +26,7 @@ def last_snapshot(lake: Lake) -> Row | None:
     return lake.rows("snapshots", ("snapshot_id", "=", pc.max(ids).as_py()))[0]
 
 
-def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
+def find_snapshot(lake: Warehouse, snapshot_id: int | None = None) -> Row:
     """Return the snapshot asked for, or the newest; raise where there is none."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
@@ -44,7 +44,7 @@ def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
     return rows[0]
 
 
-def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:
+def _no_snapshot(lake: Warehouse, snapshot_id: int, newest: int) -> str:
     oldest = pc.min(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
     dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
     return (
@@ -63,13 +63,13 @@ def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
         )
 
 
-def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
+def as_of(lake: Warehouse, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
     """Read a table as one snapshot left it, without a JVM."""
     return as_rows(table_as_of(lake, snapshot, table, *filters))
 
 
 def table_as_of(
-    lake: Lake,
+    lake: Warehouse,
     snapshot: Row,
     table: str,
     *filters: Filter,
@@ -90,7 +90,7 @@ def table_as_of(
     return rows if columns is None else rows.select(columns)
 
 
-def _with_topic_versions(rows: pa.Table, lake: Lake, snapshot: Row) -> pa.Table:
+def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Row) -> pa.Table:
     """Give partitions the versions that their topics had: a later one is no change of a partition to the history."""
     version = snapshot["versions"].get("topics")
     try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from schemas.enums import NO_LEADER
 
 AT_ONCE: Final = 5_000
@@ -35,7 +35,7 @@ class StoredRows:
 
     @classmethod
     def read(
-        cls, lake: Lake, table: str, order: Sequence[str], *filters: Filter, columns: Sequence[str] | None = None
+        cls, lake: Warehouse, table: str, order: Sequence[str], *filters: Filter, columns: Sequence[str] | None = None
     ) -> "StoredRows":
         rows = lake.read(table, *filters, columns=columns)
         return cls(rows.sort_by([(column, "ascending") for column in order]).combine_chunks())

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
@@ -27,7 +27,7 @@ OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recent:
+class WarehouseStatus:
     """The last word of the tables; empty where there are none."""
 
     snapshot: Row | None = None
@@ -46,15 +46,15 @@ class Recent:
     """Why a warehouse that is there could not be read, and nothing of it is known."""
 
 
-def read_recent(lake: Lake) -> Recent:
+def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
     """Read it; nothing where the warehouse is absent, or no snapshot was ever taken."""
     snapshot = last_snapshot(lake) if lake.exists() else None
     if snapshot is None:
-        return Recent()
+        return WarehouseStatus()
     open_plans = lake.rows("plans", ("status", "in", [status.value for status in OPEN]))
     plans = _with_operations(lake, [plan for plan in open_plans if not is_cycle(plan)])
     drained = lake.rows("drained") if lake.has("drained") else []
-    return Recent(
+    return WarehouseStatus(
         snapshot=snapshot,
         plans=sorted(plans, key=lambda row: row["created_at"]),
         drained=drained,
@@ -63,13 +63,13 @@ def read_recent(lake: Lake) -> Recent:
     )
 
 
-def throttled_plans(lake: Lake) -> list[str]:
+def throttled_plans(lake: Warehouse) -> list[str]:
     """Ids of plans whose commits have set throttles and not taken them away."""
     throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
     return sorted(set(throttles.to_pylist()))
 
 
-def _with_operations(lake: Lake, plans: list[Row]) -> list[Row]:
+def _with_operations(lake: Warehouse, plans: list[Row]) -> list[Row]:
     """A plan that deletes or configures topics has no change, and yet it waits."""
     mine = ("plan_id", "in", [row["plan_id"] for row in plans])
     owners = lake.read("operations", mine, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
@@ -77,15 +77,15 @@ def _with_operations(lake: Lake, plans: list[Row]) -> list[Row]:
     return [row | {"operations": operations[row["plan_id"]]} for row in plans]
 
 
-def recent_if_readable(lake: Lake) -> Recent:
+def warehouse_status_if_readable(lake: Warehouse) -> WarehouseStatus:
     """The same, or why not: whoever looks at the cluster itself is not kept from it by a warehouse."""
     try:
-        return read_recent(lake)
+        return read_warehouse_status(lake)
     except (SurveyorError, OSError) as error:
-        return Recent(fault=str(error))
+        return WarehouseStatus(fault=str(error))
 
 
-def missing_since(lake: Lake, snapshot: Row, brokers: Collection[int]) -> dict[int, datetime]:
+def missing_since(lake: Warehouse, snapshot: Row, brokers: Collection[int]) -> dict[int, datetime]:
     """When the first of the snapshots up to this one was taken that miss a broker, for those that this one misses.
 
     A broker that no snapshot has seen is missed by the oldest.
@@ -100,15 +100,15 @@ def missing_since(lake: Lake, snapshot: Row, brokers: Collection[int]) -> dict[i
     return {broker: taken[min(each for each in taken if each > until)] for broker, until in last.items()}
 
 
-def known_min_isr_of(lake: Lake, snapshot: Row | None) -> int | None:
+def known_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int | None:
     """The min.insync.replicas of topics that do not say, as a snapshot's brokers do; None where none has told."""
     return known_min_isr(_min_isr_rows(lake, snapshot))
 
 
-def default_min_isr_of(lake: Lake, snapshot: Row | None) -> int:
+def default_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int:
     """The same, and Kafka's default where none has told."""
     return default_min_isr(_min_isr_rows(lake, snapshot))
 
 
-def _min_isr_rows(lake: Lake, snapshot: Row | None) -> list[Row]:
+def _min_isr_rows(lake: Warehouse, snapshot: Row | None) -> list[Row]:
     return [] if snapshot is None else as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR))

@@ -35,7 +35,7 @@ class Format(StrEnum):
     """What its --generate prints."""
 
 
-class Text(StrEnum):
+class TextFormat(StrEnum):
     """In whose words a verification is written."""
 
     SURVEYOR = "surveyor"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 if TYPE_CHECKING:
-    from jobs.adapters.delta.warehouse import Lake
+    from jobs.adapters.delta.warehouse import Warehouse
     from jobs.runtime.settings import Conf
 
 Completed = list[tuple[str, str]]
@@ -27,7 +27,7 @@ _OFFERED: Final = 50
 def clusters(ctx: typer.Context, incomplete: str) -> Completed:
     """Clusters of the --conf file and of the warehouse."""
 
-    def known(conf: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+    def known(conf: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         seen = lake.clusters() if lake.exists() else []
         return [(name, "") for name in sorted({*conf.clusters, *seen})]
 
@@ -37,7 +37,7 @@ def clusters(ctx: typer.Context, incomplete: str) -> Completed:
 def plans(ctx: typer.Context, incomplete: str) -> Completed:
     """Plans by their names, those without one by their ids, the newest first."""
 
-    def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_OFFERED]
         for row in rows:
             for name in row.get("names") or [row["name"] or row["plan_id"]]:
@@ -49,7 +49,7 @@ def plans(ctx: typer.Context, incomplete: str) -> Completed:
 def topics(ctx: typer.Context, incomplete: str) -> Completed:
     """Topics of the last snapshot."""
 
-    def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         return [(name, "") for name in sorted(lake.read("topics", columns=["topic"])["topic"].to_pylist())]
 
     return _completed(ctx, incomplete, known)
@@ -58,7 +58,7 @@ def topics(ctx: typer.Context, incomplete: str) -> Completed:
 def brokers(ctx: typer.Context, incomplete: str) -> Completed:
     """Brokers of the last snapshot: who was registered, and who was gone and is preferred by partitions."""
 
-    def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         at = ("snapshot_id", "=", max(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
         preferred = lake.read("imbalance", at, columns=["broker_id"])["broker_id"].to_pylist()
         live = {row["broker_id"]: row["host"] or "" for row in lake.rows("brokers")}
@@ -70,7 +70,7 @@ def brokers(ctx: typer.Context, incomplete: str) -> Completed:
 def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
     """Snapshots with their times, UTC, the newest first."""
 
-    def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         taken = lake.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by([("snapshot_id", "descending")])
         return [(str(row["snapshot_id"]), f"{row['taken_at']:%F %T}") for row in taken.slice(0, _OFFERED).to_pylist()]
 
@@ -88,19 +88,19 @@ def by_comma(one: Completer) -> Completer:
 
 
 def _completed(
-    ctx: typer.Context, incomplete: str, known: Callable[["Conf", "Lake"], Iterable[tuple[str, str]]]
+    ctx: typer.Context, incomplete: str, known: Callable[["Conf", "Warehouse"], Iterable[tuple[str, str]]]
 ) -> Completed:
     with suppress(Exception):
         return [(name, text) for name, text in known(*_where(ctx)) if name.startswith(incomplete)]
     return []
 
 
-def _where(ctx: typer.Context) -> tuple["Conf", "Lake"]:
+def _where(ctx: typer.Context) -> tuple["Conf", "Warehouse"]:
     """The conf, and the tables of the cluster that the command line names."""
     from jobs.runtime.lazy_commands import spare_pandas  # noqa: PLC0415 - only who presses Tab needs all this
 
     spare_pandas()
-    from jobs.adapters.delta.warehouse import Lake  # noqa: PLC0415 - as above
+    from jobs.adapters.delta.warehouse import Warehouse  # noqa: PLC0415 - as above
     from jobs.runtime.settings import DEFAULT_WAREHOUSE, Sources, load_conf  # noqa: PLC0415 - as above
     from jobs.runtime.suggestions import typed_in  # noqa: PLC0415 - as above
 
@@ -108,4 +108,4 @@ def _where(ctx: typer.Context) -> tuple["Conf", "Lake"]:
     conf = load_conf(given.get("conf_path"))
     sources = Sources(typed_in(ctx), given.get("conf_path"))
     folder = sources.prefer("warehouse", given.get("warehouse"), conf.warehouse, tell=lambda _: None)
-    return conf, Lake(folder or DEFAULT_WAREHOUSE, given.get("cluster") or "default")
+    return conf, Warehouse(folder or DEFAULT_WAREHOUSE, given.get("cluster") or "default")

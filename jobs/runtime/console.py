@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 import typer
 
 from jobs.core import status_line
-from jobs.core.status_line import harmless
+from jobs.core.status_line import escape_control_chars
 from jobs.runtime.yaml_output import in_yaml
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from jobs.runtime.settings import Settings
-    from jobs.runtime.suggestions import NextStep
+    from jobs.runtime.suggestions import Suggestion
 
 LINE: Final = 80
 """Columns of text that is no table: a narrow terminal has them."""
@@ -71,15 +71,15 @@ def painted(line: str, stream: TextIO) -> str:
     return _SIGN.sub(lambda sign: f"\x1b[{COLORS[sign[0]]}m{sign[0]}\x1b[0m", line, count=1)
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """Write a line of progress or log to stderr."""
-    with status_line.aside():
-        seen = painted(harmless(line), sys.stderr)
+    with status_line.suspended():
+        seen = painted(escape_control_chars(line), sys.stderr)
         print(seen, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
 
-def finish(
-    settings: "Settings", result: Result, *people: "Table | str", steps: "Sequence[NextStep] | None" = None
+def emit_result(
+    settings: "Settings", result: Result, *people: "Table | str", steps: "Sequence[Suggestion] | None" = None
 ) -> None:
     """Give the result: one JSON object under --json and to --result-file, else tables and lines for people.
 
@@ -87,7 +87,7 @@ def finish(
     """
     if steps is not None:
         result = result | next_in_json(steps)
-    give(result, settings.as_json, settings.result_file)
+    write_json(result, settings.as_json, settings.result_file)
     if settings.for_people:
         for part in (*people, *next_lines(steps or ())):
             show(part)
@@ -96,12 +96,12 @@ def finish(
         sys.stdout.writelines(in_yaml({name: result[name] for name in result if name not in lists}, lists))
 
 
-def next_in_json(steps: "Iterable[NextStep]") -> Result:
+def next_in_json(steps: "Iterable[Suggestion]") -> Result:
     """What may be done next, for programs."""
     return {"next": [{"what": step.what, "command": step.command} for step in steps]}
 
 
-def next_lines(steps: "Iterable[NextStep]") -> Iterator[str]:
+def next_lines(steps: "Iterable[Suggestion]") -> Iterator[str]:
     """The same for people: one line each whatever its width, to be copied."""
     return (f"{step.what}: {step.command}" for step in steps)
 
@@ -111,14 +111,14 @@ def is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def agrees(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
     _forget_keys()
     try:
         with status_line.asking():
             return typer.confirm(question, err=True)
     except typer.Abort:
-        say("")  # the cursor still stands behind the question
+        log("")  # the cursor still stands behind the question
         return False
 
 
@@ -129,7 +129,7 @@ def typed_answer(question: str) -> str:
         with status_line.asking():
             return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
     except typer.Abort:
-        say("")
+        log("")
         return ""
 
 
@@ -142,7 +142,7 @@ def _forget_keys() -> None:
 def show(part: "Table | str") -> None:
     """Print what people read: a line as it is, but for what a terminal would obey."""
     if isinstance(part, str):
-        print(painted(harmless(part), sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
+        print(painted(escape_control_chars(part), sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
         return
     console = stdout(part.width or 0)
     if console.is_terminal:
@@ -160,7 +160,7 @@ def wrapped(text: str, label: str) -> list[str]:
     ) or [label]
 
 
-def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
+def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
     """Give programs their JSON object, on stdout and in the result file, where they asked for it."""
     text = json.dumps(result, default=str)
     if as_json:
@@ -169,7 +169,7 @@ def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # no
         try:
             result_file.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            say(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
+            log(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
 
 
 def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
@@ -210,7 +210,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
     from rich.text import Text  # noqa: PLC0415 - as above
 
     drawn = Table(
-        title=escape(harmless(title)), title_justify="left", header_style="bold", show_edge=False, pad_edge=False
+        title=escape(escape_control_chars(title)),
+        title_justify="left",
+        header_style="bold",
+        show_edge=False,
+        pad_edge=False,
     )
     cells = [[shown(row[column]) for row in rows] for column in columns]
     numeric = [all(isinstance(row[column], int | float | None) for row in rows) for column in columns]
@@ -283,13 +287,13 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
             text = " ".join(f"{key}={shown(item)}" for key, item in value.items())
         case _:
             text = str(value)
-    return text if text.isprintable() else harmless(text).replace("\n", r"\n").replace("\t", r"\t")
+    return text if text.isprintable() else escape_control_chars(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 LINES_SHOWN: Final = 50
 
 
-def cut(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:
+def truncate(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:
     """Keep the first lines unless all are asked for, and say how many are left out and which command shows them."""
     if everything or len(lines) <= LINES_SHOWN:
         return list(lines)

@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_files import read_text_file
-from jobs.runtime.console import say
-from planner.text import counted
+from jobs.runtime.console import log
+from planner.text import pluralise
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ def _check_log_dirs(path: Path, target: _Target) -> None:
         return
     name = f"{target.topic}-{target.partition}"
     if len(target.log_dirs) != len(target.replicas):
-        counts = f"{counted(len(target.replicas), 'replica')} and {counted(len(target.log_dirs), 'log dir')}"
+        counts = f"{pluralise(len(target.replicas), 'replica')} and {pluralise(len(target.log_dirs), 'log dir')}"
         raise UsageError(f"{path} has {counts} for {name}: as many of both, or leave log_dirs out")
     if set(target.log_dirs) - {ANY_LOG_DIR}:
         raise RefusedError(
@@ -151,7 +151,7 @@ def _assignment_in(path: Path, text: str) -> str:
             f"{path} holds the current assignment and no proposal: give what follows {PROPOSED!r}, "
             f"or remove the line {CURRENT!r} if the plan is to lead there",
         )
-    say(f"surveyor: {path} is what --execute printed: the plan leads to the assignment before it")
+    log(f"surveyor: {path} is what --execute printed: the plan leads to the assignment before it")
     return assignment
 
 
@@ -272,8 +272,8 @@ def assignment_faults(assignment: Sequence[Sequence[int]]) -> Iterator[str]:
             yield f"partition {partition} names a broker twice: {replicas}"
         if len(replicas) != len(assignment[0]):
             yield (
-                f"partition {partition} has {counted(len(replicas), 'replica')}, partition 0 has {len(assignment[0])}; "
-                "all need the same replication factor"
+                f"partition {partition} has {pluralise(len(replicas), 'replica')}, partition 0 has "
+                f"{len(assignment[0])}; all need the same replication factor"
             )
 
 

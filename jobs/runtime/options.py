@@ -15,12 +15,12 @@ from jobs.adapters.delta.warehouse_paths import why_unwritten
 from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submit_environment import behave_as_submitted
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.core.signals import answer_json, conclude, exit_code, guard, refuse_to_unwind
+from jobs.core.signals import answer_json, conclude, exit_code, install_handlers, refuse_to_unwind
 from jobs.core.units import slow_rate
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
-from jobs.runtime.console import give, say, write_whatever_comes
+from jobs.runtime.console import log, write_json, write_whatever_comes
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.settings import UNBOUNDED, settings_from
 from jobs.runtime.suggestions import typed_in
@@ -180,7 +180,7 @@ def check_throttle(throttle: str | None) -> None:
         return
     slow = slow_rate("--throttle", str(throttle))
     if slow is not None:
-        say(f"surveyor: warning: {slow}")
+        log(f"surveyor: warning: {slow}")
 
 
 def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
@@ -202,9 +202,9 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
 
     def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - for programs
         conclude()
-        say(f"surveyor: {message}")
+        log(f"surveyor: {message}")
         try:
-            give({"error": message, "exit_code": int(code), **result}, as_json, result_file)
+            write_json({"error": message, "exit_code": int(code), **result}, as_json, result_file)
             sys.stdout.flush()
         except OSError:  # stdout itself may be what failed, as on a full disk
             _drop_stdout()
@@ -223,7 +223,7 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     except BrokenPipeError:
         conclude()
         _drop_stdout()
-        say("surveyor: nobody reads the output any more; it is not whole")
+        log("surveyor: nobody reads the output any more; it is not whole")
         raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
@@ -245,7 +245,7 @@ def unexpected(error: Exception) -> str:
 
 def run_alone(function: Command) -> None:
     """Run one command as a script, as spark-submit does."""
-    guard()
+    install_handlers()
     app = typer.Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from jobs.core import status_line
 from jobs.core.units import Part
-from jobs.runtime.console import LINE, say
+from jobs.runtime.console import LINE, log
 
 LONG: Final = 2.0
 """Seconds after which a step says that it is still at work."""
@@ -47,7 +47,7 @@ def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
         status_line.clear()
     seconds = time.monotonic() - started
     if seconds >= LONG:
-        say(f"  ... {step}: {seconds:.1f} s")
+        log(f"  ... {step}: {seconds:.1f} s")
 
 
 def _told(step: str, detail: Detail | None, done: Event) -> None:
@@ -57,7 +57,7 @@ def _told(step: str, detail: Detail | None, done: Event) -> None:
     so_far = ""
     while True:
         far = str(detail()) if detail else ""
-        say(f"  ... {step}{': ' * bool(far)}{far}{so_far}")
+        log(f"  ... {step}{': ' * bool(far)}{far}{so_far}")
         if done.wait(AGAIN):
             return
         so_far = f", {time.monotonic() - started:.0f} s so far"

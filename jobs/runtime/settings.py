@@ -21,12 +21,12 @@ from jobs.core.errors import UsageError
 from jobs.core.text_files import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.suggestions import Typed
 
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
-    from jobs.adapters.delta.warehouse import Lake
+    from jobs.adapters.delta.warehouse import Warehouse
 
 CONTROLLER_ID: Final = 2147483647
 """The id Surveyor takes the controllership with: the largest there is, which no broker can be given by accident."""
@@ -103,10 +103,10 @@ class Settings:
         return None if text in {None, UNBOUNDED} else parse_rate("--throttle", str(text))
 
     @property
-    def lake(self) -> "Lake":
-        from jobs.adapters.delta.warehouse import Lake  # noqa: PLC0415 - a second of Arrow, which --help does not need
+    def lake(self) -> "Warehouse":
+        from jobs.adapters.delta.warehouse import Warehouse  # noqa: PLC0415 - a second of Arrow, which --help does not need
 
-        return Lake(self.warehouse, self.cluster)
+        return Warehouse(self.warehouse, self.cluster)
 
     @cached_property
     def listener(self) -> "Listener":
@@ -124,9 +124,9 @@ class Settings:
                 f"SURVEYOR_ZOOKEEPER, or [clusters.{self.cluster}] zookeeper = ... in the file of --conf "
                 "(SURVEYOR_CONF)",
             )
-        from jobs.adapters.zookeeper.credentials import speak_by  # noqa: PLC0415 - Kazoo, which --help does not need
+        from jobs.adapters.zookeeper.credentials import register_config  # noqa: PLC0415 - Kazoo, which --help does not need
 
-        speak_by(self.conf.zookeeper, self.conf.zookeeper_config)
+        register_config(self.conf.zookeeper, self.conf.zookeeper_config)
         return self.conf.zookeeper
 
 
@@ -175,7 +175,7 @@ def settings_from(
         if "zookeeper" in sources.typed:
             raise UsageError("--zookeeper names one cluster, --all takes those of --conf: give one of the two")
         if zookeeper is not None:
-            say(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
+            log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
         every = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
         alike = {name: words for name, words in (typed or {}).items() if name != "cluster"}
         return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote, typed=alike)
@@ -213,7 +213,7 @@ class Sources:
     conf_path: Path | None
 
     def prefer(
-        self, name: str, told: _Value | None, in_file: _Value | None, tell: Callable[[str], None] = say
+        self, name: str, told: _Value | None, in_file: _Value | None, tell: Callable[[str], None] = log
     ) -> _Value | None:
         """Choose between what an option or its environment variable told, and the file; tell of a choice."""
         if told is None or in_file is None or told == in_file or name in self.typed:

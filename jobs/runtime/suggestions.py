@@ -33,7 +33,7 @@ FORM: Final = frozenset({"as_json", "result_file", "output"})
 
 
 @dataclass(frozen=True, slots=True)
-class NextStep:
+class Suggestion:
     """Something to do; `command` is None where no command helps."""
 
     what: str
@@ -60,7 +60,7 @@ def _words(parameter: object, context: typer.Context) -> tuple[str, ...]:
     return tuple(word for each in values for word in (options[-1], str(each)))
 
 
-def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
+def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
     """Name a command for what may be done next, on the same cluster.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
@@ -74,14 +74,14 @@ def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
     >>> next_step(settings, "see", "show", "brokers", "--now").command
     "surveyor show brokers --now --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     """
-    return NextStep(what, command_line(settings, *command))
+    return Suggestion(what, command_line(settings, *command))
 
 
-def typed(settings: "Settings", step: NextStep) -> NextStep:
+def typed(settings: "Settings", step: Suggestion) -> Suggestion:
     """A step with its command as it is typed, on the same cluster."""
     if step.zookeeper_shell is not None:
-        return NextStep(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
-    return step if step.command is None else next_step(settings, step.what, *shlex.split(step.command))
+        return Suggestion(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
+    return step if step.command is None else suggestion(settings, step.what, *shlex.split(step.command))
 
 
 def command_line(settings: "Settings", *command: str) -> str:
@@ -91,7 +91,7 @@ def command_line(settings: "Settings", *command: str) -> str:
     return _line(settings, command, names)
 
 
-def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str] = ()) -> NextStep:
+def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str] = ()) -> Suggestion:
     """Name a command that is to have every option that this one was given, `but` some.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
@@ -99,7 +99,7 @@ def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str]
     >>> same_step(settings, "apply", "commit", "repair", "--apply").command
     'surveyor commit repair --apply --mode batch'
     """
-    return NextStep(what, same_line(settings, *command, but=but))
+    return Suggestion(what, same_line(settings, *command, but=but))
 
 
 def same_line(settings: "Settings", *command: str, but: Iterable[str] = ()) -> str:

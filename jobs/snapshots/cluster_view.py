@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row, schema_of
+from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, persistently
+from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.multi_read import read_many, without_collection
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError
@@ -39,7 +39,7 @@ PARTITION: Final = (
 )
 """The columns of PARTITIONS that are read: what follows from them is derived."""
 
-PATIENCE: Final = 5.0
+RATES_TIMEOUT_SECONDS: Final = 5.0
 """Seconds to connect in: somebody waits for the answer."""
 
 _OF_STATE: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
@@ -49,7 +49,7 @@ TopicConfig = Mapping[str, str | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ClusterView:
     """What there is of a cluster."""
 
     controller_id: int | None
@@ -81,20 +81,20 @@ class Observed:
         return {topic: names for topic, names in lists.items() if names}
 
 
-def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> Observed:
+def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
     """Read ZooKeeper: all topics or one, and of partitions these columns of PARTITIONS, which must be in their order.
 
     Raise UnreadableError where nothing answers, or no cluster keeps its metadata.
     """
-    with without_collection(), connected(hosts, PATIENCE) as client:
-        state = persistently(lambda: read_cluster(client, hosts))
-        configs, partitions, quarantine = persistently(lambda: _read_topics(client, topic, columns))
+    with without_collection(), connected(hosts, RATES_TIMEOUT_SECONDS) as client:
+        state = with_retries(lambda: read_cluster(client, hosts))
+        configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine
         rates: dict[str, dict[str, str]] = {}
         with suppress(UnreadableError):  # Kafka lets ZooKeeper keep the settings of brokers to them
-            quarantine += persistently(lambda: read_overrides(client))[1]
-            rates = persistently(lambda: _read_rates(client))
-    return Observed(
+            quarantine += with_retries(lambda: read_overrides(client))[1]
+            rates = with_retries(lambda: _read_rates(client))
+    return ClusterView(
         controller_id=state.control["controller_id"],
         controller_epoch=state.control["controller_epoch"],
         migration=state.migration,
@@ -120,11 +120,11 @@ def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
     return {name: of_broker for name, of_broker in rates.items() if of_broker}
 
 
-def observed_by(lake: Lake, snapshot: Row, *partitions: Filter) -> Observed:
+def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
     """Read the tables as a snapshot left them, all partitions or those that pass filters."""
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
-    return Observed(
+    return ClusterView(
         controller_id=snapshot["controller_id"],
         controller_epoch=snapshot["controller_epoch"],
         migration=snapshot.get("migration"),

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.core.masking import masked
 from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
 
@@ -37,7 +37,7 @@ Pair = tuple[Row | None, Row | None]
 """A row before and after, None where there is none."""
 
 
-def differences(lake: Lake, before: Row, after: Row) -> list[Row]:
+def differences(lake: Warehouse, before: Row, after: Row) -> list[Row]:
     """Compare two rows of `snapshots` and what belongs to them; of partitions, the most numerous, last."""
     both = before, after
     return [
@@ -104,7 +104,7 @@ def _difference(what: str, subject: str, column: str, was: Row | None, is_now: R
 
 
 def _pairs_of(
-    lake: Lake,
+    lake: Warehouse,
     both: tuple[Row, Row],
     table: str,
     key: Sequence[str],
@@ -114,7 +114,7 @@ def _pairs_of(
     return pairs(was, is_now, key, columns)
 
 
-def _partition_pairs(lake: Lake, before: int, after: int) -> list[Pair]:
+def _partition_pairs(lake: Warehouse, before: int, after: int) -> list[Pair]:
     """Compare the partitions that the history has between two snapshots, in either order."""
     older, newer = sorted((before, after))
     read = partial(lake.read, "partition_history", columns=["snapshot_id", *PARTITION, *STATE])

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
-from jobs.snapshots.cluster_view import Observed, TopicConfig
+from jobs.snapshots.cluster_view import ClusterView, TopicConfig
 from planner.columns.numpy_rules import PartitionArrays, among, derived, min_isr_of, named
-from planner.leadership.numpy_leadership import imbalance, needs
+from planner.leadership.numpy_leadership import imbalance, repair_masks
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import NO_LEADER
@@ -91,12 +91,12 @@ class Health:
         return asdict(self) | {"gone": gone, "stalled": [_stalled_row(each) for each in self.stalled]}
 
 
-def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
+def health_of(seen: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
     """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
     rows = arrays_of(seen, default_min_isr)
     live, understood = _brokers_of(seen)
     opaque = sorted(set(live) - understood)
-    marks, due = derived(rows, live), needs(rows, live, understood)
+    marks, due = derived(rows, live), repair_masks(rows, live, understood)
     reassigned = _reassignments(seen, live)
     void = {(each.topic, each.partition) for each in reassigned if each.is_void}
     moving = _moving(seen.partitions, seen.requested.keys() - void)
@@ -131,8 +131,8 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         under_min_isr=_count(rows.judged & marks.under_min_isr),
         moving=_count(moving),
         stalled=[each for each in reassigned if each.obstacle is not None],
-        mendable=_count(due.mendable),
-        stuck=_count(due.stuck),
+        mendable=_count(due.repairable),
+        stuck=_count(due.leaderless),
         imbalance=imbalance(rows, threshold),
         quarantined=seen.quarantined,
         blocking=[
@@ -145,18 +145,18 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     )
 
 
-def without_in_sync(seen: Observed) -> Bools:
+def without_in_sync(seen: ClusterView) -> Bools:
     """Mark the offline partitions of which no replica that may be elected is in sync: those that are `stuck`."""
-    return needs(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen)).stuck
+    return repair_masks(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen)).leaderless
 
 
-def _brokers_of(seen: Observed) -> tuple[list[int], set[int]]:
+def _brokers_of(seen: ClusterView) -> tuple[list[int], set[int]]:
     """Registered brokers, by id, and those of them that are understood: they may be elected."""
     live = sorted(row["broker_id"] for row in seen.brokers)
     return live, {row["broker_id"] for row in seen.brokers if row["understood"]}
 
 
-def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:
+def arrays_of(seen: ClusterView, default_min_isr: int) -> PartitionArrays:
     """Lay the partitions out for the rules that need no Spark."""
     stored = StoredRows(seen.partitions)
     topics = seen.partitions["topic"].combine_chunks().dictionary_encode()
@@ -204,7 +204,7 @@ def _stalled_row(stalled: Reassignment) -> Row:
     return row
 
 
-def _reassignments(seen: Observed, live: Collection[int]) -> list[Reassignment]:
+def _reassignments(seen: ClusterView, live: Collection[int]) -> list[Reassignment]:
     """Everything that moves or is asked to; what is not understood is left out."""
     concerned = seen.partitions.filter(_moving(seen.partitions, seen.requested.keys())).to_pylist()
     rows = {(row["topic"], row["partition"]): row for row in concerned}
@@ -254,7 +254,7 @@ def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
             yield {"path": path, "blocks": Blocked.START.value, "reason": reason, "mend": None}
 
 
-def _unborn(seen: Observed, unborn: Bools) -> Iterator[Row]:
+def _unborn(seen: ClusterView, unborn: Bools) -> Iterator[Row]:
     """Topics of which a partition is reassigned that has no state and gets none: Kafka's controller ends over it.
 
     None is created where the topic is queued for deletion, or no replica is alive.

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.repositories.stored_rows import Bools, Ints
-from jobs.snapshots.cluster_view import Observed, observe_now
+from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import arrays_of
-from planner.columns.numpy_rules import Marks, among, derived, named
+from planner.columns.numpy_rules import PartitionMasks, among, derived, named
 from schemas.enums import PartitionState
 
 _DERIVED: Final = ("partition_state", "offline_replicas", "under_replicated", "under_min_isr")
@@ -23,12 +23,12 @@ READ: Final = [name for name in schema_of("partitions").names if name not in _OF
 """Columns that znodes hold."""
 
 
-def observe_whole(hosts: str, topic: str | None = None) -> Observed:
+def observe_whole(hosts: str, topic: str | None = None) -> ClusterView:
     """Read ZooKeeper with every column of partitions, of all topics or one."""
-    return observe_now(hosts, topic=topic, columns=READ)
+    return view_now(hosts, topic=topic, columns=READ)
 
 
-def present_partitions(seen: Observed, default_min_isr: int) -> pa.Table:
+def present_partitions(seen: ClusterView, default_min_isr: int) -> pa.Table:
     """Add to what was observed whole what follows from it, and `deletion_requested`."""
     rows = arrays_of(seen, default_min_isr)
     live = [row["broker_id"] for row in seen.brokers]
@@ -47,7 +47,7 @@ def present_partitions(seen: Observed, default_min_isr: int) -> pa.Table:
     return table.append_column("deletion_requested", pa.array(rows.deleting))
 
 
-def _states(marks: Marks) -> list[str]:
+def _states(marks: PartitionMasks) -> list[str]:
     by_state = {
         PartitionState.NON_EXISTENT: marks.non_existent,
         PartitionState.NEW: marks.new,

@@ -21,18 +21,18 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
-from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.session import TINY, default_parallelism, tasks_done
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, persistently, sync
+from jobs.adapters.zookeeper.connection import children, connected, sync, with_retries
 from jobs.adapters.zookeeper.multi_read import children_of
 from jobs.adapters.zookeeper.source import READ, read_here, read_there
 from jobs.core.errors import UnreadableError
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from planner.text import counted
+from planner.text import pluralise
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """What an executor said, in the midst of stack traces of three languages."""
@@ -46,12 +46,12 @@ TOPICS_AT_ONCE: Final = 1000
 TALLY: Final = ("kind", "rows", "read", "decoded")
 """What is counted of each kind of row."""
 
-BROKERS_PATIENCE: Final = 10.0
+CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that brokers have to tell their settings, all together; they are asked while Spark starts and reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Small:
+class DriverMetadata:
     """What the driver reads before Spark starts, so that an unreadable cluster is said at once."""
 
     state: ClusterState
@@ -62,7 +62,7 @@ class Small:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StagedMetadata:
     """All that was read."""
 
     state: ClusterState
@@ -74,18 +74,18 @@ class Reading:
     """What executors could not understand."""
     zxid_after: int
 
-    def of(self, kind: str) -> DataFrame:
+    def rows_of_kind(self, kind: str) -> DataFrame:
         return self.staged.where(F.col("kind") == kind)
 
 
-def read_small(settings: Settings) -> Small:
+def read_driver_metadata(settings: Settings) -> DriverMetadata:
     """Read brokers, controller, requests and dynamic broker configs, and begin to ask the brokers."""
     with connected(settings.zookeeper) as client:
-        state = persistently(lambda: read_cluster(client, settings.zookeeper))
-        overrides, quarantine = persistently(lambda: read_overrides(client))
-        tiny = persistently(lambda: _is_tiny(client))
+        state = with_retries(lambda: read_cluster(client, settings.zookeeper))
+        overrides, quarantine = with_retries(lambda: read_overrides(client))
+        tiny = with_retries(lambda: _is_tiny(client))
     state.quarantine += quarantine
-    return Small(state, tiny, _ask_settings(settings, state.brokers, overrides))
+    return DriverMetadata(state, tiny, _ask_settings(settings, state.brokers, overrides))
 
 
 def _is_tiny(client: KazooClient) -> bool:
@@ -106,7 +106,7 @@ def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrid
 
     def ask() -> None:
         try:
-            configs = read_broker_configs(brokers, settings.conf.command_config, overrides, BROKERS_PATIENCE)
+            configs = read_broker_configs(brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
         except BaseException as error:  # noqa: BLE001 - raised where the answer is looked at
             answer.set_exception(error)
         else:
@@ -116,7 +116,7 @@ def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrid
     return answer
 
 
-def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -> Reading:
+def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
     """Stage topics and partitions; by then the brokers have told their settings, or had the time to."""
     with phases.of("read", "reading topics and partitions", partial(tasks_done, tables.spark)):
         staged, tallies = (_stage_here if small.tiny else _stage)(settings, tables)
@@ -125,9 +125,9 @@ def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -
     _warn_of_silent_brokers(configs)
     quarantine = _quarantine(staged) if "quarantine" in counts else []
     with connected(settings.zookeeper) as client:
-        persistently(lambda: sync(client))
+        with_retries(lambda: sync(client))
         zxid_after = client.last_zxid
-    return Reading(small.state, configs, staged, counts, quarantine, zxid_after)
+    return StagedMetadata(small.state, configs, staged, counts, quarantine, zxid_after)
 
 
 def _quarantine(staged: DataFrame) -> list[Row]:
@@ -135,7 +135,7 @@ def _quarantine(staged: DataFrame) -> list[Row]:
     return [row.asDict() for row in rows.collect()]
 
 
-def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
+def _stage_here(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
     """Read by the driver, and tally there; on Spark the rows are part of the query and need no job of their own."""
     rows = read_here(settings.zookeeper)
     spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
@@ -143,7 +143,7 @@ def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row
     return tables.arrow(rows, READ), tallies.rename_columns(TALLY).to_pylist()
 
 
-def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
+def _stage(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
     tasks = TASKS_A_CORE * default_parallelism(tables.spark)
     read = read_there(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
     try:
@@ -172,12 +172,12 @@ def _warn_of_silent_brokers(configs: list[Row]) -> None:
     answered = {row["broker_id"] for row in configs if row["name"].startswith("api.") and not row["assumed"]}
     silent = {row["broker_id"] for row in configs} - answered
     if silent:
-        say(
-            f"surveyor: {counted(len(silent), 'broker')} did not tell their settings, Kafka's defaults "
-            f"are assumed: {_few(silent)}"
+        log(
+            f"surveyor: {pluralise(len(silent), 'broker')} did not tell their settings, Kafka's defaults "
+            f"are assumed: {_names(silent)}"
         )
 
 
-def _few(broker_ids: set[int]) -> str:
+def _names(broker_ids: set[int]) -> str:
     shown = sorted(broker_ids)[:10]
     return ", ".join(map(str, shown)) + (", ..." if len(broker_ids) > len(shown) else "")

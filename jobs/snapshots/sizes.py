@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, shown_bytes
-from jobs.runtime.console import Result, finish, say
+from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import next_step
-from planner.text import counted
+from jobs.runtime.suggestions import suggestion
+from planner.text import pluralise
 from schemas.columns import TABLES
 
 NAMED: Final = 20
@@ -38,7 +38,7 @@ def take_sizes(settings: Settings) -> Result:
     seen: Counter[str] = Counter()
 
     def detail() -> Part:
-        return Part(seen["brokers"], len(brokers), f"have answered, {counted(seen['replicas'], 'replica')}")
+        return Part(seen["brokers"], len(brokers), f"have answered, {pluralise(seen['replicas'], 'replica')}")
 
     def count(log_dirs: LogDirs) -> None:
         seen.update(brokers=1, replicas=log_dirs.logs.num_rows)
@@ -55,7 +55,7 @@ def take_sizes(settings: Settings) -> Result:
     return _result(log_dirs, silent, logs)
 
 
-def store_sizes(lake: Lake, brokers: Collection[int], logs: pa.Table) -> None:
+def store_sizes(lake: Warehouse, brokers: Collection[int], logs: pa.Table) -> None:
     """Replace the rows of these brokers by their `logs`, rows of SIZES without a cluster; twice is as good as once."""
     lake.ensure_tables()
     rows = logs.append_column("cluster", pa.repeat(pa.scalar(lake.cluster), logs.num_rows))
@@ -70,7 +70,7 @@ def _nobody(silent: Mapping[int, str]) -> str:
     if not silent:
         return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
     return (
-        f"none of {counted(len(silent), 'broker')} told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
+        f"none of {pluralise(len(silent), 'broker')} told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
         "nothing was stored; check --command-config, and that brokers can be reached from here"
     )
 
@@ -104,23 +104,25 @@ def report_sizes(settings: Settings) -> None:
     """Ask for sizes, and say what they come to and what is amiss."""
     result = take_sizes(settings)
     for warning in _warnings(result):
-        say(f"surveyor: {warning}")
+        log(f"surveyor: {warning}")
     future = f", {result['future']} of them on their way to another log dir" if result["future"] else ""
     counts = (
-        f"{counted(result['replicas'], 'replica')} of {counted(result['topics'], 'topic')} on "
-        f"{counted(result['brokers'], 'broker')}{future}"
+        f"{pluralise(result['replicas'], 'replica')} of {pluralise(result['topics'], 'topic')} on "
+        f"{pluralise(result['brokers'], 'broker')}{future}"
     )
     steps = [
-        next_step(settings, "see who holds what", "show", "sizes"),
-        next_step(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
+        suggestion(settings, "see who holds what", "show", "sizes"),
+        suggestion(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
     ]
-    finish(settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}", steps=steps)
+    emit_result(
+        settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}", steps=steps
+    )
 
 
 def _warnings(result: Result) -> Iterator[str]:
     if result["silent"]:
         lines = _silent_lines({row["broker_id"]: row["reason"] for row in result["silent"]})
-        yield f"{counted(len(lines), 'broker')} did not answer, their last sizes are kept:\n  {_listed(lines)}"
+        yield f"{pluralise(len(lines), 'broker')} did not answer, their last sizes are kept:\n  {_listed(lines)}"
     if result["failed_log_dirs"]:
         lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
         yield f"{len(lines)} log dirs could not be read by their brokers:\n  {_listed(lines)}"

@@ -14,22 +14,22 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.locks import VACUUM, holder, locked
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import in_sight
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.repositories.drained_brokers import lines_of_ended, strike_out_ended
+from jobs.repositories.drained_brokers import lines_of_ended, remove_expired
 from jobs.repositories.snapshots import last_snapshot
-from jobs.runtime.console import Result, finish, say
+from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.options import unexpected
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import NextStep, next_step
-from jobs.snapshots.reader import Reading, read_all, read_small
-from jobs.snapshots.writer import Writer
-from planner.text import counted
+from jobs.runtime.suggestions import Suggestion, suggestion
+from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
+from jobs.snapshots.writer import SnapshotWriter
+from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.tables import TABLES
 
@@ -52,16 +52,16 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
     began = _Began()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
-        small = read_small(settings)
+        small = read_driver_metadata(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
         session = _session(settings, tiny=small.tiny, alone=alone)
-        tables = Tables(session, settings.lake, one_task=small.tiny)
+        tables = SparkWarehouse(session, settings.lake, one_task=small.tiny)
     with _alone_with(settings.lake) as waited:
         if waited:  # the order of ids is that of readings
             began = _Began()
-            small = read_small(settings)
-        reading = read_all(settings, tables, small, phases)
+            small = read_driver_metadata(settings)
+        reading = stage(settings, tables, small, phases)
         _end_drains(settings, reading.state)
         row, counts = _written(settings, tables, reading, phases, began)
     _warn(reading.state, counts)
@@ -69,7 +69,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
 
 
 @contextmanager
-def _alone_with(lake: Lake) -> Iterator[bool]:
+def _alone_with(lake: Warehouse) -> Iterator[bool]:
     """Take a snapshot while no other process takes one of the cluster or removes files; yield whether one did before.
 
     Each table is written as a whole, and the snapshot names the versions that belong together.
@@ -95,20 +95,20 @@ class _Began:
 
 
 def _written(
-    settings: Settings, tables: Tables, reading: Reading, phases: Phases, began: _Began
+    settings: Settings, tables: SparkWarehouse, reading: StagedMetadata, phases: Phases, began: _Began
 ) -> tuple[Row, dict[str, int]]:
     """Write a reading under the next id; once more where another process, by which no lock is heeded, took that id."""
     while True:
         last = last_snapshot(settings.lake)
         snapshot_id = 1 if last is None else last["snapshot_id"] + 1
-        counts = Writer(settings, tables, reading, last, snapshot_id, phases).write()
+        counts = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases).write()
         row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
         if settings.lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
             return row, counts
-        say(f"surveyor: another process has taken snapshot {snapshot_id} meanwhile: this one is written again")
+        log(f"surveyor: another process has taken snapshot {snapshot_id} meanwhile: this one is written again")
 
 
-def _row(settings: Settings, reading: Reading, began: _Began) -> Row:
+def _row(settings: Settings, reading: StagedMetadata, began: _Began) -> Row:
     state = reading.state
     return {
         "taken_at": began.at,
@@ -129,25 +129,25 @@ def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
 
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:
-    ended = strike_out_ended(settings.lake, state.control["controller_epoch"], state.live)
+    ended = remove_expired(settings.lake, state.control["controller_epoch"], state.live)
     for line in lines_of_ended(ended):
-        say(line)
+        log(line)
 
 
 def _warn(state: ClusterState, counts: dict[str, int]) -> None:
     if not state.brokers:
-        say("surveyor: no broker is registered in /brokers/ids: every partition counts as offline")
+        log("surveyor: no broker is registered in /brokers/ids: every partition counts as offline")
     if state.migration:
-        say(f"surveyor: {in_sight(state.migration)}")
+        log(f"surveyor: {in_sight(state.migration)}")
     if counts["quarantined"]:
-        say(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
+        log(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
 
 
 def snapshot_one(settings: Settings) -> ExitCode:
     """Take one cluster's snapshot and show it."""
     result = take_snapshot(settings)
-    steps = [next_step(settings, "see what is due", "status")]
-    finish(settings, result, snapshot_line(settings.cluster, result), steps=steps)
+    steps = [suggestion(settings, "see what is due", "status")]
+    emit_result(settings, result, snapshot_line(settings.cluster, result), steps=steps)
     return ExitCode.DONE
 
 
@@ -158,18 +158,20 @@ def snapshot_fleet(settings: Settings) -> ExitCode:
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
     failed = [result for result in results.values() if "error" in result]
     lines = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
-    finish(settings, {"clusters": results, "failed": len(failed)}, *lines, steps=[*_after_fleet(settings, results)])
+    emit_result(
+        settings, {"clusters": results, "failed": len(failed)}, *lines, steps=[*_after_fleet(settings, results)]
+    )
     if len(failed) == len(results):
         return ExitCode(failed[0]["exit_code"])
     return ExitCode.ERROR if failed else ExitCode.DONE
 
 
-def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[NextStep]:
+def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[Suggestion]:
     """What has to be mended comes first; of those that were seen, the first few stand for all."""
     for name in (name for name, result in results.items() if "error" in result):
-        yield next_step(settings, f"see what is in the way of {name}", "doctor", "--cluster", name)
+        yield suggestion(settings, f"see what is in the way of {name}", "doctor", "--cluster", name)
     for name in [name for name, result in results.items() if "error" not in result][:STEPS_SHOWN]:
-        yield next_step(settings, f"see what is due on {name}", "status", "--cluster", name)
+        yield suggestion(settings, f"see what is due on {name}", "status", "--cluster", name)
 
 
 def _take_or_report(settings: Settings) -> Result:
@@ -178,7 +180,7 @@ def _take_or_report(settings: Settings) -> Result:
         return take_snapshot(settings, alone=False)
     except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
         message = str(error) if isinstance(error, SurveyorError) else unexpected(error)
-        say(f"surveyor: {settings.cluster}: {message}")
+        log(f"surveyor: {settings.cluster}: {message}")
         return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 
 
@@ -193,7 +195,7 @@ def snapshot_line(cluster: str, result: Result) -> str:
 write 1.2)'
     """
     *counts, quarantined = (result[name] for name in COUNTED)
-    known = [counted(count, name.removesuffix("s")) for count, name in zip(counts, COUNTED, strict=False)]
+    known = [pluralise(count, name.removesuffix("s")) for count, name in zip(counts, COUNTED, strict=False)]
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
     return (
         f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(known)}, {quarantined} quarantined; "

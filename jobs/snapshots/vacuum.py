@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.locks import VACUUM, locked
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty
 from jobs.repositories.snapshots import find_snapshot, rows_of_use
-from jobs.runtime.console import Result, finish, table
+from jobs.runtime.console import Result, emit_result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.text import counted
+from planner.text import pluralise
 from schemas.columns import TABLES
 
 GRACE_HOURS: Final = 1
@@ -52,7 +52,7 @@ def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
     return oldest
 
 
-def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+def vacuum_warehouse(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     """Drop what is older than `keep`; return what went, in all and by table. A dry run only counts it."""
     with ExitStack() as stack:
         if not dry_run:
@@ -61,7 +61,7 @@ def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) ->
         return _vacuumed(lake, now, keep, dry_run=dry_run)
 
 
-def _vacuumed(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+def _vacuumed(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     oldest = oldest_kept(lake.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
     before = {name: TableFiles(lake.path(name)).data() for name in TABLES}
     with progress("dropping rows"):
@@ -83,7 +83,7 @@ def _counts(rows_dropped: int, before: FileSizes, after: FileSizes) -> dict[str,
     }
 
 
-def _drop_rows(lake: Lake, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
+def _drop_rows(lake: Warehouse, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
     """Drop rows that no snapshot from `oldest` on needs; return how many by table."""
     dropped = {}
     for name in OF_ONE_SNAPSHOT:
@@ -96,25 +96,25 @@ def _drop_rows(lake: Lake, oldest: int, now: datetime, *, dry_run: bool) -> dict
     return {**dropped, "plans": len(empty), "partition_history": _shorten_history(lake, oldest, dry_run=dry_run)}
 
 
-def _empty_plans(lake: Lake, now: datetime) -> list[str]:
+def _empty_plans(lake: Warehouse, now: datetime) -> list[str]:
     """Plans that change nothing, whatever their names, and that are too old for a commit as well."""
     rows = lake.rows("plans", ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
     return [row["plan_id"] for row in rows if is_empty(lake, row)]
 
 
-def _shorten_history(lake: Lake, oldest: int, *, dry_run: bool) -> int:
+def _shorten_history(lake: Warehouse, oldest: int, *, dry_run: bool) -> int:
     """Keep of the rows up to `oldest` the newest of each partition, and its last state, unless it had vanished."""
     until = ("snapshot_id", "<=", oldest)
     key = ["topic", "partition", "snapshot_id", "partition_state", "vanished"]
     rows = lake.read("partition_history", until, columns=key)
     superfluous: int = rows.num_rows - rows_of_use(rows).num_rows
     if superfluous and not dry_run:
-        lake.rewrite("partition_history", until, rows_of_use)
+        lake.transform_rows("partition_history", until, rows_of_use)
     return superfluous
 
 
 def _remove_files(
-    lake: Lake,
+    lake: Warehouse,
     oldest: int,
     before: dict[str, FileSizes],
     *,
@@ -141,15 +141,15 @@ def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
     age = parse_period("--keep", kept)
     find_snapshot(settings.lake)
     settings.lake.ensure_tables()
-    result = vacuum_lake(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
-    finish(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
+    result = vacuum_warehouse(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
+    emit_result(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
 
 
 def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:
     rows = [row for row in result["tables"] if row["files_before"]]
     would = "would be " if dry_run else ""
     summary = (
-        f"{counted(result['snapshots_dropped'], 'snapshot')} {would}dropped, the oldest is then "
+        f"{pluralise(result['snapshots_dropped'], 'snapshot')} {would}dropped, the oldest is then "
         f"{result['oldest_snapshot']}; "
         f"{result['bytes_before']:,} bytes before, {result['bytes_after']:,} after"
     )

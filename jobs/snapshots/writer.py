@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.spark_warehouse import Tables
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.adapters.spark.session import tasks_done
 from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
@@ -22,7 +22,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from jobs.snapshots.reader import Reading
+from jobs.snapshots.reader import StagedMetadata
 from planner.columns.derived_columns import absent_brokers, derive_partitions
 from planner.columns.shape import shaped
 from planner.history.events import (
@@ -59,7 +59,7 @@ SCATTERED = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PartitionDiff:
     """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
 
     pairs: DataFrame
@@ -74,25 +74,25 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class SnapshotWriter:
     """One snapshot being written."""
 
     settings: Settings
-    tables: Tables
-    reading: Reading
+    tables: SparkWarehouse
+    reading: StagedMetadata
     last: Row | None
     snapshot_id: int
     phases: Phases
 
     @property
-    def mine(self) -> str:
+    def own_rows(self) -> str:
         return f"snapshot_id = {self.snapshot_id}"
 
     def write(self) -> dict[str, int]:
         """Write every table but `snapshots`; return the counts."""
         tasks = partial(tasks_done, self.tables.spark)
         with self.phases.of("difference", "comparing with the last snapshot", tasks):
-            now = self.now()
+            now = self.current()
             change = None if self.last is None else self.changed_since(self.before(), now)
         with self.phases.of("write", "writing", tasks):
             self.write_small()
@@ -108,27 +108,27 @@ class Writer:
             "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
         }
 
-    def count(self, now: "Now") -> int:
+    def count(self, now: "CurrentTables") -> int:
         """Count the partitions; those kept for what is in quarantine have not been counted while reading."""
         return now.partitions.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
 
-    def now(self) -> "Now":
+    def current(self) -> "CurrentTables":
         tables, reading = self.tables, self.reading
         brokers = tables.frame("brokers", reading.state.brokers)
         configs = tables.frame("broker_configs", reading.broker_configs)
         topics = self.topics().localCheckpoint()
         partitions = self.partitions_read(topics)
-        return Now(partitions, topics, absent_brokers(partitions, brokers).localCheckpoint(), configs)
+        return CurrentTables(partitions, topics, absent_brokers(partitions, brokers).localCheckpoint(), configs)
 
     def topics(self) -> DataFrame:
         queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
         deleting = self.tables.frame("requests", queued).select("topic", F.lit(True).alias("queued"))  # noqa: FBT003
         return (
-            self.reading.of("topic")
+            self.reading.rows_of_kind("topic")
             .join(F.broadcast(deleting), "topic", "left")
             .withColumns(
                 {
-                    "cluster": F.lit(self.tables.lake.cluster),
+                    "cluster": F.lit(self.tables.warehouse.cluster),
                     "snapshot_id": F.lit(self.snapshot_id).cast("bigint"),
                     "deletion_requested": F.coalesce("queued", F.lit(False)),  # noqa: FBT003
                 },
@@ -138,8 +138,8 @@ class Writer:
 
     def partitions_read(self, topics: DataFrame) -> DataFrame:
         """All partitions as read, those not understood as they last were."""
-        cluster = {"cluster": F.lit(self.tables.lake.cluster)}
-        partitions = self.reading.of("partition").withColumns(cluster).transform(shaped, PARTITIONS)
+        cluster = {"cluster": F.lit(self.tables.warehouse.cluster)}
+        partitions = self.reading.rows_of_kind("partition").withColumns(cluster).transform(shaped, PARTITIONS)
         if not self.reading.quarantine:
             return partitions
         return partitions.transform(keep_last_understood, topics, self.before()).localCheckpoint()
@@ -148,22 +148,22 @@ class Writer:
         """The partitions of the last complete snapshot."""
         if self.last is None:
             return self.tables.frame("partitions", [])
-        return self.was("partitions")
+        return self.previous("partitions")
 
-    def was(self, table: str) -> DataFrame:
+    def previous(self, table: str) -> DataFrame:
         """A table as the last complete snapshot left it."""
         assert self.last is not None  # noqa: S101 - for the type checker: callers know
         return SnapshotTables(self.tables, self.last)[table]
 
-    def crashed(self, table: str) -> bool:
+    def written_since_last_snapshot(self, table: str) -> bool:
         """Tell whether somebody wrote the cluster's rows after the last complete snapshot, as one that was killed does.
 
         So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
         """
         assert self.last is not None  # noqa: S101 - as above
-        return not self.tables.lake.same_files(table, self.last["versions"][table])
+        return not self.tables.warehouse.same_files(table, self.last["versions"][table])
 
-    def changed_since(self, before: DataFrame, now: "Now") -> Difference | None:
+    def changed_since(self, before: DataFrame, now: "CurrentTables") -> PartitionDiff | None:
         """What differs from the partitions `before`, None for nothing."""
         cells = changed_cells(now.derived(now.partitions), before).localCheckpoint()
         count = cells.count()
@@ -173,7 +173,7 @@ class Writer:
         was, is_now = (rows.transform(in_cells, few) for rows in (before, now.partitions))
         pairs = differing(was, now.derived(is_now)).localCheckpoint()
         counts = pairs.agg(F.count("*").alias("all"), F.count_if(has_changed()).alias("changed")).collect()[0]
-        return Difference(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
+        return PartitionDiff(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
 
     def write_small(self) -> None:
         state = self.reading.state
@@ -184,33 +184,33 @@ class Writer:
             ("requests", state.requests),
             ("quarantine", quarantine),
         ):
-            self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
+            self.tables.warehouse.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
         self.write_last_seen()
 
     def write_last_seen(self) -> None:
         """Keep the last registration of brokers that are gone, or not understood."""
-        lake, last = self.tables.lake, self.last
+        lake, last = self.tables.warehouse, self.last
         if last is None:
             return
         rows = last_seen_after(lake, last, self.reading.state.brokers)
-        stale = LAST_SEEN not in last["versions"] or self.crashed(LAST_SEEN)
+        stale = LAST_SEEN not in last["versions"] or self.written_since_last_snapshot(LAST_SEEN)
         if stale or comparable(LAST_SEEN, rows) != comparable(LAST_SEEN, as_of(lake, last, LAST_SEEN)):
             lake.replace(LAST_SEEN, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
         """Write the topics if they differ; return them."""
-        rows = self.tables.few("topics", topics)
-        if self.last is None or self.crashed("topics") or self.topics_differ(self.last, rows):
-            self.tables.lake.replace_by("topics", rows)
+        rows = self.tables.collect_arrow("topics", topics)
+        if self.last is None or self.written_since_last_snapshot("topics") or self.topics_differ(self.last, rows):
+            self.tables.warehouse.replace_by("topics", rows)
         return rows
 
     def topics_differ(self, last: Row, new: pa.Table) -> bool:
         """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
-        was = self.tables.lake.read("topics", version=last["versions"]["topics"])
+        was = self.tables.warehouse.read("topics", version=last["versions"]["topics"])
         then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
         return not then.equals(now)
 
-    def write_partitions(self, now: "Now", change: Difference | None, count: int) -> None:
+    def write_partitions(self, now: "CurrentTables", change: PartitionDiff | None, count: int) -> None:
         """Write the difference to the history, then to the table of `count` partitions."""
         tables = self.tables
         if self.last is None:
@@ -220,29 +220,29 @@ class Writer:
             tables.copy("partitions", "partition_history")
             return
         changed = change.changed if change else 0
-        if changed or self.crashed("partition_history"):
+        if changed or self.written_since_last_snapshot("partition_history"):
             rows = change.history(self.snapshot_id) if change else tables.frame("partitions", [])
             tables.replace_counted("partition_history", rows, changed, f"snapshot_id >= {self.snapshot_id}")
-        if self.crashed("partitions"):
+        if self.written_since_last_snapshot("partitions"):
             change = self.changed_since(tables.read("partitions"), now)
         if change:
             self.update_partitions(change, count)
 
-    def update_partitions(self, change: Difference, count: int) -> None:
+    def update_partitions(self, change: PartitionDiff, count: int) -> None:
         """Bring the table to what is now."""
         tables = self.tables
         if change.count <= count * SCATTERED:
             tables.merge("partitions", change.rows, KEY, VANISHED)
             return
-        rows = tables.few("partitions", change.rows)
+        rows = tables.collect_arrow("partitions", change.rows)
         kept = rows.filter(~pc.field("vanished"))
-        tables.lake.supersede("partitions", rows, kept, KEY)
+        tables.warehouse.replace_streaming("partitions", rows, kept, KEY)
 
-    def write_imbalance(self, now: "Now") -> None:
+    def write_imbalance(self, now: "CurrentTables") -> None:
         skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
-        self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
+        self.tables.warehouse.replace("imbalance", [row.asDict() for row in skew.collect()], self.own_rows)
 
-    def write_events(self, now: "Now", change: Difference | None, topics: pa.Table) -> None:
+    def write_events(self, now: "CurrentTables", change: PartitionDiff | None, topics: pa.Table) -> None:
         """Write what happened since the last complete snapshot."""
         events: list[DataFrame] = []
         if self.last is not None:
@@ -250,10 +250,10 @@ class Writer:
             events += self.partition_events(now, change)
         if events:
             self.tables.replace_counted(
-                "events", as_events(events, self.snapshot_id), change.count if change else 0, self.mine
+                "events", as_events(events, self.snapshot_id), change.count if change else 0, self.own_rows
             )
         else:
-            self.tables.lake.replace("events", [], self.mine)
+            self.tables.warehouse.replace("events", [], self.own_rows)
 
     def small_events(self, last: Row) -> Iterator[DataFrame]:
         """Events of brokers, requests and the controller; none asks Spark about what is as it was."""
@@ -262,7 +262,7 @@ class Writer:
             ("brokers", state.brokers, broker_events),
             ("requests", state.requests, request_events),
         ):
-            was = as_of(self.tables.lake, last, table)
+            was = as_of(self.tables.warehouse, last, table)
             if comparable(table, was) != comparable(table, rows):
                 yield events(frame(table, was), frame(table, rows))
         if any(last[name] != value for name, value in state.control.items()):
@@ -273,14 +273,14 @@ class Writer:
         columns = ["cluster", "topic", "topic_id", "understood"]
         before, after = (
             {row["topic"]: row for row in as_rows(table.select(columns))}
-            for table in (self.tables.lake.read("topics", version=last["versions"]["topics"]), topics)
+            for table in (self.tables.warehouse.read("topics", version=last["versions"]["topics"]), topics)
         )
         names = [name for name in before.keys() & after.keys() if before[name]["topic_id"] != after[name]["topic_id"]]
         if names:
             was, is_now = ([rows[name] for name in sorted(names)] for rows in (before, after))
             yield topic_id_events(self.tables.frame("topics", was), self.tables.frame("topics", is_now))
 
-    def partition_events(self, now: "Now", change: Difference | None) -> Iterator[DataFrame]:
+    def partition_events(self, now: "CurrentTables", change: PartitionDiff | None) -> Iterator[DataFrame]:
         if change is None:
             return
         yield partition_events(change.pairs)
@@ -291,7 +291,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentTables:
     """The cluster as it is, on Spark; `partitions` are those read, before anything is derived."""
 
     partitions: DataFrame

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows, schema_of
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import brokers_last_seen
@@ -76,7 +76,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 class Summaries:
     """The views of one cluster as of one snapshot; `only` says more of which rows of a table are of interest."""
 
-    lake: Lake
+    lake: Warehouse
     snapshot: Row
     only: Mapping[str, Filter] = field(default_factory=dict)
     until: datetime | None = None

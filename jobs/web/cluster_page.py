@@ -16,9 +16,9 @@ from jobs.adapters.delta.warehouse import Row, as_rows, schema_of
 from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
-from jobs.web.embedded_table import Island
+from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render
-from schemas.enums import NO_CONTROLLER, Lose
+from schemas.enums import NO_CONTROLLER, FailureScenario
 
 MOST_BROKERS: Final = 100
 """Brokers in a picture."""
@@ -85,7 +85,7 @@ def _brokers(at: Summaries) -> dict[str, Any]:
     return {
         "chart": bars("Partitions led and replicas held, by broker", series, groups),
         "racks": bars("Partitions led and replicas held, by rack", series, by_rack(everyone, "leaders", "replicas")),
-        "table": Island("brokers", "Brokers", table, brokers=("broker",), choices=("rack", "registered")),
+        "table": EmbeddedTable("brokers", "Brokers", table, brokers=("broker",), choices=("rack", "registered")),
         "cut": len(shown) if len(shown) < len(everyone) else 0,
     }
 
@@ -128,7 +128,7 @@ def _imbalance(at: Summaries) -> dict[str, Any]:
         "chart": lines("Share of partitions not led by their preferred replica", places, drawn, percent)
         if places
         else None,
-        "table": Island("imbalance", "Imbalance by snapshot and broker", table, ("broker",), ("exceeds",)),
+        "table": EmbeddedTable("imbalance", "Imbalance by snapshot and broker", table, ("broker",), ("exceeds",)),
     }
 
 
@@ -174,7 +174,7 @@ def _leaders(at: Summaries) -> dict[str, Any]:
     }
 
 
-def reigns(at: Summaries) -> Island:
+def reigns(at: Summaries) -> EmbeddedTable:
     """Who led each partition from when until when, the newest change first."""
     rows = at.query(
         """
@@ -189,10 +189,10 @@ def reigns(at: Summaries) -> Island:
         "leader_history",
     )
     more = "`surveyor show history --topic TOPIC` shows all of a topic"
-    return Island("leaders", "Leaders of each partition", rows, ("leader", "before"), ("seen",), more)
+    return EmbeddedTable("leaders", "Leaders of each partition", rows, ("leader", "before"), ("seen",), more)
 
 
-def trouble(at: Summaries) -> Island:
+def trouble(at: Summaries) -> EmbeddedTable:
     rows = at.query(
         """
         SELECT
@@ -205,10 +205,10 @@ def trouble(at: Summaries) -> Island:
     )
     brokers = ("leader", "replicas", "isr", "not_in_sync", "on_brokers_gone")
     more = "`surveyor show partitions --topic TOPIC` shows a topic's"
-    return Island("trouble", "Partitions in trouble", rows, brokers, ("state", "under_min_isr"), more)
+    return EmbeddedTable("trouble", "Partitions in trouble", rows, brokers, ("state", "under_min_isr"), more)
 
 
-def plans(at: Summaries) -> Island:
+def plans(at: Summaries) -> EmbeddedTable:
     rows = at.query(
         """
         SELECT
@@ -222,10 +222,10 @@ def plans(at: Summaries) -> Island:
         "plan_summary",
     )
     more = "`surveyor show plans` shows all"
-    return Island("plans", "Plans, the newest first", rows, choices=("kind", "status"), more=more)
+    return EmbeddedTable("plans", "Plans, the newest first", rows, choices=("kind", "status"), more=more)
 
 
-def commits(at: Summaries) -> Island:
+def commits(at: Summaries) -> EmbeddedTable:
     """Return the commits that the view has, the newest first; messages without what must not be shown."""
     rows = at.query(
         """
@@ -239,7 +239,9 @@ def commits(at: Summaries) -> Island:
     )
     words = pa.array([masked_text(text) for text in rows["last_word"].to_pylist()], pa.string())
     shown = rows.set_column(rows.column_names.index("last_word"), "last_word", words)
-    return Island("commits", "Commits and cancellations, the newest first", shown, choices=("plan", "kind", "outcome"))
+    return EmbeddedTable(
+        "commits", "Commits and cancellations, the newest first", shown, choices=("plan", "kind", "outcome")
+    )
 
 
 _WHATIF: Final = (
@@ -263,7 +265,7 @@ def _whatif(at: Summaries) -> dict[str, Any]:
     rows = at.lake.read("whatif", ("snapshot_id", "<=", number)) if at.lake.has("whatif") else pa.table({})
     stored = as_rows(rows)
     result: dict[str, Any] = {"not_asked": [], "tables": []}
-    for lose in Lose:
+    for lose in FailureScenario:
         newest = max((row["snapshot_id"] for row in stored if row["lose"] == lose.value), default=None)
         if newest is None:
             command = f"surveyor whatif --cluster {quote(at.lake.cluster)} --lose {lose.value}"
@@ -274,11 +276,11 @@ def _whatif(at: Summaries) -> dict[str, Any]:
     return result
 
 
-def _losses(lose: Lose, rows: list[Row], when: str) -> Island:
+def _losses(lose: FailureScenario, rows: list[Row], when: str) -> EmbeddedTable:
     def cost(row: Row) -> tuple[float, ...]:
         return tuple(-(row.get(name) or 0) for name in ("newly_offline", "offline", "under_min_isr", "leader_skew"))
 
     worst = sorted(rows, key=lambda row: (*cost(row), row["lost"]))[:WORST]
     table = pa.Table.from_pylist(worst, schema=schema_of("whatif")).select(list(_WHATIF))
     caption = f"Losing {lose.value}: the worst {len(worst)} of {len(rows)}{when}"
-    return Island(f"whatif-{lose.name.lower()}", caption, table, brokers=())
+    return EmbeddedTable(f"whatif-{lose.name.lower()}", caption, table, brokers=())

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.signals import SIGNALS
 from jobs.repositories.snapshots import find_snapshot
-from jobs.runtime.console import finish, say
+from jobs.runtime.console import emit_result, log
 from jobs.runtime.settings import Settings
 
 EXTRA: Final = "kafka-surveyor[dashboard]"
@@ -33,8 +33,8 @@ def serve(settings: Settings, address: str, port: int) -> NoReturn:
         )
     _refuse_taken(address, port)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
-    finish(settings, {"url": url, "cluster": settings.cluster})
-    say(f"dashboard of {settings.warehouse}: {url} (Ctrl-C ends it)")
+    emit_result(settings, {"url": url, "cluster": settings.cluster})
+    log(f"dashboard of {settings.warehouse}: {url} (Ctrl-C ends it)")
     sys.stdout.flush()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the server waits for them: no import is to be cut in two
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Streamlit's banner; its errors go to stderr

@@ -30,7 +30,7 @@ MOST_ROWS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Island:
+class EmbeddedTable:
     """A table's rows for the page, under a name of its own."""
 
     name: str

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
-from jobs.console_output.plan_review import Only, Review
+from jobs.console_output.plan_review import Review, RowFilter
 from jobs.console_output.plan_text import deletion_lines, shown_data, without_topic_ids
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
@@ -33,7 +33,7 @@ from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
 from jobs.web.charts import Group, Shown, bars, plainly
 from jobs.web.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
-from jobs.web.embedded_table import Island
+from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
 from schemas.digest import plan_header
 from schemas.enums import PlanStatus
@@ -56,7 +56,7 @@ class PlanTables:
     review: Review
 
     @classmethod
-    def read(cls, lake: Lake, id_or_name: str) -> "PlanTables":
+    def read(cls, lake: Warehouse, id_or_name: str) -> "PlanTables":
         """Read a plan; raise UsageError where there is none, RefusedError where rows of it were edited or lost."""
         row = find_plan(lake, id_or_name)
         mine = ("plan_id", "=", row["plan_id"])
@@ -75,7 +75,7 @@ class PlanTables:
         at.add("plan_rejections", rows["rejections"])
         if not is_whole:
             _add_what_the_plan_knows(at, row)
-        return cls(row, changes, at, snapshot, is_whole, Review(lake, row, Only()))
+        return cls(row, changes, at, snapshot, is_whole, Review(lake, row, RowFilter()))
 
 
 def _refuse_edited(row: Row, rows: dict[str, pa.Table]) -> None:
@@ -126,9 +126,9 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         figures=figures_of_page(row, copied, settings.throttle),
         reasons=sums["reasons"][:REASONS_SHOWN],
         brokers=_brokers(plan),
-        changes=changes_island(plan),
-        operations=operations_island(plan),
-        rejections=rejections_island(plan),
+        changes=changes_table(plan),
+        operations=operations_table(plan),
+        rejections=rejections_table(plan),
         evidence=_evidence(plan.review),
         commits=commits(plan.at),
         commands=[f"surveyor {command}" for command in commands_of(row, settings.typed.get("throttle", ()))],
@@ -291,7 +291,7 @@ def _brokers(plan: PlanTables) -> dict[str, Any]:
         "leaders_gained": [row["leaders_after"] - row["leaders_before"] for row in rows],
         "replicas_gained": [row["replicas_after"] - row["replicas_before"] for row in rows],
     }
-    island = Island("brokers", "Brokers before and after", pa.table(table), ("broker",), ("rack",))
+    island = EmbeddedTable("brokers", "Brokers before and after", pa.table(table), ("broker",), ("rack",))
     return {"notes": notes, "charts": charts, "table": island}
 
 
@@ -307,7 +307,7 @@ def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> R
     return {"title": title, "picture": bars(title, _SIDES, groups, *([shown] if shown else []))}
 
 
-def changes_island(plan: PlanTables) -> Island:
+def changes_table(plan: PlanTables) -> EmbeddedTable:
     """Every change, in the order it is committed in."""
     rows = plan.at.query(
         """
@@ -321,17 +321,17 @@ def changes_island(plan: PlanTables) -> Island:
         """,
     )
     more = f"`surveyor show plan {plan.row['plan_id']} --all` shows all"
-    return Island("changes", "Changes", rows, ("leader", "replicas", "isr"), ("action",), more)
+    return EmbeddedTable("changes", "Changes", rows, ("leader", "replicas", "isr"), ("action",), more)
 
 
-def operations_island(plan: PlanTables) -> Island:
+def operations_table(plan: PlanTables) -> EmbeddedTable:
     rows = plan.at.query("SELECT sequence, kind, topic, data FROM plan_operations ORDER BY sequence")
     texts = zip(rows["kind"].to_pylist(), rows["data"].to_pylist(), strict=True)
     data = pa.array([masked_json(shown_data(kind, text)) for kind, text in texts], pa.string())
-    return Island("operations", "Operations", rows.set_column(3, "data", data), choices=("kind",))
+    return EmbeddedTable("operations", "Operations", rows.set_column(3, "data", data), choices=("kind",))
 
 
-def rejections_island(plan: PlanTables) -> Island:
+def rejections_table(plan: PlanTables) -> EmbeddedTable:
     rows = plan.at.query(
         """
         SELECT named(topic, partition) AS partition, action, code, reason
@@ -341,10 +341,10 @@ def rejections_island(plan: PlanTables) -> Island:
     reasons = pa.array([masked_text(text) for text in rows["reason"].to_pylist()], pa.string())
     shown = rows.set_column(3, "reason", reasons)
     more = f"`surveyor show rejections {plan.row['plan_id']} --all` shows all"
-    return Island("rejections", "Rejections", shown, (), ("action", "code"), more)
+    return EmbeddedTable("rejections", "Rejections", shown, (), ("action", "code"), more)
 
 
-def _evidence(review: Review) -> Island:
+def _evidence(review: Review) -> EmbeddedTable:
     known = review.evidence().table
     names = [f"{topic}-{partition}" for topic, partition in zip(*_lists(known, "topic", "partition"), strict=True)]
     at = [shown_time(time) for time in known["last_in_isr_at"].to_pylist()]
@@ -359,7 +359,7 @@ def _evidence(review: Review) -> Island:
             "log_size": known["log_size"],
         },
     )
-    return Island("evidence", "Evidence for candidates, the best first", rows, ("broker",))
+    return EmbeddedTable("evidence", "Evidence for candidates, the best first", rows, ("broker",))
 
 
 def _lists(rows: pa.Table, *columns: str) -> list[list[Any]]:

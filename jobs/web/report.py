@@ -7,12 +7,12 @@ from typing import Final
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UsageError
 from jobs.core.units import shown_bytes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
-from jobs.runtime.console import finish
+from jobs.runtime.console import emit_result
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
@@ -45,22 +45,22 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     written = replace_file(path, html)
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"
-    finish(settings, result, f"report of {about}: {path} ({shown_bytes(written)})")
+    emit_result(settings, result, f"report of {about}: {path} ({shown_bytes(written)})")
 
 
-def summaries(lake: Lake, snapshot: Row) -> Summaries:
+def summaries(lake: Warehouse, snapshot: Row) -> Summaries:
     """Open the views as of a snapshot, of the newest plans where there are very many changes in all."""
     return Summaries(lake, snapshot, _newest_plans(lake, snapshot), until_of(lake, snapshot))
 
 
-def until_of(lake: Lake, snapshot: Row) -> datetime | None:
+def until_of(lake: Warehouse, snapshot: Row) -> datetime | None:
     """When the next snapshot was taken: what was done from then on is later. None for the newest."""
     after = lake.read("snapshots", ("snapshot_id", ">", snapshot["snapshot_id"]), columns=["taken_at"])["taken_at"]
     taken: datetime | None = pc.min(after).as_py()
     return taken
 
 
-def _newest_plans(lake: Lake, snapshot: Row) -> dict[str, Filter]:
+def _newest_plans(lake: Warehouse, snapshot: Row) -> dict[str, Filter]:
     mine = ("snapshot_id", "<=", snapshot["snapshot_id"])
     plans = lake.read("plans", mine, columns=["plan_id", "created_at", "changes"])
     taken, changes = list[str](), 0

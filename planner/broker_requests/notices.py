@@ -14,14 +14,14 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 from schemas.rows import Change
 
 
-def due(changes: Iterable[Change], live: Collection[int]) -> list[Notice]:
+def notices_for(changes: Iterable[Change], live: Collection[int]) -> list[Notice]:
     """What is to be told once these changes are written; changes that Kafka's controller decides it tells itself."""
     everybody = tuple(sorted(live))
     known = frozenset(live)
     return [notice for change in changes for notice in _notices(change, everybody, known)]
 
 
-def due_of_deletion(
+def notices_for_deletion(
     topic: str, topic_id: str | None, replicas: Mapping[int, Collection[int]], live: Collection[int], *, delete: bool
 ) -> list[Notice]:
     """What is to be told of a topic that goes: first that nobody leads and that replicas stop, then `delete`.

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import NOBODY
+from planner.columns.broker_sets import EMPTY
 from planner.columns.shape import shaped
 from schemas.enums import Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
@@ -32,23 +32,23 @@ _VALUES: Final = {
     "isr": "isr_after",
     # who leaves is assigned until it has stopped, and must not be taken back into the ISR meanwhile
     "replicas": f"IF({_NARROWS}, array_except(replicas_after, removing_after), replicas_after)",
-    "adding_replicas": f"IF({_NARROWS}, {NOBODY}, adding_after)",
-    "removing_replicas": f"IF({_NARROWS}, {NOBODY}, removing_after)",
+    "adding_replicas": f"IF({_NARROWS}, {EMPTY}, adding_after)",
+    "removing_replicas": f"IF({_NARROWS}, {EMPTY}, removing_after)",
     "leader_recovery_state": "leader_recovery_state_after",
     "state_version": "state_version + 1",  # which a write at `state_version` makes
 }
 
-_NEWCOMERS: Final = f"IF(action <=> '{Action.START_REASSIGNMENT}', adding_after, {NOBODY})"
+_NEWCOMERS: Final = f"IF(action <=> '{Action.START_REASSIGNMENT}', adding_after, {EMPTY})"
 
 _DECIDED: Final = "leader_epoch_after IS NOT NULL AND leader_recovery_state_after IS NOT NULL"
 """Whether a change says all of the state it makes: of others Kafka's controller decides, and tells."""
 
 
-def due(changes: DataFrame, brokers: DataFrame) -> DataFrame:
+def notices_due(changes: DataFrame, brokers: DataFrame) -> DataFrame:
     """What is to be told once these changes are written: the metadata to every broker that is understood."""
     live = brokers.where("understood").agg(F.sort_array(F.collect_set("broker_id")).alias("update_metadata_to"))
     values = [f"{text} AS {name}" for name, text in _VALUES.items()]
-    named = [f"array_intersect(coalesce({to}, {NOBODY}), update_metadata_to) AS {to}" for to in _named()]
+    named = [f"array_intersect(coalesce({to}, {EMPTY}), update_metadata_to) AS {to}" for to in _named()]
     same = ("topic", "topic_id", "partition", "is_new", "update_metadata_to", f"{_NARROWS} AS delete_partition")
     rows = changes.where(_DECIDED).crossJoin(F.broadcast(live))
     return rows.selectExpr(*same, *named, *values, f"{_NEWCOMERS} AS newcomers").transform(notices)

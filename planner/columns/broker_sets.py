@@ -21,10 +21,10 @@ DRAIN_MODE: Final = "drain_mode"
 FAILED: Final = "failed_replicas"
 """Column beside those of PARTITIONS: live brokers whose log dir failed for it; absent where there are none at all."""
 
-_NEARLY_ALL: Final = ("eligible", "electable", "informed")
+_CANDIDATES: Final = ("eligible", "electable", "informed")
 """Sets of nearly all live brokers: quickest to compute from the few that are not in them."""
 
-NOBODY: Final = "CAST(array() AS array<int>)"
+EMPTY: Final = "CAST(array() AS array<int>)"
 """No broker at all, in SQL."""
 
 _LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
@@ -54,7 +54,7 @@ def with_failed(partitions: DataFrame, told: DataFrame) -> DataFrame:
         F.sort_array(F.collect_list(F.struct("broker_id", "leader_epoch"))).alias("tellings")
     )
     joined = partitions.join(F.broadcast(tellings), ["topic", "partition"], "left")
-    return joined.withColumns({FAILED: F.expr(f"coalesce({failed}, {NOBODY})")}).drop("tellings")
+    return joined.withColumns({FAILED: F.expr(f"coalesce({failed}, {EMPTY})")}).drop("tellings")
 
 
 def live_brokers(brokers: DataFrame) -> DataFrame:
@@ -79,19 +79,19 @@ def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Add what `live_brokers` says to every partition; `live` and `electable` without those of FAILED."""
     joined = partitions.crossJoin(F.broadcast(live_brokers(brokers)))
     if FAILED not in partitions.columns:
-        return joined.withColumns({FAILED: nobody()})
+        return joined.withColumns({FAILED: no_brokers()})
     return joined.withColumns({name: F.array_except(name, FAILED) for name in ("live", "electable")})
 
 
-def with_brokers_named(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Add that part of what `live_brokers` says which concerns the replicas, the ISR and the leader of each partition.
 
     For rules that look at no other brokers: set operations on the ids of a hundred brokers took most of their time.
     """
     named = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
     some = FAILED in partitions.columns
-    known = partitions.columns if some else [*partitions.columns, f"{NOBODY} AS {FAILED}"]
-    excluded = [f"array_except(live, {name}) AS not_{name}" for name in _NEARLY_ALL]
+    known = partitions.columns if some else [*partitions.columns, f"{EMPTY} AS {FAILED}"]
+    excluded = [f"array_except(live, {name}) AS not_{name}" for name in _CANDIDATES]
     sets = live_brokers(brokers).selectExpr("live AS all_live", "drained AS all_drained", *excluded)
     return partitions.crossJoin(F.broadcast(sets)).selectExpr(
         *known,
@@ -111,9 +111,9 @@ def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     return partitions.join(F.broadcast(known), "topic", "left").withColumns({"deletion_requested": requested})
 
 
-def nobody() -> Column:
+def no_brokers() -> Column:
     """No broker at all."""
-    return F.expr(NOBODY)
+    return F.expr(EMPTY)
 
 
 def is_led() -> Column:
@@ -126,13 +126,13 @@ def drained_leads(leader: str) -> str:
     return f"IF(array_contains(drained, {leader}), concat('; {DRAINED_LEADS}', string({leader}), ' leads'), '')"
 
 
-def leaderless_in_words() -> Column:
+def leaderless_reason() -> Column:
     """What to say of a partition that nobody alive in its ISR leads, and why it must not move."""
     fault = F.concat(
         F.lit("no live leader in its ISR (leader "),
         F.coalesce(F.col("leader").cast("string"), F.lit("none")),
         F.lit(", ISR ["),
-        in_words(F.coalesce("isr", nobody())),
+        format_ids(F.coalesce("isr", no_brokers())),
     )
     then = (
         "]): nobody could copy from it, and an empty replica could be elected; `surveyor plan reconcile` finds it a "
@@ -141,12 +141,12 @@ def leaderless_in_words() -> Column:
     return F.concat(fault, F.lit(then))
 
 
-def among(broker_ids: Column, others: Column) -> Column:
+def intersect(broker_ids: Column, others: Column) -> Column:
     """Those of `broker_ids` that are in `others`, their order kept."""
     return F.array_intersect(broker_ids, others)
 
 
-def not_among(broker_ids: Column, others: Column) -> Column:
+def difference(broker_ids: Column, others: Column) -> Column:
     """Those of `broker_ids` that are not in `others`, their order kept."""
     return F.array_except(broker_ids, others)
 
@@ -159,8 +159,8 @@ def in_order_of_choice(candidates: str) -> str:
 
 def first_choice(candidates: Column) -> Column:
     """The first of `candidates` that may lead: a drained broker where no other can, null where none can."""
-    undrained = first(among(candidates, F.col("electable")))
-    return F.coalesce(undrained, first(among(among(candidates, F.col("eligible")), F.col("live"))))
+    undrained = first(intersect(candidates, F.col("electable")))
+    return F.coalesce(undrained, first(intersect(intersect(candidates, F.col("eligible")), F.col("live"))))
 
 
 def first(broker_ids: Column) -> Column:
@@ -168,12 +168,12 @@ def first(broker_ids: Column) -> Column:
     return F.get(broker_ids, F.lit(0))
 
 
-def words(broker_ids: str) -> str:
+def format_ids_sql(broker_ids: str) -> str:
     """In SQL, broker ids as people write them."""
     return f"array_join(CAST({broker_ids} AS array<string>), ', ')"
 
 
-def in_words(broker_ids: Column) -> Column:
+def format_ids(broker_ids: Column) -> Column:
     """Broker ids as people write them.
 
     >>> spark.range(1).select(in_words(F.array(F.lit(2), F.lit(0))).alias("who")).first().who

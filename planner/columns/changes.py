@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import NOBODY, with_live_brokers, with_topic
+from planner.columns.broker_sets import EMPTY, with_live_brokers, with_topic
 from planner.columns.shape import shaped
 from schemas.enums import NO_VERSION, Action
 from schemas.tables import CHANGES, REJECTIONS
@@ -23,7 +23,7 @@ def told(isr: str, replicas: str = "replicas") -> str:
 
     There it either leads or was never stopped, and the leader epoch of the change is later than the one it stopped at.
     """
-    return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, coalesce({isr}, {NOBODY}))))"
+    return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, coalesce({isr}, {EMPTY}))))"
 
 
 _UNCHANGED: Final = {
@@ -37,9 +37,9 @@ _UNCHANGED: Final = {
     "state_version": f"coalesce(state_version, {NO_VERSION})",
     "is_new": "leader IS NULL",
     "leader_and_isr_to": told("isr"),
-    "stop_replica_to": NOBODY,
-    "requires_live": NOBODY,
-    "requires_dead": NOBODY,
+    "stop_replica_to": EMPTY,
+    "requires_live": EMPTY,
+    "requires_dead": EMPTY,
 }
 """A change in which nothing changes; told are all live replicas of the assignment.
 
@@ -51,7 +51,7 @@ _NEW: Final = "new_"
 """Prefix of what a rule says by a Column, until it stands in the change."""
 
 
-def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def with_topic_and_brokers(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Join to the partitions all that a rule of leadership may ask for: their topics and the live brokers."""
     return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
 

@@ -7,7 +7,7 @@ Corresponds to the initial states of `PartitionStateMachine`, the metrics `Under
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, nobody, not_among
+from planner.columns.broker_sets import difference, intersect, no_brokers
 from planner.columns.configs import MIN_ISR_OVERRIDE, boolean, whole_number
 from planner.columns.shape import shaped
 from schemas.enums import PartitionState
@@ -20,7 +20,7 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
     Few, most often none: to look for these in every row costs little, to look for the live ones costs a lot.
     """
-    named = F.array_append(F.coalesce("replicas", nobody()), F.col("leader"))
+    named = F.array_append(F.coalesce("replicas", no_brokers()), F.col("leader"))
     registered = F.broadcast(brokers.select("broker_id"))
     return (
         partitions.select(F.explode(named).alias("broker_id"))
@@ -47,7 +47,7 @@ def partition_state(leader: Column, alive: Column, deleting: Column | None = Non
 
 def under_replicated(replicas: Column, isr: Column) -> Column:
     """Some replica is not in the ISR; most often the two are one and the same, which is seen at once."""
-    return (replicas != isr) & (F.size(not_among(replicas, isr)) > 0)
+    return (replicas != isr) & (F.size(difference(replicas, isr)) > 0)
 
 
 def default_min_isr(broker_configs: DataFrame) -> DataFrame:
@@ -81,7 +81,7 @@ def derive_partitions(
 
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
-    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", nobody())
+    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
     overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
     of_note = overrides.where("min_isr_override IS NOT NULL OR deleting")
     alive, deleting = ~F.array_contains(gone, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
@@ -91,7 +91,7 @@ def derive_partitions(
         .withColumns(
             {
                 "partition_state": partition_state(leader, alive, deleting),
-                "offline_replicas": among(F.col("replicas"), gone),
+                "offline_replicas": intersect(F.col("replicas"), gone),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
                 "under_min_isr": F.size(isr) < min_isr,
                 "vanished": F.lit(False),  # noqa: FBT003 - a Spark literal

@@ -41,7 +41,7 @@ class PartitionArrays:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Marks:
+class PartitionMasks:
     """A mark a partition: the four states, of which each partition has one, and the warnings."""
 
     non_existent: Bools
@@ -54,12 +54,12 @@ class Marks:
     """Led by a live broker that is not in the ISR: no rule of Kafka's changes such a partition."""
 
 
-def derived(rows: PartitionArrays, registered: Collection[int]) -> Marks:
+def derived(rows: PartitionArrays, registered: Collection[int]) -> PartitionMasks:
     """What `planner.columns.derived_columns.derive_partitions` derives, a mark a partition."""
     alive = among(rows.leader, registered)
     non_existent = rows.deleting & ~alive
     new = ~rows.has_state & ~non_existent
-    return Marks(
+    return PartitionMasks(
         non_existent=non_existent,
         new=new,
         online=rows.has_state & alive,

@@ -1,6 +1,6 @@
 """Partitions that somebody asks for: found among those there are, and why some cannot be judged at all.
 
-Corresponds to the checks of `KafkaController.processReplicaLeaderElection` before it elects. In: what is wanted
+Corresponds to the checks of `ControllerClient.processReplicaLeaderElection` before it elects. In: what is wanted
 (topic, partition), PARTITIONS, TOPICS, BROKERS. Out: a row for each wanted partition, with its surroundings.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.changes import surroundings
+from planner.columns.changes import with_topic_and_brokers
 from schemas.enums import RejectionCode
 from schemas.tables import KEYS
 
@@ -24,14 +24,14 @@ NO_ELECTION: Final[Mapping[RejectionCode, str]] = {
 """Why no election of any kind is planned."""
 
 
-def asked_for(named: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def join_requested(named: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return each wanted partition once; all its columns are null where there is no such partition."""
     keys = named.select(*KEY).distinct()
     present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # before anything is joined to every partition
-    return keys.join(present, KEY, "left").transform(surroundings, topics, brokers)
+    return keys.join(present, KEY, "left").transform(with_topic_and_brokers, topics, brokers)
 
 
-def unfit_code() -> Column:
+def unsuitable_code() -> Column:
     """The code of NO_ELECTION that holds, else null."""
     return (
         F.when(F.col("replicas").isNull(), RejectionCode.UNKNOWN_PARTITION.value)
@@ -40,7 +40,7 @@ def unfit_code() -> Column:
     )
 
 
-def explained(reasons: Mapping[RejectionCode, Column | str]) -> Column:
+def reason_by_code(reasons: Mapping[RejectionCode, Column | str]) -> Column:
     """Return what to say of each code."""
     texts = ((code, F.lit(why) if isinstance(why, str) else why) for code, why in reasons.items())
     return F.coalesce(*(F.when(F.col("code") == code.value, why) for code, why in texts))

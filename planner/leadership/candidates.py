@@ -22,7 +22,7 @@ _DERIVED: Final = {
     "vanished",
 }
 
-LOOKED_AT: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
+SOURCE_COLUMNS: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
 """What rules look at: the columns of PARTITIONS that do not follow from others."""
 
 NAMED: Final = f"""CASE
@@ -35,7 +35,7 @@ END"""
 _NAMES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
 
 
-def in_need(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Keep what is not understood, has no state, or names a leader or an ISR member that is not registered.
 
     Also what is led by a replica whose log dir failed, or has one in its ISR: Kafka takes it out at once, and does not
@@ -46,7 +46,7 @@ def in_need(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
         # a lookup for each name is many times quicker than a set operation on the brokers for each row
-        partitions.selectExpr(*LOOKED_AT, *failed, f"explode({NAMED.format(names_failed)}) AS named")
+        partitions.selectExpr(*SOURCE_COLUMNS, *failed, f"explode({NAMED.format(names_failed)}) AS named")
         .join(F.broadcast(registered), "named", "left_anti")
         .drop("named")
         .distinct()  # one for each name that is not registered

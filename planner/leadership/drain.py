@@ -1,6 +1,6 @@
 """Brokers that are to lead nothing: demoted where Kafka's controller lives, shut down in a controlled way where not.
 
-Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`; seed 000,
+Corresponds to `Election.electControlledShutdown` and `ControllerClient.doControlledShutdown`; seed 000,
 "ControlledShutdownLeaderSelector". Leader: the first replica of the assignment that is in the ISR, alive and not
 drained; ISR: without all that are drained. Draining several is one decision. A drained broker stops the replicas that
 follow; what it led it is told to follow: a replica that is stopped at a leader epoch it was told of is never started
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, first, in_words, nobody, not_among
-from planner.columns.changes import as_rejections, changed, surroundings
-from planner.columns.requested_partitions import explained
+from planner.columns.broker_sets import difference, first, format_ids, intersect, no_brokers
+from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.requested_partitions import reason_by_code
 from planner.leadership.selectors import controlled_shutdown
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
@@ -29,7 +29,7 @@ def demoted(replicas: Column, last: Column) -> Column:
     >>> row.select(demoted(F.col("replicas"), F.array(F.lit(2), F.lit(7))).alias("after")).first().after
     [5, 1, 2, 7]
     """
-    return F.concat(not_among(replicas, last), among(replicas, last))
+    return F.concat(difference(replicas, last), intersect(replicas, last))
 
 
 def broker_array(broker_ids: Sequence[int]) -> Column:
@@ -45,11 +45,11 @@ def _considered(
 ) -> DataFrame:
     """Partitions with a replica on a broker asked for: who could lead instead, and why nothing is done."""
     draining = broker_array(broker_ids)
-    candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
+    candidates = intersect(intersect(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
     return (
         partitions.where(F.arrays_overlap("replicas", draining))
         .transform(with_requests_known)
-        .transform(surroundings, topics, brokers)
+        .transform(with_topic_and_brokers, topics, brokers)
         .withColumns(
             {
                 "draining": draining,
@@ -57,7 +57,7 @@ def _considered(
                 "stopping": F.array_union(F.array_except("eligible", "informed"), draining),
                 "candidates": candidates,
                 "leaderless": ~F.array_contains("live", F.col("leader")),
-                "why": F.concat(F.lit("drained: "), in_words(among(F.col("replicas"), draining))),
+                "why": F.concat(F.lit("drained: "), format_ids(intersect(F.col("replicas"), draining))),
             },
         )
         .withColumns({"led": F.array_contains("drained", F.col("leader"))})
@@ -73,7 +73,7 @@ def _code(mode: DrainMode) -> Column:
     by_mode = {
         DrainMode.ADMIN: F.when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value),
         DrainMode.RESIDENT: F.when(F.col("leaderless"), codes.LEADER_NOT_ALIVE.value).when(
-            F.size(not_among(F.col("isr"), F.col("stopping"))) == 0,
+            F.size(difference(F.col("isr"), F.col("stopping"))) == 0,
             codes.LAST_IN_ISR.value,
         ),
     }
@@ -108,14 +108,14 @@ def _order() -> Column:
 
 
 def _unless_first_can(order: Column, candidate: Column) -> Column:
-    return F.when(F.array_contains(F.col("candidates"), first(order)), nobody()).otherwise(candidate)
+    return F.when(F.array_contains(F.col("candidates"), first(order)), no_brokers()).otherwise(candidate)
 
 
 def shutdown_changes(rows: DataFrame) -> DataFrame:
     """One CHANGES row a partition; a drained broker is told LeaderAndIsr of what it led, StopReplica of the others."""
     replicas = F.col("replicas")
     leader = F.when(F.col("led"), F.col("leader_after")).otherwise(F.col("leader"))
-    stopped = F.array_except(among(replicas, F.col("stopping")), F.array("leader"))
+    stopped = F.array_except(intersect(replicas, F.col("stopping")), F.array("leader"))
     return (
         rows.transform(controlled_shutdown, F.col("stopping"))
         .withColumns({"action": _action(), "leader_after": leader})
@@ -125,7 +125,7 @@ def shutdown_changes(rows: DataFrame) -> DataFrame:
                 "leader_after": "leader_after",
                 "isr_after": "array_except(isr, stopping)",
                 "leader_epoch_after": "leader_epoch + 1",
-                "leader_and_isr_to": not_among(among(replicas, F.col("eligible")), stopped),
+                "leader_and_isr_to": difference(intersect(replicas, F.col("eligible")), stopped),
                 "stop_replica_to": stopped,
                 "requires_live": "array(leader_after)",
                 "reason": _reason(),
@@ -165,8 +165,8 @@ def drain_rejections(
 
 
 def _why_not() -> Column:
-    only = F.when(F.size("replicas") == 1, F.concat(F.lit("its only replica is "), in_words(F.col("replicas"))))
-    isr = F.concat(F.lit("no other in-sync replica can lead: ISR "), in_words(F.col("isr")))
+    only = F.when(F.size("replicas") == 1, F.concat(F.lit("its only replica is "), format_ids(F.col("replicas"))))
+    isr = F.concat(F.lit("no other in-sync replica can lead: ISR "), format_ids(F.col("isr")))
     gone = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is not alive: reconcile first"))
     reasons = {
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
@@ -177,4 +177,4 @@ def _why_not() -> Column:
         RejectionCode.LEADER_NOT_ALIVE: gone,
         RejectionCode.LAST_IN_ISR: F.lit("nobody else is in the ISR"),
     }
-    return explained(reasons)
+    return reason_by_code(reasons)

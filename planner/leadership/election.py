@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED, NOBODY, drained_leads, in_words, words
+from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids, format_ids_sql
 from planner.columns.changes import told
 from planner.leadership.selectors import offline
 from schemas.enums import NO_LEADER
@@ -18,7 +18,7 @@ from schemas.enums import NO_LEADER
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
 """An unclean leader starts RECOVERING, where brokers know of it."""
 
-_LEFT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NOBODY}))"
+_LEFT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {EMPTY}))"
 
 COUNTED_ON_DEAD: Final = f"array_except({_LEFT}, {FAILED})"
 """Those whose absence an election rests on: if one of them came back, the plan is out of date."""
@@ -33,7 +33,7 @@ WHO_LEFT: Final = f"""CASE
 END"""
 
 WHOSE_LOG_DIR: Final = f"""IF(
-    size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {words(FAILED)}), ''
+    size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {format_ids_sql(FAILED)}), ''
 )"""
 
 
@@ -69,13 +69,13 @@ def with_election(partitions: DataFrame) -> DataFrame:
     )
 
 
-def why_nobody() -> Column:
+def why_no_leader() -> Column:
     """The ISR, and which of it is alive after all: not understood, not assigned, or without its log dir."""
-    alive = F.concat(F.lit("; alive but not to be elected: "), in_words(F.col("survivors")))
-    nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
+    alive = F.concat(F.lit("; alive but not to be elected: "), format_ids(F.col("survivors")))
+    nobody_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
     nobody_in_sync = F.concat(
         F.lit("no in-sync replica can lead: ISR "),
-        in_words(F.col("isr")),
+        format_ids(F.col("isr")),
         F.when(F.size("survivors") > 0, alive).otherwise(""),
     )
     any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")

@@ -15,7 +15,7 @@ from planner.history.snapshot_diff import has_vanished
 from schemas.enums import RejectionCode
 
 
-def _set_aside(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
+def _defer(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
     """Give a code to those of the elections for which `holds` is not false."""
     waits = F.col("code").isNull() & F.coalesce(holds, F.lit(True))  # noqa: FBT003 - a Spark literal
     return verdicts.withColumns(
@@ -67,11 +67,11 @@ def with_stability(
     )
     code = RejectionCode.NOT_STABLE
     if first_snapshot is None:
-        return _set_aside(verdicts, F.lit(True), code, reason)  # noqa: FBT003 - a Spark literal
+        return _defer(verdicts, F.lit(True), code, reason)  # noqa: FBT003 - a Spark literal
     going = verdicts.where(F.col("code").isNull())
     stable = stable_partitions(going, history, first_snapshot, snapshot_id).withColumns({"stable": F.lit(True)})  # noqa: FBT003
     joined = verdicts.join(F.broadcast(stable), KEY, "left")
-    return _set_aside(joined, F.col("stable").isNull(), code, reason)
+    return _defer(joined, F.col("stable").isNull(), code, reason)
 
 
 def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, snapshot_id: int) -> DataFrame:
@@ -100,7 +100,7 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
     )
 
 
-def with_settled_brokers(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
+def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
     """Set aside elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
     ages = ages.select(F.col("broker_id").alias("preferred"), "age")
     reason = F.concat(
@@ -111,7 +111,7 @@ def with_settled_brokers(verdicts: DataFrame, ages: DataFrame, settle_seconds: f
         F.lit(f" s only, as snapshots saw it, less than {settle_seconds:g} s"),
     )
     joined = verdicts.join(F.broadcast(ages), "preferred", "left")
-    return _set_aside(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
+    return _defer(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
 
 
 def with_cap(verdicts: DataFrame, imbalance: DataFrame, most: int) -> DataFrame:
@@ -126,4 +126,4 @@ def with_cap(verdicts: DataFrame, imbalance: DataFrame, most: int) -> DataFrame:
     )
     reason = F.lit(f"this plan may have {most} elections, and others are for worse brokers; plan again after them")
     joined = verdicts.join(within, KEY, "left")
-    return _set_aside(joined, F.col("within").isNull(), RejectionCode.CAPPED, reason)
+    return _defer(joined, F.col("within").isNull(), RejectionCode.CAPPED, reason)

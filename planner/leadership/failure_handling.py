@@ -14,22 +14,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import (
+    EMPTY,
     FAILED,
-    NOBODY,
     drained_leads,
+    format_ids,
+    format_ids_sql,
     in_order_of_choice,
-    in_words,
-    with_brokers_named,
+    with_referenced_brokers,
     with_topic,
-    words,
 )
 from planner.columns.changes import as_rejections, changed, told
-from planner.leadership.candidates import LOOKED_AT, in_need
+from planner.leadership.candidates import SOURCE_COLUMNS, needing_attention
 from planner.leadership.election import (
     COUNTED_ON_FAILED,
     ELECTED,
     WHOSE_LOG_DIR,
-    why_nobody,
+    why_no_leader,
     with_election,
 )
 from planner.leadership.unclean_config import with_unclean_allowed
@@ -62,8 +62,8 @@ ALIVE: Final = f"""IF(
 
 _FIRST_LEADER: Final = f"get({in_order_of_choice('alive')}, 0)"
 
-JUDGED_BY: Final = (
-    *LOOKED_AT,
+VERDICT_COLUMNS: Final = (
+    *SOURCE_COLUMNS,
     *("topic_id", "live", "eligible", "electable", "informed", "drained", "unclean_state", FAILED),
     *("elected", "gone", "survivors", "leaderless"),
 )
@@ -83,12 +83,12 @@ def reconcile_verdicts(
     `allow_unclean` allows for all what `unclean.leader.election.enable` of the topic, or else of the brokers, allows.
     """
     return (
-        partitions.transform(in_need, brokers)
+        partitions.transform(needing_attention, brokers)
         .transform(with_topic, topics)
-        .transform(with_brokers_named, brokers)
+        .transform(with_referenced_brokers, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .selectExpr(*JUDGED_BY, f"{ALIVE} AS alive", f"{ACTION} AS action", f"{CODE} AS code")
+        .selectExpr(*VERDICT_COLUMNS, f"{ALIVE} AS alive", f"{ACTION} AS action", f"{CODE} AS code")
     )
 
 
@@ -99,7 +99,7 @@ def _by_action(otherwise: str, cases: Mapping[Action, str]) -> str:
 
 _CREATE, _ELECT, _SHRINK, _OFFLINE = Action.CREATE, Action.ELECT, Action.SHRINK_ISR, Action.TAKE_OFFLINE
 
-CHANGED: Final = {
+CHANGE_COLUMNS: Final = {
     "leader_after": _by_action(
         "leader", {_CREATE: _FIRST_LEADER, _ELECT: ELECTED["leader_after"], _OFFLINE: str(NO_LEADER)}
     ),
@@ -117,7 +117,7 @@ CHANGED: Final = {
             _SHRINK: f"array_union(array(leader), {COUNTED_ON_FAILED})",
         },
     ),
-    "requires_dead": _by_action(ELECTED["requires_dead"], {_CREATE: NOBODY, _SHRINK: f"array_except(gone, {FAILED})"}),
+    "requires_dead": _by_action(ELECTED["requires_dead"], {_CREATE: EMPTY, _SHRINK: f"array_except(gone, {FAILED})"}),
     "reason": _by_action(
         "NULL",
         {
@@ -125,8 +125,8 @@ CHANGED: Final = {
                 'no state yet: first live replica leads, live replicas are in sync', {drained_leads(_FIRST_LEADER)}
             )""",
             _ELECT: ELECTED["reason"],
-            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')}, {WHOSE_LOG_DIR})",
-            _SHRINK: f"concat('gone from the ISR: ', {words('gone')}, {WHOSE_LOG_DIR})",
+            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {format_ids_sql('gone')}, {WHOSE_LOG_DIR})",
+            _SHRINK: f"concat('gone from the ISR: ', {format_ids_sql('gone')}, {WHOSE_LOG_DIR})",
         },
     ),
 }
@@ -135,7 +135,7 @@ CHANGED: Final = {
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
     """One CHANGES row for each verdict that has an action."""
-    return verdicts.where("action IS NOT NULL").transform(changed, CHANGED)
+    return verdicts.where("action IS NOT NULL").transform(changed, CHANGE_COLUMNS)
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
@@ -146,11 +146,11 @@ def rejections_of(verdicts: DataFrame) -> DataFrame:
 def why_not() -> Column:
     """What to say of a verdict that has a code."""
     never_up = F.col("leader").isNull()
-    nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
+    nobody_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
     return (
         F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
         .when(never_up, nobody_alive)
-        .otherwise(why_nobody())
+        .otherwise(why_no_leader())
     )
 
 

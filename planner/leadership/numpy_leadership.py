@@ -15,14 +15,14 @@ from schemas.enums import NO_LEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Needs:
+class RepairMasks:
     """A mark a partition: a cycle mends it without loss; nobody who could lead it is alive and in sync."""
 
-    mendable: Bools
-    stuck: Bools
+    repairable: Bools
+    leaderless: Bools
 
 
-def needs(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> Needs:
+def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> RepairMasks:
     """Mark the partitions that something is due for; `able`: registered and understood, drained or not."""
     led = among(rows.leader, registered)
     leaderless = rows.judged & rows.has_state & ~led
@@ -31,9 +31,9 @@ def needs(rows: PartitionArrays, registered: Collection[int], able: Collection[i
     registered_isr = among(rows.isr, registered)
     shrinks = (named(rows.isr) & ~registered_isr).any(axis=1) & registered_isr.any(axis=1)
     creates = ~rows.has_state & can_lead.any(axis=1)
-    return Needs(
-        mendable=(leaderless & elects) | (rows.judged & ((led & shrinks) | creates)),
-        stuck=leaderless & ~elects,
+    return RepairMasks(
+        repairable=(leaderless & elects) | (rows.judged & ((led & shrinks) | creates)),
+        leaderless=leaderless & ~elects,
     )
 
 

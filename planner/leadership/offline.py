@@ -1,6 +1,6 @@
 """Elections for partitions without a live leader, as they are asked for: clean where that is possible.
 
-Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
+Corresponds to `ControllerClient.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
 seed 000 "OfflinePartitionLeaderSelector". An unclean election happens only where no ISR member is online, and only if
 it was asked for or the topic, or else the brokers, allow it. Leader -1 is never planned here: what finds no leader is a
 rejection. In: the partitions asked for (`planner.columns.requested_partitions`), BROKER_CONFIGS. Out: verdicts, and of
@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import FAILED
 from planner.columns.changes import as_rejections, changed
-from planner.columns.requested_partitions import KEY, NO_ELECTION, explained, unfit_code
-from planner.leadership.election import ELECTED, why_nobody, with_election
+from planner.columns.requested_partitions import KEY, NO_ELECTION, reason_by_code, unsuitable_code
+from planner.leadership.election import ELECTED, why_no_leader, with_election
 from planner.leadership.state_machine import with_transition
 from planner.leadership.unclean_config import with_unclean_allowed
 from schemas.enums import Action, RejectionCode
@@ -32,7 +32,7 @@ def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> Data
 def _code() -> Column:
     codes = RejectionCode
     return F.coalesce(
-        unfit_code(),
+        unsuitable_code(),
         F.when(F.col("illegal").isNotNull(), codes.ILLEGAL_TRANSITION.value)
         .when(~F.col("leaderless"), codes.ELECTION_NOT_NEEDED.value)
         .when(F.col("elected").isNull(), codes.NO_ELIGIBLE_LEADER.value),
@@ -41,12 +41,12 @@ def _code() -> Column:
 
 def _why_not() -> Column:
     led = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is alive"))
-    return explained(
+    return reason_by_code(
         {
             **NO_ELECTION,
             RejectionCode.ILLEGAL_TRANSITION: F.col("illegal"),
             RejectionCode.ELECTION_NOT_NEEDED: led,
-            RejectionCode.NO_ELIGIBLE_LEADER: why_nobody(),
+            RejectionCode.NO_ELIGIBLE_LEADER: why_no_leader(),
         },
     )
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import FAILED, first
 from planner.columns.changes import as_rejections, changed
-from planner.columns.requested_partitions import NO_ELECTION, asked_for, explained, unfit_code
+from planner.columns.requested_partitions import NO_ELECTION, join_requested, reason_by_code, unsuitable_code
 from planner.leadership import selectors
 from schemas.enums import Action, RejectionCode
 
@@ -38,7 +38,7 @@ def _code() -> Column:
     preferred = F.col("preferred")
     codes = RejectionCode
     return F.coalesce(
-        unfit_code(),
+        unsuitable_code(),
         F.when(F.col("leader").isNull(), codes.NO_STATE.value)
         .when(F.col("leader") == preferred, codes.ALREADY_PREFERRED.value)
         .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
@@ -55,7 +55,7 @@ def _why_not() -> Column:
     leader = F.col("leader").cast("string")
     opaque_leader = F.concat(F.lit("its leader "), leader, F.lit(" is alive, but its registration is in quarantine"))
     illegible = F.lit(NO_ELECTION[RejectionCode.NOT_UNDERSTOOD])
-    return explained(
+    return reason_by_code(
         {
             **NO_ELECTION,
             RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
@@ -82,7 +82,7 @@ def preferred_verdicts(
 ) -> DataFrame:
     """What becomes of each wanted partition: `code` and `reason` where no election is, null where one is."""
     return (
-        asked_for(candidates, partitions, topics, brokers)
+        join_requested(candidates, partitions, topics, brokers)
         .withColumns({"preferred": first(F.col("replicas"))})
         .transform(selectors.preferred)
         .withColumns({"code": _code()})

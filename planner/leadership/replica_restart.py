@@ -2,7 +2,7 @@
 
 A broker ignores a LeaderAndIsr at a leader epoch that it knows (`PartitionInfo.makeFollower`), so the epoch grows;
 leader and ISR stay, and who catches up joins the ISR by the leader's word. Corresponds to
-`KafkaController.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is
+`ControllerClient.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is
 drained no more. Out: CHANGES and REJECTIONS.
 """
 
@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, not_among, words
-from planner.columns.changes import as_rejections, changed, surroundings
-from planner.columns.requested_partitions import explained
+from planner.columns.broker_sets import difference, format_ids_sql, intersect
+from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.requested_partitions import reason_by_code
 from planner.leadership.drain import broker_array
 from schemas.enums import Action, RejectionCode
 
 
 def _stopped(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, broker_ids: Sequence[int]) -> DataFrame:
     """Partitions in which one of these brokers has a replica that is not in sync, and `code`: why it stays so."""
-    out = not_among(among(F.col("replicas"), broker_array(broker_ids)), F.col("isr"))
+    out = difference(intersect(F.col("replicas"), broker_array(broker_ids)), F.col("isr"))
     return (
         partitions.where("leader IS NOT NULL")
         .withColumns({"out": out})
         .where("size(out) > 0")
-        .transform(surroundings, topics, brokers)
+        .transform(with_topic_and_brokers, topics, brokers)
         .withColumns({"code": _code()})
     )
 
@@ -48,7 +48,7 @@ def restart_changes(
         "action": f"'{Action.START_REPLICA}'",
         "leader_epoch_after": "leader_epoch + 1",
         "requires_live": "array(leader)",
-        "reason": f"concat('drained no more, and not in the ISR: ', {words('out')})",
+        "reason": f"concat('drained no more, and not in the ISR: ', {format_ids_sql('out')})",
     }
     return changed(due, what)
 
@@ -64,6 +64,6 @@ def restart_rejections(
     }
     return (
         _stopped(partitions, topics, brokers, broker_ids)
-        .withColumns({"reason": explained(reasons)})
+        .withColumns({"reason": reason_by_code(reasons)})
         .transform(as_rejections, Action.START_REPLICA)
     )

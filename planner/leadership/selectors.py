@@ -11,7 +11,7 @@ leader is in the new ISR, so an ISR never loses its last member.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, first, first_choice, not_among
+from planner.columns.broker_sets import difference, first, first_choice, intersect
 
 RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 
@@ -47,8 +47,8 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
 
 def preferred(partitions: DataFrame) -> DataFrame:
     """The first replica of the assignment, unless it is drained; the ISR stays (`electPreferredReplica`)."""
-    preferred_in_sync = among(F.slice("replicas", 1, 1), F.col("isr"))
-    return partitions.transform(_choosing, first(among(preferred_in_sync, F.col("electable"))), F.col("isr"))
+    preferred_in_sync = intersect(F.slice("replicas", 1, 1), F.col("isr"))
+    return partitions.transform(_choosing, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
 
 
 def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
@@ -62,12 +62,12 @@ def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFra
     `shutting_down`: the ids of all of them, which are still registered: one decision, so that no partition moves to
     a broker that is about to go (`electLeaderForControlledShutdown`).
     """
-    staying = not_among(F.col("replicas"), shutting_down)
-    return partitions.transform(_choosing, _in_sync(staying), not_among(F.col("isr"), shutting_down))
+    staying = difference(F.col("replicas"), shutting_down)
+    return partitions.transform(_choosing, _in_sync(staying), difference(F.col("isr"), shutting_down))
 
 
 def _in_sync(candidates: Column) -> Column:
-    return first_choice(among(candidates, F.col("isr")))
+    return first_choice(intersect(candidates, F.col("isr")))
 
 
 def _out_of_sync() -> Column:
@@ -75,12 +75,12 @@ def _out_of_sync() -> Column:
 
     A member that is not assigned can never lead; Kafka does not look at it.
     """
-    held = F.arrays_overlap(among(F.col("isr"), F.col("replicas")), F.col("live"))
+    held = F.arrays_overlap(intersect(F.col("isr"), F.col("replicas")), F.col("live"))
     return F.when(~held, first_choice(F.col("replicas")))
 
 
 def _live_isr() -> Column:
-    return among(F.col("isr"), F.col("live"))
+    return intersect(F.col("isr"), F.col("live"))
 
 
 def _choosing(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:

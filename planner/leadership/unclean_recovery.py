@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import (
     FAILED,
-    among,
+    difference,
     drained_leads,
     first,
+    format_ids,
     in_order_of_choice,
-    in_words,
-    nobody,
-    not_among,
+    intersect,
+    no_brokers,
 )
-from planner.columns.changes import as_rejections, changed, surroundings
+from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
 from planner.history.lost_states import STATE, WHAT_WAS
 from planner.history.snapshot_diff import KEY
 from planner.leadership.election import COUNTED_ON_DEAD, ELECTED, WHO_LEFT, WHOSE_LOG_DIR
@@ -34,14 +34,14 @@ def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFr
     isr = F.col("isr")
     return (
         partitions.where(F.col("leader").isNotNull())
-        .transform(surroundings, topics, brokers)
+        .transform(with_topic_and_brokers, topics, brokers)
         .where(~F.col("deletion_requested") & ~F.array_contains("live", F.col("leader")))
         .withColumns(
             {
                 "alive": F.expr(in_order_of_choice("replicas")),
-                "kafkas": first(among(F.col("replicas"), F.col("live"))),
+                "kafkas": first(intersect(F.col("replicas"), F.col("live"))),
                 "in_sync": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
-                "gone": not_among(isr, F.col("live")),
+                "gone": difference(isr, F.col("live")),
                 "seen": F.lit(None).cast("bigint"),
             },
         )
@@ -57,15 +57,15 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
     return (
         partitions.drop(*STATE)
         .join(F.broadcast(known.select(*KEY, "seen", *STATE)), KEY)
-        .transform(surroundings, topics, brokers)
+        .transform(with_topic_and_brokers, topics, brokers)
         .withColumns(
             {
-                "alive": among(
+                "alive": intersect(
                     F.array_distinct(F.concat(leader, isr, "replicas")), F.expr(in_order_of_choice("replicas"))
                 ),
-                "kafkas": first(among(F.col("replicas"), F.col("live"))),
-                "in_sync": nobody(),
-                "gone": not_among(isr, F.col("live")),
+                "kafkas": first(intersect(F.col("replicas"), F.col("live"))),
+                "in_sync": no_brokers(),
+                "gone": difference(isr, F.col("live")),
             },
         )
     )
@@ -76,7 +76,7 @@ def without_in_sync(offline: DataFrame) -> DataFrame:
 
     Where the state is gone, also those of which a former ISR member can be elected.
     """
-    may = (F.size(among(among(F.col("isr"), F.col("replicas")), F.col("live"))) == 0) | (
+    may = (F.size(intersect(intersect(F.col("isr"), F.col("replicas")), F.col("live"))) == 0) | (
         F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive")
     )
     return offline.where(F.col("understood") & may & (F.size("alive") > 0))
@@ -142,7 +142,7 @@ def recover_changes(
                 "action": f"'{Action.ELECT}'",
                 **ELECTED,
                 "requires_dead": F.when(F.col("seen").isNull(), F.expr(COUNTED_ON_DEAD))
-                .when(F.array_contains("isr", leader), nobody())
+                .when(F.array_contains("isr", leader), no_brokers())
                 .otherwise(F.array_except("gone", FAILED)),
                 "reason": F.concat(
                     _what_happened(),
@@ -173,8 +173,8 @@ def _clean(leader: Column) -> Column:
 def _unclean() -> Column:
     bound = F.concat(F.lit("what was acknowledged after "), F.col("since"), F.lit(" UTC"))
     lost = F.coalesce(bound, F.lit("all that was acknowledged"))
-    outside = not_among(among(F.col("isr"), F.col("live")), F.col("replicas"))
-    holders = F.concat(F.lit("; alive and in the ISR, but not assigned, so it cannot lead: "), in_words(outside))
+    outside = difference(intersect(F.col("isr"), F.col("live")), F.col("replicas"))
+    holders = F.concat(F.lit("; alive and in the ISR, but not assigned, so it cannot lead: "), format_ids(outside))
     named = F.when(F.size(outside) > 0, holders).otherwise("")
     return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"), named)
 
@@ -195,9 +195,9 @@ def recover_rejections(
         .when(F.col("seen").isNotNull(), codes.STATE_VANISHED.value)
         .otherwise(codes.UNCLEAN_NOT_ALLOWED.value)
     )
-    hidden = not_among(F.col("isr"), F.col("gone"))
-    holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), in_words(hidden))
-    nobody_alive = F.concat(F.lit("no replica is alive and may be elected: "), in_words(F.col("replicas")))
+    hidden = difference(F.col("isr"), F.col("gone"))
+    holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), format_ids(hidden))
+    nobody_alive = F.concat(F.lit("no replica is alive and may be elected: "), format_ids(F.col("replicas")))
     name_it = F.lit("; not allowed: name it by --partition once its brokers' logs were looked at")
     why = (
         F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))

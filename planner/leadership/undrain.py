@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import DRAIN_MODE, first, in_words
-from planner.columns.changes import as_rejections, surroundings
-from planner.columns.requested_partitions import explained
+from planner.columns.broker_sets import DRAIN_MODE, first, format_ids
+from planner.columns.changes import as_rejections, with_topic_and_brokers
+from planner.columns.requested_partitions import reason_by_code
 from planner.leadership.drain import broker_array, demoted
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
@@ -56,7 +56,9 @@ def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: 
 def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     key = ["topic", "partition"]
     return (
-        targets.join(partitions.transform(with_requests_known).transform(surroundings, topics, brokers), key, "left")
+        targets.join(
+            partitions.transform(with_requests_known).transform(with_topic_and_brokers, topics, brokers), key, "left"
+        )
         .withColumns({"code": _code(), "why": F.lit("drained no more")})
         .withColumnRenamed("restored", "target")
     )
@@ -86,8 +88,8 @@ def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame
 
 def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """One REJECTIONS row for each partition that is not as the drain left it."""
-    now = F.concat(F.lit("its replicas are now "), in_words(F.col("replicas")))
-    made = F.concat(F.lit(", the drain made them "), in_words(F.col("made")))
+    now = F.concat(F.lit("its replicas are now "), format_ids(F.col("replicas")))
+    made = F.concat(F.lit(", the drain made them "), format_ids(F.col("made")))
     reasons = {
         RejectionCode.UNKNOWN_PARTITION: F.lit("the partition that was drained is gone"),
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
@@ -97,7 +99,7 @@ def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFr
         RejectionCode.ALREADY_ASSIGNED: F.lit("its order is the one before the drain already"),
         RejectionCode.REORDERED_SINCE: F.concat(now, made),
     }
-    why = explained(reasons)
+    why = reason_by_code(reasons)
     return (
         _considered(targets, partitions, topics, brokers)
         .withColumns({"reason": why})

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.model import World, refuse
-from planner.placement.problem import NOBODY, Bools, Ints, Question
+from planner.placement.model import PlacementModel, refuse
+from planner.placement.problem import NO_BROKER, Bools, Ints, Question
 from planner.placement.racks import NO_RACK, by_rack, crowding, independent, lowest_crowding, spanned
 from planner.placement.replica_arrays import count_replicas, within
 from schemas.enums import LintCode
@@ -26,13 +26,13 @@ MEASURED_AT_ONCE: Final = 1 << 15
 """Rows whose racks are counted at once, for the sake of memory."""
 
 
-def force(world: World, question: Question) -> Bools:
+def apply(world: PlacementModel, question: Question) -> Bools:
     """Make the forced changes; returns the rows that `descend` may still redirect."""
     fixed = np.zeros(len(world.factor), dtype=bool)
-    reached = _vacate(world, fix_racks=question.fix_racks)
-    fewest = world.need - _lost(world)
+    reached = _remove_required(world, fix_racks=question.fix_racks)
+    fewest = world.min_racks - _lost(world)
     if question.replication_factor is not None:
-        world.pinned = np.where(world.after[0] == world.before[0], world.before[0], NOBODY)
+        world.pinned = np.where(world.after[0] == world.before[0], world.before[0], NO_BROKER)
     refuse(
         world,
         world.movable & (reached < fewest),
@@ -40,32 +40,32 @@ def force(world: World, question: Question) -> Bools:
         "allow a broker in another rack, leave these partitions out, or empty all brokers of a rack to give it up",
         LintCode.RACKS_LOST,
     )
-    world.need = np.minimum(world.need, reached)
+    world.min_racks = np.minimum(world.min_racks, reached)
     touched = world.movable & ((world.after != world.before).any(axis=0) | (world.factor > _held(world)))
     lowest = _lowest(world, touched, reached)
     world.limit = np.maximum(world.limit, lowest)
     load = count_replicas(world.after, world.size)
     for gone, successor in question.replacements:
-        fixed |= _succeed(world, load, gone, successor)
+        fixed |= _replace_broker(world, load, gone, successor)
     redirected: Bools = touched & ~fixed
-    world.need = np.where(redirected, reached, world.need)
+    world.min_racks = np.where(redirected, reached, world.min_racks)
     world.limit = np.where(redirected, lowest, world.limit)
     _fill(world, load)
     return redirected
 
 
-def _held(world: World) -> Ints:
-    held: Ints = (world.after != NOBODY).sum(axis=0)
+def _held(world: PlacementModel) -> Ints:
+    held: Ints = (world.after != NO_BROKER).sum(axis=0)
     return held
 
 
-def _vacate(world: World, *, fix_racks: bool) -> Ints:
+def _remove_required(world: PlacementModel, *, fix_racks: bool) -> Ints:
     """Take out what has to leave; returns the racks each row can then reach."""
-    leaves = world.movable & (world.emptied | ~world.live)[world.before] & (world.before != NOBODY)
-    world.after = np.where(leaves, NOBODY, world.after)
+    leaves = world.movable & (world.emptied | ~world.live)[world.before] & (world.before != NO_BROKER)
+    world.after = np.where(leaves, NO_BROKER, world.after)
     load = count_replicas(world.after, world.size)
     reach = _reach(world)
-    need = np.minimum(reach, world.factor if fix_racks else world.need)
+    need = np.minimum(reach, world.factor if fix_racks else world.min_racks)
     limit = _limit(world, need, fix_racks=fix_racks)
     rows = np.flatnonzero(world.movable)
     while (rows := rows[_superfluous(world, rows, need, limit)]).size:
@@ -76,7 +76,7 @@ def _vacate(world: World, *, fix_racks: bool) -> Ints:
     return reached
 
 
-def _limit(world: World, need: Ints, *, fix_racks: bool) -> Ints:
+def _limit(world: PlacementModel, need: Ints, *, fix_racks: bool) -> Ints:
     """Replicas in one rack that each row may keep: as now, or as few as can be where some leave or racks are fixed."""
     over = world.movable & (_held(world) > world.factor)
     limit = world.limit.copy()
@@ -89,17 +89,17 @@ def _limit(world: World, need: Ints, *, fix_racks: bool) -> Ints:
     return limit
 
 
-def _fewest_in_one(world: World, rows: Ints) -> Ints:
+def _fewest_in_one(world: PlacementModel, rows: Ints) -> Ints:
     """The least of its replicas in one rack that a row can have, whatever it holds now."""
     kept = world.after[:, rows]
-    staying = np.where(world.target[kept], NOBODY, kept)
+    staying = np.where(world.target[kept], NO_BROKER, kept)
     room, without = _by_rack_and_without(world, staying)
     offered, elsewhere = _offered(world)
     room += offered[:, None]
     return lowest_crowding(np.zeros_like(room), room, without + elsewhere, world.factor[rows])
 
 
-def _lowest(world: World, touched: Bools, reached: Ints) -> Ints:
+def _lowest(world: PlacementModel, touched: Bools, reached: Ints) -> Ints:
     """The least of its replicas in one rack that each row can end with, once all its vacancies are filled."""
     lowest = np.where(touched, 1, world.limit)
     for rows in _parts(np.flatnonzero(touched & (reached < world.factor))):
@@ -107,34 +107,34 @@ def _lowest(world: World, touched: Bools, reached: Ints) -> Ints:
     return lowest
 
 
-def _lowest_of(world: World, rows: Ints, after: Ints) -> Ints:
+def _lowest_of(world: PlacementModel, rows: Ints, after: Ints) -> Ints:
     """The same for some rows that hold `after`."""
     held, _ = _by_rack_and_without(world, after)
     before = world.before[:, rows]
-    mine = np.concatenate([after, np.where(within(before, after), NOBODY, before)])
-    taken, taken_elsewhere = _by_rack_and_without(world, np.where(world.fresh[mine], mine, NOBODY))
+    mine = np.concatenate([after, np.where(within(before, after), NO_BROKER, before)])
+    taken, taken_elsewhere = _by_rack_and_without(world, np.where(world.may_receive[mine], mine, NO_BROKER))
     offered, elsewhere = _offered(world)
-    vacant = world.factor[rows] - (after != NOBODY).sum(axis=0)
+    vacant = world.factor[rows] - (after != NO_BROKER).sum(axis=0)
     return lowest_crowding(held, offered[:, None] - taken, elsewhere - taken_elsewhere, vacant)
 
 
-def _offered(world: World) -> tuple[Ints, int]:
+def _offered(world: PlacementModel) -> tuple[Ints, int]:
     """Brokers of each rack that may get replicas they did not have, and those without a rack."""
-    racks = world.racks[:-1][world.fresh]
+    racks = world.racks[:-1][world.may_receive]
     return np.bincount(racks[racks != NO_RACK], minlength=len(world.rack_names)), int((racks == NO_RACK).sum())
 
 
-def _by_rack_and_without(world: World, replicas: Ints) -> tuple[Ints, Ints]:
+def _by_rack_and_without(world: PlacementModel, replicas: Ints) -> tuple[Ints, Ints]:
     """(rack, row): replicas in each rack; and those of each row without one."""
     racks = world.racks[replicas]
-    return by_rack(racks, len(world.rack_names))[:-1], ((racks == NO_RACK) & (replicas != NOBODY)).sum(axis=0)
+    return by_rack(racks, len(world.rack_names))[:-1], ((racks == NO_RACK) & (replicas != NO_BROKER)).sum(axis=0)
 
 
 def _parts(rows: Ints) -> Iterator[Ints]:
     return (rows[start : start + MEASURED_AT_ONCE] for start in range(0, len(rows), MEASURED_AT_ONCE))
 
 
-def _lost(world: World) -> Ints:
+def _lost(world: PlacementModel) -> Ints:
     """Racks given up that each row spans: so many fewer it may have, if no other rack takes their place."""
     if not world.given_up.any():
         return np.zeros_like(world.factor)
@@ -143,7 +143,7 @@ def _lost(world: World) -> Ints:
     return lost
 
 
-def _reach(world: World) -> Ints:
+def _reach(world: PlacementModel) -> Ints:
     """Racks a row can span at all: those it has, and those of brokers that may be given replicas."""
     count = len(world.rack_names)
     offered = np.zeros(count + 1, dtype=bool)
@@ -153,19 +153,19 @@ def _reach(world: World) -> Ints:
     return spans
 
 
-def _superfluous(world: World, rows: Ints, need: Ints, limit: Ints) -> Bools:
+def _superfluous(world: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
     """Rows of which a replica has to leave: too many, or in too few racks, or too many in one rack."""
     after = world.after[:, rows]
-    held = after != NOBODY
+    held = after != NO_BROKER
     keeps = independent(world.racks[after], held, world.factor[rows], need[rows], limit[rows])
     superfluous: Bools = held.sum(axis=0) > keeps
     return superfluous
 
 
-def _dispensable(world: World, rows: Ints, need: Ints, limit: Ints) -> Bools:
+def _dispensable(world: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
     """(slot, row): replicas without which a row is as near to its racks as with them."""
     after = world.after[:, rows]
-    racks, held = world.racks[after], after != NOBODY
+    racks, held = world.racks[after], after != NO_BROKER
     bounds = world.factor[rows], need[rows], limit[rows]
     keeps = independent(racks, held, *bounds)
     marks = np.zeros(after.shape, dtype=bool)
@@ -175,7 +175,7 @@ def _dispensable(world: World, rows: Ints, need: Ints, limit: Ints) -> Bools:
     return marks
 
 
-def _take_out(world: World, rows: Ints, load: Ints, dispensable: Bools) -> None:
+def _take_out(world: PlacementModel, rows: Ints, load: Ints, dispensable: Bools) -> None:
     """Take a dispensable replica out of each row: one that leaves first, then a follower, then of the fullest broker.
 
     Sets that fit the racks are the bases of a matroid, so that one after the other is best.
@@ -184,14 +184,14 @@ def _take_out(world: World, rows: Ints, load: Ints, dispensable: Bools) -> None:
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         after = world.after[:, some]
-        rank = load[after] + 2 * most * world.leaves[:, some]
+        rank = load[after] + 2 * most * world.removal_rank[:, some]
         rank[0] -= most
         slots = np.where(dispensable[:, start : start + AT_ONCE], rank, -2 * most).argmax(axis=0)
         np.subtract.at(load, after[slots, np.arange(len(some))], 1)
-        world.after[slots, some] = NOBODY
+        world.after[slots, some] = NO_BROKER
 
 
-def _succeed(world: World, load: Ints, gone: int, successor: int) -> Bools:
+def _replace_broker(world: PlacementModel, load: Ints, gone: int, successor: int) -> Bools:
     """Put the successor where `gone` was, unless it is there already or the row's racks would suffer."""
     left, right = (int(np.flatnonzero(world.ids == broker)[0]) for broker in (gone, successor))
     was = (world.before == left) & world.movable
@@ -200,8 +200,8 @@ def _succeed(world: World, load: Ints, gone: int, successor: int) -> Bools:
     trial = world.after[:, rows]
     trial[slots, np.arange(len(rows))] = right
     racks = world.racks[trial]
-    more = world.factor[rows] - (trial != NOBODY).sum(axis=0)
-    good = np.minimum(spanned(racks) + more, _reach(world)[rows]) >= world.need[rows]
+    more = world.factor[rows] - (trial != NO_BROKER).sum(axis=0)
+    good = np.minimum(spanned(racks) + more, _reach(world)[rows]) >= world.min_racks[rows]
     good &= crowding(racks) <= world.limit[rows]
     unsure = good & (more > 0)
     good[unsure] &= _lowest_of(world, rows[unsure], trial[:, unsure]) <= world.limit[rows[unsure]]
@@ -212,31 +212,31 @@ def _succeed(world: World, load: Ints, gone: int, successor: int) -> Bools:
     return done
 
 
-def _fill(world: World, load: Ints) -> None:
+def _fill(world: PlacementModel, load: Ints) -> None:
     """Fill every row up to its replication factor."""
     while (short := np.flatnonzero(world.movable & (_held(world) < world.factor))).size:
         for start in range(0, len(short), AT_ONCE):
             rows = short[start : start + AT_ONCE]
-            chosen = _choose(welcome(world, rows), load, world.target)
+            chosen = _choose(allowed_brokers(world, rows), load, world.target)
             world.after[_vacancies(world, rows), rows] = chosen
             load += np.bincount(chosen, minlength=world.size)
 
 
-def _vacancies(world: World, rows: Ints) -> Ints:
-    vacancies: Ints = (world.after[:, rows] == NOBODY).argmax(axis=0)
+def _vacancies(world: PlacementModel, rows: Ints) -> Ints:
+    vacancies: Ints = (world.after[:, rows] == NO_BROKER).argmax(axis=0)
     return vacancies
 
 
-def welcome(world: World, rows: Ints) -> Bools:
+def allowed_brokers(world: PlacementModel, rows: Ints) -> Bools:
     """(broker, row): may be given to the row without spoiling the racks it needs, or crowding one."""
     after, before = world.after[:, rows], world.before[:, rows]
     racks = world.racks[after]
     columns = np.arange(len(rows))
-    free = np.repeat(world.fresh[:, None], len(rows), axis=1)
+    free = np.repeat(world.may_receive[:, None], len(rows), axis=1)
     for replicas in (*after, *before):
-        free[replicas[replicas != NOBODY], columns[replicas != NOBODY]] = False
-    vacant = world.factor[rows] - (after != NOBODY).sum(axis=0)
-    hurried = world.need[rows] - spanned(racks) >= vacant
+        free[replicas[replicas != NO_BROKER], columns[replicas != NO_BROKER]] = False
+    vacant = world.factor[rows] - (after != NO_BROKER).sum(axis=0)
+    hurried = world.min_racks[rows] - spanned(racks) >= vacant
     held = by_rack(racks, len(world.rack_names))
     fresh, room = held == 0, held < world.limit[rows]
     fresh[-1], room[-1] = False, True  # brokers without a rack

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, PlacementError, Question
 from planner.placement.racks import NO_RACK, crowding, given_up, spanned
 from planner.placement.removal_order import in_sync_of, kept, ranks
 from planner.placement.replica_arrays import arrivals, count_replicas
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import LintCode, RejectionCode
 
 DENSE: Final = 1 << 20
@@ -21,7 +21,7 @@ DENSE: Final = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class World:
+class PlacementModel:
     """`racks` has one entry more than there are brokers, NO_RACK, which the index NOBODY finds."""
 
     ids: Ints
@@ -29,7 +29,7 @@ class World:
     rack_names: tuple[str, ...]
     live: Bools
     target: Bools
-    fresh: Bools
+    may_receive: Bools
     """Targets that may get replicas they did not have; the others only give, or keep what they have."""
     emptied: Bools
     given_up: Bools
@@ -42,13 +42,13 @@ class World:
     factor: Ints
     movable: Bools
     held: Bools
-    leaves: Ints
+    removal_rank: Ints
     """(slot of `before`, row): the higher, the sooner the replica leaves where one has to."""
-    stay: Ints
+    keep_in_sync: Ints
     """(slot, row): replicas in sync of rows that lack one; evening out leaves them where they are."""
     pinned: Ints
     """Broker that has to stay in its row, NOBODY where any may go."""
-    need: Ints
+    min_racks: Ints
     """Racks that each row has to span; `seed` lowers it where racks are given up, and raises it where replicas move."""
     limit: Ints
     """Replicas that each row may have in one rack; `seed` raises it where it must, and lowers it where it can."""
@@ -61,7 +61,7 @@ class World:
         return count_replicas(self.after, self.size)
 
 
-def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> World:
+def model_of(brokers: Brokers, partitions: Partitions, question: Question) -> PlacementModel:
     order = np.lexsort((partitions.partition, partitions.topic))
     listed = partitions.replicas[order].T
     unknown = _unknown(brokers.ids, listed)
@@ -74,24 +74,24 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
     names = tuple(sorted({rack for rack in brokers.racks if rack is not None}))
     racks = [NO_RACK if rack is None else names.index(rack) for rack in brokers.racks]
     before = indexes(ids, listed, question.replication_factor or 0)
-    stuck = (before != NOBODY) & ~(live | emptied)[before]
+    stuck = (before != NO_BROKER) & ~(live | emptied)[before]
     movable = partitions.movable[order]
-    factor = (before != NOBODY).sum(axis=0)
+    factor = (before != NO_BROKER).sum(axis=0)
     held = movable & stuck.any(axis=0)
     in_sync = in_sync_of(partitions, order, len(before))
     if question.replication_factor is not None:
-        spare = ((before != NOBODY) & ~emptied[before]).sum(axis=0) - question.replication_factor
-        alive = (before != NOBODY) & in_sync & live[before]
+        spare = ((before != NO_BROKER) & ~emptied[before]).sum(axis=0) - question.replication_factor
+        alive = (before != NO_BROKER) & in_sync & live[before]
         held &= (stuck.sum(axis=0) > spare) | ~alive.any(axis=0)  # else the dead ones are those that leave
         factor = np.where(movable & ~held, question.replication_factor, factor)
     rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
-    world = World(
+    world = PlacementModel(
         ids=ids,
         racks=rack_of,
         rack_names=names,
         live=live,
         target=target & live & ~emptied,
-        fresh=target & live & ~emptied & (np.isin(ids, list(question.onto)) if question.onto else True),
+        may_receive=target & live & ~emptied & (np.isin(ids, list(question.onto)) if question.onto else True),
         emptied=emptied,
         given_up=given_up(rack_of[:-1], emptied, live & ~emptied, len(names)),
         order=order,
@@ -102,10 +102,10 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         factor=factor,
         movable=movable & ~held,
         held=held,
-        leaves=ranks(before, in_sync, live & ~emptied, target),
-        stay=kept(before, in_sync),
-        pinned=np.full(before.shape[1], NOBODY),
-        need=np.minimum(spanned(rack_of[before]), factor),
+        removal_rank=ranks(before, in_sync, live & ~emptied, target),
+        keep_in_sync=kept(before, in_sync),
+        pinned=np.full(before.shape[1], NO_BROKER),
+        min_racks=np.minimum(spanned(rack_of[before]), factor),
         limit=np.maximum(crowding(rack_of[before]), 1),
     )
     _refuse_too_few(world)
@@ -122,21 +122,21 @@ def numbered(ascending: Ints) -> Ints:
     return numbers
 
 
-def topic_load(world: World, rows: Ints) -> tuple[Ints, Ints]:
+def topic_load(world: PlacementModel, rows: Ints) -> tuple[Ints, Ints]:
     """Number the topics of `rows`; and (topic, broker): replicas of all its partitions."""
-    number = np.full(int(world.topic.max(initial=-1)) + 1, NOBODY)
+    number = np.full(int(world.topic.max(initial=-1)) + 1, NO_BROKER)
     topics = np.unique(world.topic[rows])
     number[topics] = np.arange(len(topics))
-    counted = number[world.topic] != NOBODY
+    counted = number[world.topic] != NO_BROKER
     replicas = world.after[:, counted]
-    keys = (number[world.topic[counted]] * world.size + replicas)[replicas != NOBODY]
+    keys = (number[world.topic[counted]] * world.size + replicas)[replicas != NO_BROKER]
     load: Ints = np.bincount(keys, minlength=len(topics) * world.size).reshape(len(topics), world.size)
     return number[world.topic[rows]], load
 
 
 def _unknown(ids: Ints, listed: Ints) -> Ints:
     """Broker ids in lists that no broker has, ascending."""
-    return np.setdiff1d(_distinct(listed), np.append(ids, NOBODY))
+    return np.setdiff1d(_distinct(listed), np.append(ids, NO_BROKER))
 
 
 def _distinct(listed: Ints) -> Ints:
@@ -150,42 +150,42 @@ def indexes(ids: Ints, listed: Ints, width: int) -> Ints:
     """Brokers by index, and room for `width` replicas."""
     places = np.argsort(ids, kind="stable")
     if ids.max(initial=0) < DENSE:
-        index_of = np.full(int(ids.max(initial=0)) + 2, NOBODY)
+        index_of = np.full(int(ids.max(initial=0)) + 2, NO_BROKER)
         index_of[ids] = np.arange(len(ids))
         indexes = index_of[listed]  # NOBODY finds the last entry, which is NOBODY
     else:
-        positions = places[np.searchsorted(ids[places], np.where(listed == NOBODY, ids[places[0]], listed))]
-        indexes = np.where(listed == NOBODY, NOBODY, positions)
+        positions = places[np.searchsorted(ids[places], np.where(listed == NO_BROKER, ids[places[0]], listed))]
+        indexes = np.where(listed == NO_BROKER, NO_BROKER, positions)
     room = max(width - len(listed), 0)
-    return np.concatenate([indexes, np.full((room, indexes.shape[1]), NOBODY)])
+    return np.concatenate([indexes, np.full((room, indexes.shape[1]), NO_BROKER)])
 
 
-def _refuse_too_few(world: World) -> None:
-    stays = (world.before != NOBODY) & (world.live & ~(world.emptied | world.target))[world.before]
+def _refuse_too_few(world: PlacementModel) -> None:
+    stays = (world.before != NO_BROKER) & (world.live & ~(world.emptied | world.target))[world.before]
     has = world.target.sum() + stays.sum(axis=0)
     refuse(
         world,
         world.movable & (world.factor > has),
-        f"more replicas than the {counted(int(world.target.sum()), 'broker')} that may hold them",
+        f"more replicas than the {pluralise(int(world.target.sum()), 'broker')} that may hold them",
         "allow more brokers or ask for fewer replicas",
         RejectionCode.TOO_FEW_BROKERS,
     )
 
 
-def refuse(world: World, rows: Bools, what: str, then: str, code: RejectionCode | LintCode) -> None:
+def refuse(world: PlacementModel, rows: Bools, what: str, then: str, code: RejectionCode | LintCode) -> None:
     """Raise if any row is marked; the error names every one."""
     marked = np.flatnonzero(rows)
     if len(marked):
         inputs, reason = world.order[marked].tolist(), f"it would have {what}: {then}"
-        count = counted(len(marked), "partition")
+        count = pluralise(len(marked), "partition")
         raise PlacementError(f"{count} would have {what}", inputs, then, code=code.value, reason=reason)
 
 
-def copies_by_row(world: World) -> Ints:
+def copies_by_row(world: PlacementModel) -> Ints:
     """Replicas each row has to copy."""
     count: Ints = arrivals(world.before, world.after).sum(axis=0)
     return count
 
 
-def copies(world: World) -> int:
+def copies(world: PlacementModel) -> int:
     return int(copies_by_row(world).sum())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.placement.problem import NOBODY, Bools, Ints
+from planner.placement.problem import NO_BROKER, Bools, Ints
 from planner.placement.racks import crowding, spanned
 from planner.placement.replica_arrays import arrivals, within
 
@@ -60,7 +60,7 @@ def _links(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tu
 def _exchanged(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
     """Bring in one missing replica in each row: for one that leaves, else behind the others."""
     leaves, comes, late = arrivals(after, current), arrivals(current, after), within(current, lagging)
-    best, most = _joined(current, after, comes), np.full(current.shape[1], NOBODY)
+    best, most = _joined(current, after, comes), np.full(current.shape[1], NO_BROKER)
     ends = [racks[lists] for lists in (current, after)]
     limit, need = np.maximum(*map(crowding, ends)), np.minimum(*map(spanned, ends))
     for gone in reversed(range(len(current))):
@@ -71,7 +71,7 @@ def _exchanged(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
             span = spanned(there)
             fits = (crowding(there) <= limit) & (span >= need)
             merit = 2 * span + late[gone] + (2 * len(option) + 2) * fits
-            merit = np.where(leaves[gone] & comes[new], merit, NOBODY)
+            merit = np.where(leaves[gone] & comes[new], merit, NO_BROKER)
             better = merit > most
             best[:, better], most[better] = option[:, better], merit[better]
     return best
@@ -81,5 +81,5 @@ def _joined(current: Ints, after: Ints, comes: Bools) -> Ints:
     """Each row with its first missing replica behind the others; for rows that nobody leaves, where a slot is free."""
     columns = np.arange(current.shape[1])
     joined = current.copy()
-    joined[(current == NOBODY).argmax(axis=0), columns] = after[comes.argmax(axis=0), columns]
+    joined[(current == NO_BROKER).argmax(axis=0), columns] = after[comes.argmax(axis=0), columns]
     return joined

@@ -1,7 +1,7 @@
 """What the optimiser is asked and what it answers: typed arrays in, typed arrays out, broker ids on both sides.
 
 Corresponds to the questions of kafka-reassign-partitions, topicmappr and kafka-utils. In: `Brokers`, `Partitions` and a
-`Query`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `NOBODY`.
+`Query`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `EMPTY`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-NOBODY: Final = -1
+NO_BROKER: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
 
 
@@ -111,7 +111,7 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tally:
+class LoadSummary:
     """What each broker or rack holds: replicas, preferred leaders and, with weights, bytes; before and after."""
 
     names: tuple[str, ...]
@@ -141,8 +141,8 @@ class Placement:
     """Rows left alone because a dead broker that is not being emptied holds a replica of them."""
     left: int
     """Forced changes that `max_moves` left undone."""
-    brokers: Tally
-    racks: Tally
+    brokers: LoadSummary
+    racks: LoadSummary
     given_up: tuple[str, ...]
     """Racks of which every broker is emptied: the only ones that a partition may have fewer for."""
     fewer_racks: int

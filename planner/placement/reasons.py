@@ -5,20 +5,22 @@ In: a World that is done, its moves and tallies. Out: one text for each changed 
 
 import numpy as np
 
-from planner.placement.model import World
-from planner.placement.problem import NOBODY, Ints, Moves, Question, Tally
+from planner.placement.model import PlacementModel
+from planner.placement.problem import NO_BROKER, Ints, LoadSummary, Moves, Question
 from planner.placement.racks import crowding, spanned
 
 Pair = tuple[int, int]
 
 
-def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally: Tally) -> tuple[str, ...]:
+def reasons(
+    world: PlacementModel, question: Question, changed: Ints, moves: Moves, tally: LoadSummary
+) -> tuple[str, ...]:
     """One text a row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
     racks = [world.racks[lists[:, changed]] for lists in (world.before, world.after)]
     spans, most = ([measure(some).tolist() for some in racks] for measure in (spanned, crowding))
-    factors = [(lists[:, changed] != NOBODY).sum(axis=0).tolist() for lists in (world.before, world.after)]
+    factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (world.before, world.after)]
     leaders = [lists[0, changed].tolist() for lists in (world.before, world.after)]
     holds, preferred = _written(tally, tally.replicas), _written(tally, tally.leaders)
     pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
@@ -30,7 +32,9 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
             some = pairs[first:last]
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
             parts.append(rule.of(some, span, crowd, (factors[0][n], factors[1][n])))
-            parts.append("holds " + ", ".join(holds[b] for b in sorted({b for pair in some for b in pair} - {NOBODY})))
+            parts.append(
+                "holds " + ", ".join(holds[b] for b in sorted({b for pair in some for b in pair} - {NO_BROKER}))
+            )
         was, becomes = leaders[0][n], leaders[1][n]
         if was != becomes:
             why = "" if was in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
@@ -40,7 +44,7 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
     return tuple(texts)
 
 
-def _written(tally: Tally, counts: tuple[Ints, Ints]) -> list[str]:
+def _written(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
     """Write each broker's count before and after, once for all rows."""
     before, after = (count.tolist() for count in counts)
     return [f"{name}: {was} → {becomes}" for name, was, becomes in zip(tally.names, before, after, strict=True)]
@@ -49,7 +53,7 @@ def _written(tally: Tally, counts: tuple[Ints, Ints]) -> list[str]:
 class _Rules:
     """Names the rule that a row's moves serve."""
 
-    def __init__(self, world: World, question: Question) -> None:
+    def __init__(self, world: PlacementModel, question: Question) -> None:
         self.names = [str(broker) for broker in world.ids.tolist()] + ["none"]
         self.emptied = [*world.emptied.tolist(), False]
         self.replaced = set(question.replacements)
@@ -70,5 +74,5 @@ class _Rules:
         return f"{', '.join(rules)}: {moved}"
 
     def _leaving(self, pair: tuple[int, int]) -> str:
-        source, target = (int(self.names[broker]) if broker != NOBODY else NOBODY for broker in pair)
+        source, target = (int(self.names[broker]) if broker != NO_BROKER else NO_BROKER for broker in pair)
         return f"replaces {source} by {target}" if (source, target) in self.replaced else f"empties {source}"

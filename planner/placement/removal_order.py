@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import NOBODY, Bools, Ints, Partitions
+from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import within
 
 IN_SYNC: Final = 0
@@ -38,7 +38,7 @@ def ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
     >>> ranks(lists, in_sync, live, target).T.tolist()  # drained broker 2 holds the last replica in sync of row 1
     [[0, 1, 2], [0, 1, 1]]
     """
-    held = before != NOBODY
+    held = before != NO_BROKER
     rank = np.where(target[before], np.where(in_sync, IN_SYNC, LAGGING), DRAINED)
     rescue = held & in_sync & live[before] & (rank == DRAINED)
     lost = np.flatnonzero(rescue.any(axis=0) & ~(held & (rank == IN_SYNC)).any(axis=0))
@@ -53,13 +53,13 @@ def kept(before: Ints, in_sync: Bools) -> Ints:
     array([[ 7, -1],
            [-1, -1]])
     """
-    short = (~in_sync & (before != NOBODY)).any(axis=0)
-    return np.where(in_sync & short, before, NOBODY)
+    short = (~in_sync & (before != NO_BROKER)).any(axis=0)
+    return np.where(in_sync & short, before, NO_BROKER)
 
 
 def guarded(after: Ints, stay: Ints) -> Bools:
     """(slot, row): replicas of `after` that are among those that stay."""
-    if not (stay != NOBODY).any():
+    if not (stay != NO_BROKER).any():
         return np.zeros(after.shape, dtype=bool)
-    marks: Bools = (after != NOBODY) & within(after, stay)
+    marks: Bools = (after != NO_BROKER) & within(after, stay)
     return marks

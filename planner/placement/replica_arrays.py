@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.placement.problem import NOBODY, Bools, Ints
+from planner.placement.problem import NO_BROKER, Bools, Ints
 
 
 def within(some: Ints, others: Ints) -> Bools:
@@ -21,7 +21,7 @@ def within(some: Ints, others: Ints) -> Bools:
 
 def arrivals(before: Ints, after: Ints) -> Bools:
     """(slot of `after`, row): a replica that was not there before; with the lists exchanged, one that is given up."""
-    new: Bools = (after != NOBODY) & ~within(after, before)
+    new: Bools = (after != NO_BROKER) & ~within(after, before)
     return new
 
 
@@ -40,7 +40,7 @@ def count_bytes(replicas: Ints, weights: Ints, size: int) -> Ints:
     """Bytes of each broker, exact also beyond what a double holds."""
     total = np.zeros(size + 1, dtype=np.int64)
     for slot in replicas:
-        np.add.at(total, slot, np.where(slot == NOBODY, 0, weights))
+        np.add.at(total, slot, np.where(slot == NO_BROKER, 0, weights))
     return total[:-1]
 
 
@@ -53,6 +53,6 @@ def padded(offsets: Ints, values: Ints) -> Ints:
     """
     lengths = np.diff(offsets)
     filled = np.arange(lengths.max(initial=1)) < lengths[:, None]
-    rows = np.full(filled.shape, NOBODY, dtype=np.int64)
+    rows = np.full(filled.shape, NO_BROKER, dtype=np.int64)
     rows[filled] = values[offsets[0] : offsets[-1]]
     return rows

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.placement.lower_bound import fewest_copies, fewest_in_any_order
-from planner.placement.model import World, copies
-from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Placement, Question, Tally
+from planner.placement.model import PlacementModel, copies
+from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, Question
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
 from planner.placement.reasons import reasons
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
-from planner.text import counted
+from planner.text import pluralise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class SearchResult:
     uneven: str = ""
 
 
-def placement_of(world: World, partitions: Partitions, question: Question, search: SearchResult) -> Placement:
+def placement_of(world: PlacementModel, partitions: Partitions, question: Question, search: SearchResult) -> Placement:
     weights = None if partitions.weights is None else partitions.weights[world.order]
     moves = _moves(world)
     brokers = _tally(tuple(map(str, world.ids.tolist())), world, np.arange(world.size), weights)
@@ -42,7 +42,7 @@ def placement_of(world: World, partitions: Partitions, question: Question, searc
     ascending = np.argsort(inputs)
     changed, inputs = changed[ascending], inputs[ascending]
     lower, bound = _lower_bound(world, question, search.forced - search.left, weighted=weights is not None)
-    ids = np.append(world.ids, NOBODY)
+    ids = np.append(world.ids, NO_BROKER)
     lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
     lists[world.order] = ids[world.after].T
     racks_before, racks_after = (spanned(world.racks[some]) for some in (world.before, world.after))
@@ -72,14 +72,14 @@ def placement_of(world: World, partitions: Partitions, question: Question, searc
     )
 
 
-def _by_input(world: World, measure: Ints) -> Ints:
+def _by_input(world: PlacementModel, measure: Ints) -> Ints:
     """Put what is measured by row into the order of the input."""
     of_input = np.empty_like(measure)
     of_input[world.order] = measure
     return of_input
 
 
-def _least_in_one(world: World) -> Ints:
+def _least_in_one(world: PlacementModel) -> Ints:
     """The least `crowding` that each row's number of replicas allows on the brokers that may hold any."""
     factors = np.arange(len(world.after) + 1)
     racks = world.racks[:-1][world.target]
@@ -89,14 +89,14 @@ def _least_in_one(world: World) -> Ints:
     return of_factor[world.factor]
 
 
-def _even_in_one(world: World) -> Ints:
+def _even_in_one(world: PlacementModel) -> Ints:
     """The same if each rack that has such brokers had enough of them."""
     racks = world.racks[:-1][world.target]
     even: Ints = -(-world.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
     return even
 
 
-def _moves(world: World) -> Moves:
+def _moves(world: PlacementModel) -> Moves:
     """The nth replica that is given up, in order, pairs with the nth that is new."""
     before, after = world.before, world.after
     new, gone = arrivals(before, after), arrivals(after, before)
@@ -109,7 +109,7 @@ def _moves(world: World) -> Moves:
 def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
     """The nth marked replica of each row, NOBODY where there are fewer."""
     first = np.take_along_axis(
-        np.where(marked, replicas, NOBODY)[:, rows],
+        np.where(marked, replicas, NO_BROKER)[:, rows],
         np.argsort(~marked[:, rows], axis=0, kind="stable"),
         axis=0,
     )
@@ -117,7 +117,7 @@ def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
     return brokers
 
 
-def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | None) -> Tally:
+def _tally(names: tuple[str, ...], world: PlacementModel, group: Ints, weights: Ints | None) -> LoadSummary:
     def grouped(count: Ints) -> Ints:
         total = np.zeros(len(names), dtype=np.int64)
         np.add.at(total, group, count)
@@ -127,7 +127,7 @@ def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | No
     leads = [count_leaders(lists, world.size) for lists in (before, after)]
     holds = [count_replicas(lists, world.size) for lists in (before, after)]
     sizes = None if weights is None else [count_bytes(lists, weights, world.size) for lists in (before, after)]
-    return Tally(
+    return LoadSummary(
         names=names,
         replicas=(grouped(holds[0]), grouped(holds[1])),
         leaders=(grouped(leads[0]), grouped(leads[1])),
@@ -135,15 +135,15 @@ def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | No
     )
 
 
-def _lower_bound(world: World, question: Question, forced: int, *, weighted: bool) -> tuple[int, str]:
+def _lower_bound(world: PlacementModel, question: Question, forced: int, *, weighted: bool) -> tuple[int, str]:
     must = (
-        f"{counted(forced, 'replica', 'has', 'have')} to be copied whatever the plan: they leave a broker, "
+        f"{pluralise(forced, 'replica', 'has', 'have')} to be copied whatever the plan: they leave a broker, "
         "are added, or widen a rack"
     )
     if not question.even or weighted or not world.target.any():
         return forced, must
     before, after = (count_replicas(lists, world.size)[world.target] for lists in (world.before, world.after))
-    fewest = fewest_copies(before, after, world.fresh[world.target])
+    fewest = fewest_copies(before, after, world.may_receive[world.target])
     if question.max_moves is None and not question.onto:
         fewest = max(fewest, fewest_in_any_order(before, after))
     if forced >= fewest:
@@ -153,7 +153,7 @@ def _lower_bound(world: World, question: Question, forced: int, *, weighted: boo
     return fewest, f"{share} lack {short}" if fewest == short else as_even
 
 
-def lacking(world: World) -> tuple[int, str]:
+def lacking(world: PlacementModel) -> tuple[int, str]:
     """How many copies brokers that may get any are short of an even share; and what that share is, in words.
 
     Where replicas do not divide evenly, those left over are counted to the fullest brokers, so that no plan needs fewer
@@ -164,8 +164,8 @@ def lacking(world: World) -> tuple[int, str]:
     share, over = divmod(total, max(len(had), 1))
     even = np.full(len(had), share)
     even[np.argsort(-had, kind="stable")[:over]] += 1
-    fresh = world.fresh[world.target]
+    fresh = world.may_receive[world.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
     who = "those that have fewer" if fresh.all() else "those that are to take some"
-    shared = f"{counted(len(had), 'broker', 'shares', 'share')} {counted(total, 'replica')}"
+    shared = f"{pluralise(len(had), 'broker', 'shares', 'share')} {pluralise(total, 'replica')}"
     return lack, f"{shared}, {share} each and one more on {over}; {who}"

@@ -20,21 +20,21 @@ import numpy as np
 
 from planner.placement.balancing.byte_weights import spread_bytes
 from planner.placement.balancing.descent import UNLIMITED, descend
-from planner.placement.balancing.exchange_graph import Exchange
+from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.imbalance_reason import why_uneven
 from planner.placement.balancing.leaders import even_leaders, keep_places
 from planner.placement.balancing.topics import even_topics
-from planner.placement.forced_moves import force
-from planner.placement.model import World, copies, copies_by_row, indexes, world_of
-from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
+from planner.placement.forced_moves import apply
+from planner.placement.model import PlacementModel, copies, copies_by_row, indexes, model_of
+from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.result import SearchResult, lacking, placement_of
-from planner.text import counted
+from planner.text import pluralise
 
 
 def place(brokers: Brokers, partitions: Partitions, question: Question) -> Placement:
     """Answer the question; the same question gets the same answer."""
-    world = world_of(brokers, partitions, question)
-    redirected = force(world, question)
+    world = model_of(brokers, partitions, question)
+    redirected = apply(world, question)
     forced = copies(world)
     left = _cut(world, question.max_moves)
     uneven = ""
@@ -54,23 +54,23 @@ def place(brokers: Brokers, partitions: Partitions, question: Question) -> Place
     )
 
 
-def _spread(world: World, rows: Ints, *, voluntary: bool, budget: int) -> Exchange | None:
+def _spread(world: PlacementModel, rows: Ints, *, voluntary: bool, budget: int) -> ExchangeGraph | None:
     """Even out over these rows; returns the graph as that leaves it."""
     if not len(rows):
         return None
-    exchange = Exchange(world, rows, voluntary=voluntary)
+    exchange = ExchangeGraph(world, rows, voluntary=voluntary)
     descend(exchange, world.target, budget)
     exchange.finish()
     return exchange
 
 
-def _budget(world: World, question: Question) -> int:
+def _budget(world: PlacementModel, question: Question) -> int:
     """Copies that evening out may take: as `max_moves` leaves, and into chosen brokers what these lack."""
     left = UNLIMITED if question.max_moves is None else question.max_moves - copies(world)
     return min(left, lacking(world)[0]) if question.onto else left
 
 
-def _cut(world: World, most: int | None) -> int:
+def _cut(world: PlacementModel, most: int | None) -> int:
     """Leave undone the forced changes beyond `most` copies; returns how many.
 
     A partition is done whole or not at all. Those with fewest copies come first, so that no choice of partitions
@@ -79,7 +79,7 @@ def _cut(world: World, most: int | None) -> int:
     if most is None:
         return 0
     needed = copies_by_row(world)
-    on_dead = ((world.before != NOBODY) & ~world.live[world.before]).any(axis=0)
+    on_dead = ((world.before != NO_BROKER) & ~world.live[world.before]).any(axis=0)
     in_order = np.lexsort((~on_dead, needed))
     undone = np.zeros(len(needed), dtype=bool)
     undone[in_order] = np.cumsum(needed[in_order]) > most
@@ -91,17 +91,19 @@ def _cut(world: World, most: int | None) -> int:
 def as_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placement:
     """Account for `replicas`, (row, slot) of broker ids; raise PlacementError for a broker that nobody knows."""
     question = Question(leaders=False, given=True)
-    world = world_of(brokers, partitions, question)
-    unknown = np.setdiff1d(replicas, [*world.ids.tolist(), NOBODY]).tolist()
+    world = model_of(brokers, partitions, question)
+    unknown = np.setdiff1d(replicas, [*world.ids.tolist(), NO_BROKER]).tolist()
     if unknown:
         raise PlacementError(
             f"brokers {', '.join(map(str, unknown))} are in no list now and not registered: lint first"
         )
     width = max(len(world.before), replicas.shape[1])
-    world.before = np.pad(world.before, ((0, width - len(world.before)), (0, 0)), constant_values=NOBODY)
+    world.before = np.pad(world.before, ((0, width - len(world.before)), (0, 0)), constant_values=NO_BROKER)
     world.after = indexes(world.ids, replicas[world.order].T, width)
     forced = copies(world)
     placement = placement_of(
         world, partitions, question, SearchResult(forced=forced, reordered=even_leaders(world, question))
     )
-    return replace(placement, bound=f"{counted(forced, 'replica', 'is', 'are')} given to brokers that do not hold them")
+    return replace(
+        placement, bound=f"{pluralise(forced, 'replica', 'is', 'are')} given to brokers that do not hold them"
+    )

@@ -12,14 +12,14 @@ from typing import Self
 import numpy as np
 
 from planner.placement.move_steps import Steps, one_replica_each, whole
-from planner.placement.problem import NOBODY, Bools, Ints, Partitions, Placement, PlacementError
+from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions, Placement, PlacementError
 from planner.placement.racks import NO_RACK
 from planner.placement.removal_order import in_sync_of
 from planner.placement.replica_arrays import arrivals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class WaveLimits:
     """`moves_per_broker`: at most so many replicas in, and so many out, a broker and wave; None for any number.
 
     `one_at_a_time`: a partition replaces one replica a wave.
@@ -29,7 +29,7 @@ class Caps:
     one_at_a_time: bool = False
 
     def __bool__(self) -> bool:
-        return self != Caps()
+        return self != WaveLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,23 +88,23 @@ class Waves:
         return most
 
 
-def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: Caps) -> Waves:
+def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits) -> Waves:
     """Cut a placement into waves; what only changes its order comes in the last one, when everyone is in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves a broker and wave: nothing could ever move")
     rows = placement.changed
     rows = rows[np.lexsort((partitions.partition[rows], partitions.topic[rows]))]
-    ids = np.unique(np.concatenate([partitions.replicas[rows].ravel(), placement.replicas[rows].ravel(), [NOBODY]]))
+    ids = np.unique(np.concatenate([partitions.replicas[rows].ravel(), placement.replicas[rows].ravel(), [NO_BROKER]]))
     # NOBODY is the least of the ids: without it, numbers are from 0, and NOBODY's own is -1 again
     before, after = (np.searchsorted(ids, lists[rows].T) - 1 for lists in (partitions.replicas, placement.replicas))
-    before = np.pad(before, ((0, max(len(after) - len(before), 0)), (0, 0)), constant_values=NOBODY)
-    after = np.pad(after, ((0, max(len(before) - len(after), 0)), (0, 0)), constant_values=NOBODY)
+    before = np.pad(before, ((0, max(len(after) - len(before), 0)), (0, 0)), constant_values=NO_BROKER)
+    after = np.pad(after, ((0, max(len(before) - len(after), 0)), (0, 0)), constant_values=NO_BROKER)
     steps = (
         one_replica_each(before, after, _racks(ids[1:], rack_of), _lagging(partitions, rows, before))
         if caps.one_at_a_time
         else whole(before, after)
     )
-    named = np.append(ids[1:], NOBODY)
+    named = np.append(ids[1:], NO_BROKER)
     return Waves(
         row=rows[steps.row],
         wave=_numbered(steps, len(ids), caps),
@@ -115,13 +115,13 @@ def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str |
     )
 
 
-def fewest_waves(placement: Placement, caps: Caps) -> int:
+def fewest_waves(placement: Placement, caps: WaveLimits) -> int:
     """At least so many waves it takes: the busiest broker's moves, or the most moves of one partition.
 
     Seldom that is a few too low: partitions that move several replicas bind brokers to each other, and which wave is
     best for them is edge colouring of a hypergraph, which nobody knows how to do quickly.
     """
-    copied = placement.moves.target != NOBODY
+    copied = placement.moves.target != NO_BROKER
     rows, targets, sources = (
         values[copied] for values in (placement.moves.row, placement.moves.target, placement.moves.source)
     )
@@ -129,7 +129,7 @@ def fewest_waves(placement: Placement, caps: Caps) -> int:
     longest = _most_of_one(rows) if caps.one_at_a_time else some
     if caps.moves_per_broker is None:
         return max(longest, some)
-    busiest = max(_most_of_one(targets), _most_of_one(sources[sources != NOBODY]))
+    busiest = max(_most_of_one(targets), _most_of_one(sources[sources != NO_BROKER]))
     return max(-(-busiest // caps.moves_per_broker), longest, some)
 
 
@@ -148,7 +148,7 @@ def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
 def _lagging(partitions: Partitions, rows: Ints, before: Ints) -> Ints:
     """(slot, row): replicas of `before` that are not in sync."""
     in_sync = in_sync_of(partitions, rows, len(before))
-    return np.where(in_sync, NOBODY, before)
+    return np.where(in_sync, NO_BROKER, before)
 
 
 def _given_up(before: Ints, after: Ints) -> Bools:
@@ -157,7 +157,7 @@ def _given_up(before: Ints, after: Ints) -> Bools:
     return given
 
 
-def _numbered(steps: Steps, size: int, caps: Caps) -> Ints:
+def _numbered(steps: Steps, size: int, caps: WaveLimits) -> Ints:
     """Wave of each step."""
     wave = steps.nth
     comes, goes = arrivals(steps.before, steps.after), _given_up(steps.before, steps.after)

@@ -1,6 +1,6 @@
 """Where a partition stands on the way a plan leads it, and whether what runs of it may be cancelled.
 
-Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`): the
+Corresponds to a null target of AlterPartitionReassignments (`ControllerClient.processApiPartitionReassignment`): the
 replicas being added are deleted at once, the assignment is the origin, in the order that is left of the target. Kafka
 does not check which original replicas are alive and in sync; the canceller must. In: the steps of one partition, its
 assignment, its ISR, the live brokers. Out: a Standing; a Danger or None.
@@ -14,7 +14,7 @@ from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import RejectionCode
 
 
-class Standing(StrEnum):
+class ReassignmentStatus(StrEnum):
     """How far a plan has led a partition."""
 
     NOT_STARTED = "not_started"
@@ -23,27 +23,27 @@ class Standing(StrEnum):
     OUT_OF_ORDER = "out_of_order"
     """A step was cancelled: the replicas are those before it, their order is not yet."""
     COMPLETE = "complete"
-    BEYOND_RECALL = "beyond_recall"
+    IRREVERSIBLE = "beyond_recall"
     """It goes on by itself and nothing calls it back, as a deletion."""
     DIVERGED = "diverged"
     """It is nowhere on that way: somebody else changed or changes it."""
 
 
-class Leg(NamedTuple):
+class ReassignmentStep(NamedTuple):
     """One step of the way of a partition: the target of each is where the next one begins."""
 
     before: Sequence[int]
     after: Sequence[int]
 
 
-class Danger(NamedTuple):
+class CancellationRisk(NamedTuple):
     """Why a reassignment must not be cancelled."""
 
     code: RejectionCode
     reason: str
 
 
-def standing_of(legs: Sequence[Leg], now: ReplicaAssignment) -> tuple[Standing, int]:
+def status_of(legs: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
     """Tell where a partition stands and at which of its steps: the next one to do, or the one that runs.
 
     >>> way = [Leg([1, 2], [1, 2, 3])]
@@ -53,20 +53,20 @@ def standing_of(legs: Sequence[Leg], now: ReplicaAssignment) -> tuple[Standing, 
     if now.is_moving:
         for number, (before, after) in enumerate(legs):
             if now.target == list(after) and sorted(now.origin) == sorted(before):
-                return Standing.IN_PROGRESS, number
-        return Standing.DIVERGED, 0
+                return ReassignmentStatus.IN_PROGRESS, number
+        return ReassignmentStatus.DIVERGED, 0
     if list(now.replicas) == list(legs[-1].after):
-        return Standing.COMPLETE, len(legs) - 1
+        return ReassignmentStatus.COMPLETE, len(legs) - 1
     for number, leg in enumerate(legs):
         if list(now.replicas) == list(leg.before):
-            return Standing.NOT_STARTED, number
+            return ReassignmentStatus.NOT_STARTED, number
     for number, leg in enumerate(legs):
         if list(now.replicas) == cancelled_replicas(leg):
-            return Standing.OUT_OF_ORDER, number
-    return Standing.DIVERGED, 0
+            return ReassignmentStatus.OUT_OF_ORDER, number
+    return ReassignmentStatus.DIVERGED, 0
 
 
-def cancelled_replicas(leg: Leg) -> list[int]:
+def cancelled_replicas(leg: ReassignmentStep) -> list[int]:
     """Return the replicas that a cancelled step leaves, in Kafka's order.
 
     >>> cancelled_replicas(Leg([1, 2, 3], [3, 4, 2]))
@@ -75,9 +75,9 @@ def cancelled_replicas(leg: Leg) -> list[int]:
     return ReplicaAssignment(leg.before).towards(leg.after).origin
 
 
-def danger(
+def cancellation_risk(
     now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[int], *, fewer_copies: bool = False
-) -> Danger | None:
+) -> CancellationRisk | None:
     """Say what would be lost if a reassignment were cancelled, None if no copy in sync would be.
 
     `fewer_copies`: a partition may be left on those original replicas that are alive, if one of them is in sync.
@@ -93,8 +93,8 @@ def danger(
     if not set(alive) & set(isr or ()):
         known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
         reason = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
-        return Danger(RejectionCode.NO_ELIGIBLE_LEADER, reason)
+        return CancellationRisk(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead and not fewer_copies:
         reason = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
-        return Danger(RejectionCode.REPLICA_NOT_ALIVE, reason)
+        return CancellationRisk(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

@@ -1,7 +1,7 @@
 """How far copies of replicas have come, and how long the rest takes: two readings, no clock.
 
 Kafka has no such class; kafka-reassign-partitions --verify says only whether a reassignment goes on. In: what each
-receiving replica held at two moments, and the seconds between. Out: a `Pace`, of one broker or of all.
+receiving replica held at two moments, and the seconds between. Out: a `CopyRate`, of one broker or of all.
 
 The rest shrinks at the pace at which it shrank between the readings, whatever was written meanwhile; where it did not
 shrink nobody knows. Throttles and fetches work broker by broker, so together they need as long as the slowest.
@@ -15,7 +15,7 @@ ReplicaKey = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class ReplicaCopy:
     """One receiving replica at one moment. Bytes are None where the brokers concerned did not tell.
 
     `held`: bytes of its log; `whole`: bytes of its leader's; `lag`: offsets it is behind, None unknown. A replica in
@@ -49,11 +49,11 @@ class Copy:
         return self.total - self.done
 
 
-CopyReading = Mapping[ReplicaKey, Copy]
+CopyReading = Mapping[ReplicaKey, ReplicaCopy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class CopyRate:
     """What has been copied, what there is in all, and what the last seconds say of the rest.
 
     `bytes_per_second` is None without a second reading; `seconds_left` where the rest does not shrink, or not all of it
@@ -69,7 +69,7 @@ class Pace:
     seconds_left: float | None
 
 
-def pace_of(before: CopyReading | None, now: CopyReading, seconds: float) -> Pace:
+def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -> CopyRate:
     """Work out the pace of some replicas; `before` may be missing or lack some of them.
 
     >>> was, becomes = (Copy(held=held, whole=100, lag=9, in_sync=False) for held in (20, 40))
@@ -83,7 +83,7 @@ def pace_of(before: CopyReading | None, now: CopyReading, seconds: float) -> Pac
     arrived, shrunk = _difference(before or {}, known)
     unknown = len(now) - len(known)
     rate = None if before is None or seconds <= 0 else arrived / seconds
-    return Pace(
+    return CopyRate(
         replicas=len(now),
         unknown=unknown,
         bytes_done=sum(copy.done for copy in known.values()),
@@ -109,10 +109,10 @@ def _seconds_left(left: int, shrunk: int, seconds: float, *, unknown: int) -> fl
     return left * seconds / shrunk if shrunk > 0 and seconds > 0 else None
 
 
-def by_broker(before: CopyReading | None, now: CopyReading, seconds: float) -> dict[int, Pace]:
+def by_broker(before: CopyReading | None, now: CopyReading, seconds: float) -> dict[int, CopyRate]:
     """The pace of each receiving broker."""
     return {
-        broker: pace_of(None if before is None else _of(before, broker), _of(now, broker), seconds)
+        broker: copy_rate_of(None if before is None else _of(before, broker), _of(now, broker), seconds)
         for broker in sorted({broker for _, _, broker in now})
     }
 
@@ -121,7 +121,7 @@ def _of(reading: CopyReading, broker: int) -> CopyReading:
     return {key: copy for key, copy in reading.items() if key[2] == broker}
 
 
-def slowest(paces: Iterable[Pace]) -> float | None:
+def slowest(paces: Iterable[CopyRate]) -> float | None:
     """Seconds until the last is done; None if any does not know.
 
     >>> slowest([]) is None

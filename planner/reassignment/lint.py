@@ -1,9 +1,9 @@
 """What a reassignment must not be: the checks every plan passes, ours and foreign ones.
 
 Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
-`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas, who
-leads, and the size of /brokers/topics/T while replicas are added. The checks judge the change, not the state: racks,
-min.insync.replicas, dead replicas and the size of a znode are faults only where the target is worse than what is
+`ControllerClient.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas,
+who leads, and the size of /brokers/topics/T while replicas are added. The checks judge the change, not the state:
+racks, min.insync.replicas, dead replicas and the size of a znode are faults only where the target is worse than what is
 assigned now; what is as bad as before is a warning of the review. A list that Kafka itself refuses is always a fault.
 In: targets (topic, partition, replicas) and the tables of a snapshot. Out: one row a fault (topic, partition, code,
 fault); none if the plan may be made.
@@ -16,8 +16,16 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import DRAIN_MODE, FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
-from planner.columns.changes import surroundings
+from planner.columns.broker_sets import (
+    DRAIN_MODE,
+    FAILED,
+    difference,
+    format_ids,
+    is_led,
+    leaderless_reason,
+    no_brokers,
+)
+from planner.columns.changes import with_topic_and_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from schemas.enums import LintCode
@@ -80,7 +88,7 @@ def considered(  # noqa: PLR0913, PLR0917 - five tables, and what else is known 
     """Join to lists asked for (`target`) what the checks need."""
     return (
         lists.join(
-            partitions.drop(FAILED).transform(with_requests_known).transform(surroundings, topics, brokers),
+            partitions.drop(FAILED).transform(with_requests_known).transform(with_topic_and_brokers, topics, brokers),
             ["topic", "partition"],
             "left",
         )
@@ -96,7 +104,7 @@ def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
 
 
 def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
-    target, replicas = F.coalesce("target", nobody()), F.col("replicas")
+    target, replicas = F.coalesce("target", no_brokers()), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     faults = [
@@ -104,7 +112,7 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
         _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_in_words()),
-        _fault(known & F.col("understood") & changes & ~is_led(), LintCode.NO_LIVE_LEADER, leaderless_in_words()),
+        _fault(known & F.col("understood") & changes & ~is_led(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
         _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
         duplicate_fault(target),
         dead_fault(target, changes),
@@ -120,21 +128,21 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
 
 
 def duplicate_fault(target: Column) -> Column:
-    text = F.concat(F.lit("names a broker twice: "), in_words(target))
+    text = F.concat(F.lit("names a broker twice: "), format_ids(target))
     return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, text)
 
 
 def dead_fault(target: Column, concerned: Column) -> Column:
     """A dead replica that stays is nobody's choice now; reviewers are warned of it."""
-    dead = not_among(not_among(target, F.coalesce("replicas", nobody())), F.col("eligible"))
-    text = F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead))
+    dead = difference(difference(target, F.coalesce("replicas", no_brokers())), F.col("eligible"))
+    text = F.concat(F.lit("adds brokers not alive in the snapshot: "), format_ids(dead))
     return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, text)
 
 
 def min_isr_fault(target: Column, concerned: Column) -> Column:
     """Fewer replicas than min.insync.replicas, and fewer than now."""
     least = F.coalesce(min_isr_override(), "default_min_isr")
-    after, before = F.size(F.array_distinct(target)), F.size(F.array_distinct(F.coalesce("replicas", nobody())))
+    after, before = F.size(F.array_distinct(target)), F.size(F.array_distinct(F.coalesce("replicas", no_brokers())))
     worse = (F.size(target) > 0) & (after < F.least(least, before))
     replicas = F.when(F.size(target) == 1, " replica").otherwise(" replicas")
     text = F.concat(F.size(target), replicas, F.lit(" can never reach min.insync.replicas="), least)
@@ -256,10 +264,10 @@ def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
     target = F.coalesce("target", "replicas")
     during = (
         F.array_union(target, F.col("replicas")),
-        not_among(target, F.col("replicas")),
-        not_among(F.col("replicas"), target),
+        difference(target, F.col("replicas")),
+        difference(F.col("replicas"), target),
     )
-    now = (F.col("replicas"), *(F.coalesce(name, nobody()) for name in ("adding_replicas", "removing_replicas")))
+    now = (F.col("replicas"), *(F.coalesce(name, no_brokers()) for name in ("adding_replicas", "removing_replicas")))
     sizes, sizes_now = (sum(map(_bytes_of, fields), F.lit(0)) for fields in (during, now))
     grown = (
         partitions.join(lists.select("topic").distinct(), "topic", "left_semi")

@@ -22,7 +22,7 @@ from planner.reassignment.lint import (
 )
 
 
-def way_faults(  # noqa: PLR0913 - five tables, and what else is known of racks
+def intermediate_faults(  # noqa: PLR0913 - five tables, and what else is known of racks
     ways: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,

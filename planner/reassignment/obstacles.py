@@ -1,6 +1,6 @@
 """Why a reassignment does not move, one partition at a time: nothing is left to do for it, or a broker is missing.
 
-Corresponds to `KafkaController.processZkPartitionReassignment`, which drops what it cannot carry out, and to
+Corresponds to `ControllerClient.processZkPartitionReassignment`, which drops what it cannot carry out, and to
 `isReassignmentComplete`: a reassignment waits until its whole target is in the ISR, for as long as a broker of it is
 down. In: the assignment, the request in /admin, the ISR, the live brokers. Out: an Obstacle, or None.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import few
+from planner.text import abbreviate
 from schemas.enums import RejectionCode
 from schemas.rows import Key
 
@@ -79,7 +79,7 @@ def _stalled(goal: Sequence[int], isr: Sequence[int], live: Collection[int]) -> 
     lagging = [broker for broker in goal if broker not in isr]
     dead = tuple(broker for broker in lagging if broker not in live)
     if dead and len(dead) == len(lagging):
-        return Obstacle(RejectionCode.WAITS_FOR_BROKER, f"not alive: {few(dead)}", dead)
+        return Obstacle(RejectionCode.WAITS_FOR_BROKER, f"not alive: {abbreviate(dead)}", dead)
     if lagging and not set(isr) & set(live):
         return Obstacle(RejectionCode.NO_LIVE_LEADER, f"no replica in its ISR {list(isr)} is alive", tuple(isr))
     return None
@@ -111,7 +111,7 @@ class Reassignment:
 
     @property
     def in_words(self) -> str:
-        why = f"not alive: {few(self.dead)}" if self.obstacle is None and self.dead else None
+        why = f"not alive: {abbreviate(self.dead)}" if self.obstacle is None and self.dead else None
         reason = why if self.obstacle is None else self.obstacle.reason
         return f"{self.name} to {list(self.goal)}{f' ({reason})' if reason else ''}"
 

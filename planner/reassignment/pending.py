@@ -1,6 +1,6 @@
 """Moves that were requested and not begun: what stands in /admin/reassign_partitions for a controller to take up.
 
-Corresponds to what `KafkaController.onControllerFailover` reads there; brokers before 2.4, and clusters without a
+Corresponds to what `ControllerClient.onControllerFailover` reads there; brokers before 2.4, and clusters without a
 controller, leave them there. In: PARTITIONS and the REQUESTS of that kind. Out: the partitions with `ordered`.
 """
 
@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import in_words
+from planner.columns.broker_sets import format_ids
 
 ORDERED: Final = "ordered"
 """Column beside those of PARTITIONS: where a request wants the replicas, null without one."""
@@ -39,7 +39,7 @@ def moving_in_words() -> Column:
     """What to say of a partition that moves."""
     waits = F.concat(
         F.lit("a request to move it to ["),
-        in_words(F.col(ORDERED)),
+        format_ids(F.col(ORDERED)),
         F.lit("] waits in /admin/reassign_partitions: let it run, or `surveyor cancel --partitions "),
         F.concat_ws("-", "topic", "partition"),
         F.lit("`, and take a new snapshot"),

@@ -1,6 +1,6 @@
 """The order of a partition's replicas changes, and leadership follows: two waves, for Kafka's controller to execute.
 
-Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`, complete at once: no
+Corresponds to a reassignment to the same replicas (`ControllerClient.onPartitionReassignment`, complete at once: no
 data moves, the leader epoch grows by one) and then `Election.electPreferredReplica`, which is asked for only when the
 order stands. In: partitions with their surroundings, a `target` order and a `why`. Out: CHANGES without a plan id.
 """
@@ -8,7 +8,7 @@ order stands. In: partitions with their surroundings, a `target` order and a `wh
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import NOBODY, first
+from planner.columns.broker_sets import EMPTY, first
 from planner.columns.changes import changed
 from schemas.enums import Action
 
@@ -30,7 +30,7 @@ def reorders(rows: DataFrame) -> DataFrame:
             "action": f"'{Action.REASSIGN}'",
             "replicas_after": "target",
             "leader_epoch_after": "NULL",
-            "leader_and_isr_to": NOBODY,
+            "leader_and_isr_to": EMPTY,
             "reason": F.concat(F.col("why"), F.lit(": order of replicas changes, no data moves")),
         },
     )

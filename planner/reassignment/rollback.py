@@ -15,9 +15,9 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from planner.columns.numpy_rules import min_isr_of
-from planner.reassignment.cancellation import Leg, Standing, standing_of
+from planner.reassignment.cancellation import ReassignmentStatus, ReassignmentStep, status_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import counted, other_topic
+from planner.text import other_topic, pluralise
 from schemas.columns import CHANGES
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
@@ -37,7 +37,7 @@ class Rejection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ClusterFacts:
     """What of the cluster concerns every partition."""
 
     eligible: Collection[int]
@@ -53,14 +53,14 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class RollbackTarget:
     """Where a partition is to go: to `replicas`, or, if None, to where the plan found it; and how people call that."""
 
     replicas: Sequence[int] | None
     name: str
 
 
-def ways_of(changes: Iterable[Change]) -> dict[Key, list[Change]]:
+def steps_by_partition(changes: Iterable[Change]) -> dict[Key, list[Change]]:
     """Return the reassignments of each partition, in the order of their waves."""
     ways: dict[Key, list[Change]] = {}
     for change in sorted(changes, key=attrgetter("wave")):
@@ -69,9 +69,9 @@ def ways_of(changes: Iterable[Change]) -> dict[Key, list[Change]]:
     return ways
 
 
-def legs_of(way: Sequence[Change]) -> list[Leg]:
+def steps_of(way: Sequence[Change]) -> list[ReassignmentStep]:
     """Return the steps of a partition, in the order of their waves."""
-    return [Leg(change.replicas_before or (), change.replicas_after) for change in way]
+    return [ReassignmentStep(change.replicas_before or (), change.replicas_after) for change in way]
 
 
 def assignment_in(partition: Row) -> ReplicaAssignment:
@@ -83,8 +83,8 @@ def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
     way: Sequence[Change],
     partition: Row | None,
     topic: Row | None,
-    around: Around,
-    back: Destination,
+    around: ClusterFacts,
+    back: RollbackTarget,
     *,
     was_elected: bool = False,
 ) -> list[dict[str, Any]] | Rejection:
@@ -107,7 +107,7 @@ def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
     return [*changes, *_election(changes[-1], around, back)] if was_elected else changes
 
 
-def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejection | None:
+def _unfit(planned: Change, partition: Row, topic: Row, around: ClusterFacts) -> Rejection | None:
     if topic["topic_id"] != planned.topic_id:
         return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic["topic_id"]))
     if partition["topic"] in around.deleting:
@@ -119,16 +119,16 @@ def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejec
     return None
 
 
-def _astray(way: Sequence[Change], partition: Row, back: Destination) -> Rejection | None:
+def _astray(way: Sequence[Change], partition: Row, back: RollbackTarget) -> Rejection | None:
     """Say why a partition is not where the plan may have led it."""
     now = assignment_in(partition)
-    goal = list(legs_of(way)[0].before if back.replicas is None else back.replicas)
+    goal = list(steps_of(way)[0].before if back.replicas is None else back.replicas)
     if now.is_moving:
-        returns = now.target == goal or now.target in [list(leg.before) for leg in legs_of(way)]
+        returns = now.target == goal or now.target in [list(leg.before) for leg in steps_of(way)]
         whose = "on its way back already" if returns else "being moved, and not by this plan"
         reason = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
         return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
-    if list(now.replicas) != goal and standing_of(legs_of(way), now)[0] is Standing.DIVERGED:
+    if list(now.replicas) != goal and status_of(steps_of(way), now)[0] is ReassignmentStatus.DIVERGED:
         reason = (
             f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
         )
@@ -136,15 +136,15 @@ def _astray(way: Sequence[Change], partition: Row, back: Destination) -> Rejecti
     return None
 
 
-def _stops(way: Sequence[Change], partition: Row, back: Destination) -> list[tuple[int, list[int]]]:
+def _stops(way: Sequence[Change], partition: Row, back: RollbackTarget) -> list[tuple[int, list[int]]]:
     """Return the waves to be undone, and the replicas after each: none if the partition is back."""
     now = list(partition["replicas"])
-    legs = legs_of(way)
+    legs = steps_of(way)
     goal = list(legs[0].before if back.replicas is None else back.replicas)
     if now == goal:
         return []
-    standing, number = standing_of(legs, assignment_in(partition))
-    done = len(legs) if standing is Standing.COMPLETE else number
+    standing, number = status_of(legs, assignment_in(partition))
+    done = len(legs) if standing is ReassignmentStatus.COMPLETE else number
     stops = [(way[step].wave, list(legs[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
     if goal in ends:
@@ -152,7 +152,7 @@ def _stops(way: Sequence[Change], partition: Row, back: Destination) -> list[tup
     return [(way[max(done - 1, 0)].wave, goal)]
 
 
-def _leaderless(partition: Row, around: Around) -> Rejection | None:
+def _leaderless(partition: Row, around: ClusterFacts) -> Rejection | None:
     """Nobody could copy from a partition that no live ISR member leads, and an empty replica could be elected."""
     leader, isr = partition["leader"], partition["isr"] or []
     if leader in around.live and leader in isr:
@@ -161,7 +161,9 @@ def _leaderless(partition: Row, around: Around) -> Rejection | None:
     return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 
-def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[int, list[int]]]) -> Rejection | None:
+def _faulty(
+    partition: Row, topic: Row, around: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
+) -> Rejection | None:
     for (_, before), (_, after) in pairwise([(0, list(partition["replicas"])), *stops]):
         added = [broker for broker in after if broker not in before]
         dead = [broker for broker in added if broker not in around.eligible]
@@ -174,7 +176,7 @@ def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[in
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
     final, min_isr = stops[-1][1], min_isr_of(topic["config"], around.min_isr)
     if len(final) < min(min_isr, len(set(partition["replicas"]))):
-        reason = f"{counted(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
+        reason = f"{pluralise(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 
@@ -183,9 +185,9 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
     way: Sequence[Change],
     partition: Row,
     topic: Row,
-    around: Around,
+    around: ClusterFacts,
     stops: Sequence[tuple[int, list[int]]],
-    back: Destination,
+    back: RollbackTarget,
 ) -> list[dict[str, Any]]:
     rows = []
     replicas, leader, isr = list(partition["replicas"]), partition["leader"], partition["isr"]
@@ -216,7 +218,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
     return rows
 
 
-def _election(last: dict[str, Any], around: Around, back: Destination) -> list[dict[str, Any]]:
+def _election(last: dict[str, Any], around: ClusterFacts, back: RollbackTarget) -> list[dict[str, Any]]:
     """The election of the preferred replica after the last step, none where it leads or must not."""
     replicas, leader = last["replicas_after"], last["leader_after"]
     preferred = replicas[0]
@@ -257,7 +259,9 @@ def _same(partition: Row, topic: Row) -> dict[str, Any]:
     }
 
 
-def _reason(before: Sequence[int], after: Sequence[int], around: Around, wave: int | None, back: Destination) -> str:
+def _reason(
+    before: Sequence[int], after: Sequence[int], around: ClusterFacts, wave: int | None, back: RollbackTarget
+) -> str:
     moved = ReplicaAssignment(before).towards(after)
     what = "order of replicas changes, no data moves"
     if moved.is_moving:

@@ -8,11 +8,11 @@ since.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, in_words, live_brokers, not_among
+from planner.columns.broker_sets import difference, format_ids, intersect, live_brokers
 from schemas.enums import LintCode, RejectionCode
 
 
-def former_targets(  # noqa: PLR0913 - two snapshots of two tables
+def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
     partitions_then: DataFrame,
     topics_then: DataFrame,
     partitions: DataFrame,
@@ -59,8 +59,8 @@ def _is_there() -> Column:
 def _why_not(then: int) -> Column:
     """A struct of code and reason, null if there is a way back."""
     now, before = F.col("replicas_now"), F.col("replicas_then")
-    added = not_among(before, now)
-    dead, drained = not_among(added, F.col("eligible")), among(added, F.col("drained"))
+    added = difference(before, now)
+    dead, drained = difference(added, F.col("eligible")), intersect(added, F.col("drained"))
     other_topic = ~F.col("topic_id_now").eqNullSafe(F.col("topic_id_then"))
     unknown, moving = RejectionCode.UNKNOWN_PARTITION, RejectionCode.REASSIGNMENT_IN_PROGRESS
     return F.coalesce(
@@ -78,4 +78,4 @@ def _if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Co
 
 
 def _adds(what: str, brokers: Column) -> Column:
-    return F.concat(F.lit(f"going back adds brokers that are {what}: "), in_words(brokers))
+    return F.concat(F.lit(f"going back adds brokers that are {what}: "), format_ids(brokers))

@@ -1,6 +1,6 @@
 """Reassignment as asked for: each partition's target, what that adds and what it removes.
 
-Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
+Corresponds to `ReplicaAssignment.reassignTo` and the checks of `ControllerClient.processApiPartitionReassignment`;
 seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. Kafka takes targets of a
 partition that nobody leads, too: it waits, and may elect the new, empty replica. Here that is a rejection. In: targets
 (topic, partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
@@ -11,9 +11,18 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED, NOBODY, among, first, in_words, is_led, leaderless_in_words, not_among
-from planner.columns.changes import as_rejections, changed, surroundings
-from planner.columns.requested_partitions import explained
+from planner.columns.broker_sets import (
+    EMPTY,
+    FAILED,
+    difference,
+    first,
+    format_ids,
+    intersect,
+    is_led,
+    leaderless_reason,
+)
+from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.requested_partitions import reason_by_code
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from schemas.enums import Action, RejectionCode
 
@@ -35,7 +44,7 @@ def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, br
         F.coalesce(optional["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    known = partitions.drop(FAILED).transform(with_requests_known).transform(surroundings, topics, brokers)
+    known = partitions.drop(FAILED).transform(with_requests_known).transform(with_topic_and_brokers, topics, brokers)
     return lists.join(known, ["topic", "partition"], "left")
 
 
@@ -59,7 +68,7 @@ def reassignment_changes(
 
     `leader_epoch_after` is null: the controller that executes the phases counts it; so is what a later wave finds.
     """
-    adding, removing = not_among(F.col("target"), F.col("replicas")), not_among(F.col("replicas"), F.col("target"))
+    adding, removing = difference(F.col("target"), F.col("replicas")), difference(F.col("replicas"), F.col("target"))
     return changed(
         _due(targets, partitions, topics, brokers),
         {
@@ -71,8 +80,8 @@ def reassignment_changes(
             "leader_after": _leader_after(),
             "isr_after": "target",
             "leader_epoch_after": "NULL",
-            "leader_and_isr_to": NOBODY,
-            "requires_live": among(F.col("target"), F.col("eligible")),
+            "leader_and_isr_to": EMPTY,
+            "requires_live": intersect(F.col("target"), F.col("eligible")),
             "reason": _reason(adding, removing),
         },
     )
@@ -108,7 +117,7 @@ def elections_after_moves(
             "isr_after": "target",
             "leader_epoch_before": "NULL",
             "leader_epoch_after": "NULL",
-            "leader_and_isr_to": NOBODY,
+            "leader_and_isr_to": EMPTY,
             "requires_live": F.array(preferred),
             "reason": F.lit("evens out leaders: the first of its list leads once its replicas are there"),
         },
@@ -147,7 +156,7 @@ def _with_earlier_waves(rows: DataFrame) -> DataFrame:
 
 
 def _reason(adding: Column, removing: Column) -> Column:
-    moves = F.concat(F.lit("adds ["), in_words(adding), F.lit("], removes ["), in_words(removing), F.lit("]"))
+    moves = F.concat(F.lit("adds ["), format_ids(adding), F.lit("], removes ["), format_ids(removing), F.lit("]"))
     reorders = F.lit("order of replicas changes, no data moves")
     what = F.when(F.size(adding) + F.size(removing) == 0, reorders).otherwise(moves)
     step = F.concat(F.lit("step "), F.size("earlier") + 1, F.lit(" of "), "steps", F.lit(": "), what)
@@ -165,10 +174,10 @@ def reassignment_rejections(
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
         RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
-        RejectionCode.NO_LIVE_LEADER: leaderless_in_words(),
+        RejectionCode.NO_LIVE_LEADER: leaderless_reason(),
         RejectionCode.ALREADY_ASSIGNED: F.lit("it has these replicas already"),
     }
-    why = explained(reasons)
+    why = reason_by_code(reasons)
     return (
         _considered(targets, partitions, topics, brokers)
         .where(F.size("earlier") == 0)

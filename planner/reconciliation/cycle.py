@@ -1,6 +1,6 @@
 """One cycle of the controller: from the tables to what is due, whatever has happened.
 
-Corresponds to what `KafkaController.process` does on its events, seed 000, all of them at once: a cycle sees what is,
+Corresponds to what `ControllerClient.process` does on its events, seed 000, all of them at once: a cycle sees what is,
 not what happened. Its rules say what they want for each partition; the first in `Precedence` is a change, the others
 wait for the next cycle. Nothing is remembered: run again after a crash, it goes on from where the cluster is. In: the
 tables, of all partitions or of those that something concerns. Out: DECISIONS, DELETIONS and NOTICES.
@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.leadership.failure_handling import CHANGED, reconcile_verdicts, why_not
+from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdicts, why_not
 from planner.leadership.preferred import preferred_verdicts
 from planner.reconciliation.decisions import Precedence, decided, one_change_each
 from planner.reconciliation.reassignment_steps import reassignment_decisions
@@ -31,7 +31,7 @@ _PREFERRED: Final = {
 
 
 @dataclass(frozen=True)
-class Tables:
+class CycleInput:
     """What a cycle looks at, each of the shape of its table.
 
     `stopped`: rows of `answers`, what brokers said to StopReplica under this controller epoch. `moves`: whether some
@@ -57,7 +57,7 @@ class Tables:
 class Cycle:
     """What is due by these tables."""
 
-    tables: Tables
+    tables: CycleInput
 
     @cached_property
     def decisions(self) -> DataFrame:
@@ -74,7 +74,7 @@ class Cycle:
         )
         return verdicts.withColumns(
             {"why_not": F.when(F.col("code").isNotNull(), why_not()), "withdrawn": F.expr("false")}
-        ).transform(decided, CHANGED, Precedence.LEADERSHIP, f"'{Action.ELECT}'")
+        ).transform(decided, CHANGE_COLUMNS, Precedence.LEADERSHIP, f"'{Action.ELECT}'")
 
     def _reassignment(self) -> DataFrame:
         t = self.tables
@@ -90,7 +90,7 @@ class Cycle:
             {"action": action, "why_not": F.col("reason"), "withdrawn": F.expr("true")}
         ).transform(decided, _PREFERRED, Precedence.PREFERRED, f"'{Action.ELECT_PREFERRED}'")
 
-    def for_who_stays(self) -> DataFrame:
+    def multi_step_work(self) -> DataFrame:
         """What only a controller that stays can do, as it takes several steps: topic, partition, what, why.
 
         Reassignments and preferred elections as they are asked for, and topics that are queued for deletion.
@@ -117,7 +117,7 @@ class Cycle:
         return deletion_notices(self.deletions, self._queued, self._replicas, self.tables.brokers, delete=delete)
 
     @property
-    def going(self) -> DataFrame:
+    def replicas_to_delete(self) -> DataFrame:
         """Replicas of queued topics: topic, partition, broker_id."""
         return self._replicas.select("topic", "partition", "broker_id")
 

@@ -1,6 +1,6 @@
 """A reassignment as a controller carries it out: one step a cycle, each read off the znodes and nothing remembered.
 
-Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455, and seed 000
+Corresponds to `ControllerClient.onPartitionReassignment`, phases A and B of KIP-455, and seed 000
 "onPartitionReassignment", [1,2,3] -> [3,4,5]. A request makes the assignment target and former replicas together, at
 the next leader epoch (START); once the target is in sync, it alone leads and is in the ISR (NARROW); once those that
 leave have stopped, the target alone is assigned (END), and the request is done with. Each step bumps the leader epoch,
@@ -16,9 +16,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED, NOBODY, drained_leads, in_order_of_choice, words
+from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids_sql, in_order_of_choice
 from planner.columns.changes import told
-from planner.columns.requested_partitions import KEY, asked_for
+from planner.columns.requested_partitions import KEY, join_requested
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decisions import Precedence, decided
 from schemas.enums import Action, RejectionCode
@@ -44,7 +44,7 @@ _ASKED: Final = {
     "heir": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
     # whose log dir failed cannot stop, and would be waited for until somebody mends its disk
     "unstopped": f"""array_except(
-        array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {NOBODY}), {FAILED})
+        array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {EMPTY}), {FAILED})
     )""",
 }
 
@@ -98,26 +98,18 @@ All others say what a request waits for, as for a broker that is down (`onBroker
 """
 
 _WHY_NOT: Final = f"""CASE code
-    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
-    WHEN '{_CODES.INVALID_TARGET}' THEN concat(
-        'asked to be on [', array_join(transform({ORDERED}, b -> string(b)), ', '),
-        ']: expected are brokers, each once'
-    )
-    WHEN '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion'
-    WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
-    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for'
-    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
-        'not alive: ', {words("not_alive")}, '; the request waits for them'
-    )
-    WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
-    WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'
-    WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat(
-        {words("lagging")}, ' of the target not in the ISR yet; not alive: ', {words("array_except(lagging, live)")}
-    )
-    WHEN '{_CODES.WAITS_FOR_ISR}' THEN concat({words("lagging")}, ' of the target not in the ISR yet')
-    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'nobody of the target may lead'
-    WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ', {words("unstopped")})
-END"""
+    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition' WHEN '{_CODES.INVALID_TARGET}' THEN concat( 'asked to be
+    on [', array_join(transform({ORDERED}, b -> string(b)), ', '), ']: expected are brokers, each once' ) WHEN
+    '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion' WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode
+    is in quarantine' WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for' WHEN
+    '{_CODES.TARGET_NOT_ALIVE}' THEN concat( 'not alive: ', {format_ids_sql("not_alive")}, '; the request waits for
+    them' ) WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet' WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in
+    its ISR leads it' WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat( {format_ids_sql("lagging")}, ' of the target not in
+    the ISR yet; not alive: ', {format_ids_sql("array_except(lagging, live)")} ) WHEN '{_CODES.WAITS_FOR_ISR}' THEN
+    concat({format_ids_sql("lagging")}, ' of the target not in the ISR yet') WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN
+    'nobody of the target may lead' WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ',
+    {format_ids_sql("unstopped")}) END
+    """
 
 _MERGED: Final = f"array_distinct(concat({ORDERED}, replicas))"
 _LEADER: Final = "IF(array_contains(under_way, leader), leader, heir)"
@@ -131,8 +123,8 @@ def _by_action(otherwise: str, **cases: str) -> str:
 
 _CHANGED: Final = {
     "replicas_after": _by_action("replicas", start=_MERGED, end="under_way"),
-    "adding_after": _by_action("adding_replicas", start="added", end=NOBODY),
-    "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {ORDERED})", end=NOBODY),
+    "adding_after": _by_action("adding_replicas", start="added", end=EMPTY),
+    "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {ORDERED})", end=EMPTY),
     "leader_after": _by_action("leader", narrow=_LEADER),
     "isr_after": _by_action("isr", narrow="array_intersect(isr, under_way)"),
     "leader_epoch_after": "leader_epoch + 1",
@@ -144,17 +136,17 @@ _CHANGED: Final = {
         WHEN NOT stays AND action = '{_NARROW}' THEN array_except(
             array_intersect(removing_replicas, eligible), {FAILED}
         )
-        ELSE {NOBODY}
+        ELSE {EMPTY}
     END""",
     "requires_live": _by_action("array(leader)", start="array_union(array(leader), added)", narrow=f"array({_LEADER})"),
     "reason": _by_action(
         "NULL",
-        start=f"""concat('asked to be on ', {words(ORDERED)}, IF(moves, ', in place of what runs', ''))""",
+        start=f"""concat('asked to be on ', {format_ids_sql(ORDERED)}, IF(moves, ', in place of what runs', ''))""",
         narrow=f"""IF({_UNSTOPPED},
-            concat('to be stopped: ', {words("unstopped")}),
-            concat('the target is in sync: ', {words("under_way")}, {drained_leads(_LEADER)})
+            concat('to be stopped: ', {format_ids_sql("unstopped")}),
+            concat('the target is in sync: ', {format_ids_sql("under_way")}, {drained_leads(_LEADER)})
         )""",
-        end=f"concat('no longer there: ', {words('removing_replicas')})",
+        end=f"concat('no longer there: ', {format_ids_sql('removing_replicas')})",
     ),
 }
 
@@ -179,7 +171,7 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
     moving = partitions.where("size(adding_replicas) + size(removing_replicas) > 0").select(*KEY)
     return (
-        asked_for(moving.unionByName(targets.select(*KEY)), partitions, topics, brokers)
+        join_requested(moving.unionByName(targets.select(*KEY)), partitions, topics, brokers)
         .join(targets, KEY, "left")
         .join(F.broadcast(legible), "topic", "left")
         .join(_stopped_now(partitions, stopped), KEY, "left")

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import not_among
+from planner.columns.broker_sets import difference
 from schemas.enums import NO_LEADER, RejectionCode, ReplicaState
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
@@ -84,7 +84,7 @@ def removed_from_isr(partitions: DataFrame, leaving: Column) -> DataFrame:
     broker ids.
     """
     concerned = F.arrays_overlap("isr", leaving)
-    staying = not_among(F.col("isr"), leaving)
+    staying = difference(F.col("isr"), leaving)
     isr = F.when(F.size(staying) > 0, staying).otherwise(F.col("isr"))
     leader = F.when(F.array_contains(leaving, F.col("leader")), NO_LEADER).otherwise(F.col("leader"))
     return partitions.withColumns(

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from planner.broker_requests.spark import notices
-from planner.columns.broker_sets import FAILED, NOBODY, nobody
+from planner.columns.broker_sets import EMPTY, FAILED, no_brokers
 from planner.columns.configs import boolean
 from planner.columns.shape import shaped
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
@@ -63,7 +63,7 @@ def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -
 
     `deleted`: topic, partition and broker_id of replicas whose brokers have confirmed it.
     """
-    failed = FAILED if FAILED in partitions.columns else NOBODY
+    failed = FAILED if FAILED in partitions.columns else EMPTY
     known = brokers.selectExpr("broker_id", "understood AS reachable")
     confirmed = deleted.select("topic", "partition", "broker_id").distinct().withColumns({"deleted": F.expr("true")})
     return (
@@ -154,12 +154,12 @@ def deletion_notices(
         .crossJoin(F.broadcast(live))
         .withColumns(
             {
-                "leader_and_isr_to": nobody(),
-                "update_metadata_to": nobody() if delete else F.col("live"),
+                "leader_and_isr_to": no_brokers(),
+                "update_metadata_to": no_brokers() if delete else F.col("live"),
                 "delete_partition": F.lit(delete),
                 "leader": F.lit(LEADER_DURING_DELETE),
                 "leader_epoch": F.lit(LEADER_DURING_DELETE),
-                "isr": F.coalesce("isr", nobody()),
+                "isr": F.coalesce("isr", no_brokers()),
                 "state_version": F.lit(0),
                 "is_new": F.lit(False),  # noqa: FBT003 - a Spark literal
                 "leader_recovery_state": F.lit(0),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, drained_leads, first_choice, nobody, with_live_brokers
+from planner.columns.broker_sets import drained_leads, first_choice, intersect, no_brokers, with_live_brokers
 from planner.columns.shape import shaped
 from schemas.enums import NO_VERSION, RECOVERED, Action
 from schemas.tables import CHANGES
@@ -19,7 +19,7 @@ from schemas.tables import CHANGES
 
 def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, what: str = "new topic") -> DataFrame:
     """One CHANGES row a partition: leader epoch 0, no znodes before, all live replicas told."""
-    alive = among(F.col("replicas"), F.col("eligible"))
+    alive = intersect(F.col("replicas"), F.col("eligible"))
     leader = first_choice(alive)
     return (
         assignments.transform(with_live_brokers, brokers)
@@ -30,8 +30,8 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
                 "wave": F.lit(0),
                 "action": F.lit(Action.CREATE.value),
                 "replicas_after": F.col("replicas"),
-                "adding_after": nobody(),
-                "removing_after": nobody(),
+                "adding_after": no_brokers(),
+                "removing_after": no_brokers(),
                 "isr_after": alive,
                 "leader_epoch_after": F.lit(0),
                 "leader_recovery_state_after": F.lit(RECOVERED),
@@ -40,7 +40,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
                 "is_new": F.lit(True),  # noqa: FBT003 - a Spark literal
                 "leader_and_isr_to": alive,
                 "requires_live": alive,
-                "requires_dead": nobody(),
+                "requires_dead": no_brokers(),
                 "reason": F.concat(
                     F.lit(f"{what}: first live replica leads, live replicas are in sync"),
                     F.expr(drained_leads("leader_after")),

@@ -12,11 +12,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import among, first, in_order_of_choice, live_brokers, nobody, not_among
+from planner.columns.broker_sets import difference, first, in_order_of_choice, intersect, live_brokers, no_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.shape import shaped
 from planner.whatif.scenarios import parts, scenarios, with_parts
-from schemas.enums import Lose
+from schemas.enums import FailureScenario
 from schemas.tables import WHATIF
 
 _ALIKE: Final = ("replicas", "isr", "leader", "understood", "min_isr_override")
@@ -39,7 +39,7 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
     broker_configs: DataFrame,
     *,
     snapshot_id: int,
-    lose: Lose,
+    lose: FailureScenario,
 ) -> DataFrame:
     """One row a scenario: every registered broker, rack or pair of brokers lost at once."""
     of = scenarios(brokers, lose)
@@ -81,9 +81,9 @@ def _with_leadership(alike: DataFrame) -> DataFrame:
             "judged": judged,
             "candidates": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
             "alive": F.expr(in_order_of_choice("replicas")),
-            "in_sync": among(isr, live),
+            "in_sync": intersect(isr, live),
             "min_isr": F.coalesce("min_isr_override", "default_min_isr"),
-            "members": F.when(judged, F.sort_array(among(touched, live))).otherwise(nobody()),
+            "members": F.when(judged, F.sort_array(intersect(touched, live))).otherwise(no_brokers()),
         },
     ).withColumns({"led_by": F.when(leads, leader).when(judged, first(F.col("candidates")))})
 
@@ -95,8 +95,8 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
         rows.withColumns(
             {
                 "deposed": F.coalesce(F.array_contains(felled, F.col("led_by")), F.lit(False)),  # noqa: FBT003
-                "heir": first(not_among(F.col("candidates"), felled)),
-                "left": F.size(not_among(F.col("in_sync"), felled)),
+                "heir": first(difference(F.col("candidates"), felled)),
+                "left": F.size(difference(F.col("in_sync"), felled)),
                 "baseline": F.size("part") == 0,
             },
         )
@@ -113,7 +113,7 @@ def _conditions() -> dict[str, Column]:
     judged, baseline, left = F.col("judged"), F.col("baseline"), F.col("left")
     newly_offline = F.col("deposed") & F.col("heir").isNull()
     nobody_in_sync = newly_offline & (left == 0)
-    alive = F.size(not_among(F.col("alive"), F.col("felled"))) > 0
+    alive = F.size(difference(F.col("alive"), F.col("felled"))) > 0
     was_enough = F.size("in_sync") >= F.col("min_isr")
     newly = judged & was_enough & (left < F.col("min_isr"))
     return {

@@ -13,7 +13,7 @@ from schemas.enums import NO_LEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lost:
+class Impact:
     """A mark a partition, under the names that the table `whatif` counts them by."""
 
     newly_offline: Bools
@@ -24,7 +24,7 @@ class Lost:
 
 def lost_partitions(
     rows: PartitionArrays, live: Collection[int], able: Collection[int], drained: Collection[int], lost: Collection[int]
-) -> Lost:
+) -> Impact:
     """Mark what these brokers take along; `able`: registered and understood; drained ones lead last."""
     judged = rows.judged & rows.has_state
     in_isr = among(rows.replicas, able) & within(rows.replicas, rows.isr)
@@ -38,7 +38,7 @@ def lost_partitions(
     left = (in_sync & ~among(rows.isr, lost)).sum(axis=1)
     newly_offline = deposed & ~heirs.any(axis=1)
     alive = (among(rows.replicas, able) & ~among(rows.replicas, lost)).any(axis=1)
-    return Lost(
+    return Impact(
         newly_offline=newly_offline,
         unclean_only=newly_offline & (left == 0) & alive,
         newly_under_min_isr=judged & (in_sync.sum(axis=1) >= rows.min_isr) & (left < rows.min_isr),

@@ -8,11 +8,11 @@ class of Kafka's corresponds to it. In: BROKERS and the kind of loss. Out: `scen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import nobody
-from schemas.enums import Lose
+from planner.columns.broker_sets import no_brokers
+from schemas.enums import FailureScenario
 
 
-def scenarios(brokers: DataFrame, lose: Lose) -> DataFrame:
+def scenarios(brokers: DataFrame, lose: FailureScenario) -> DataFrame:
     """One row a scenario; a broker without a rack, or whose rack is not understood, is a rack of its own.
 
     >>> brokers = spark.createDataFrame([(1, "a"), (2, "a"), (3, None)], "broker_id int, rack string")
@@ -34,11 +34,11 @@ def scenarios(brokers: DataFrame, lose: Lose) -> DataFrame:
     +-----------+------+
     <BLANKLINE>
     """
-    if lose is Lose.PAIRS:
+    if lose is FailureScenario.PAIRS:
         return _pairs(brokers)
     alone = F.concat(F.lit("broker "), F.col("broker_id").cast("string"))
     together = F.concat(F.lit("rack "), F.col("rack"))
-    name = F.coalesce(together, alone) if lose is Lose.RACKS else alone
+    name = F.coalesce(together, alone) if lose is FailureScenario.RACKS else alone
     return brokers.groupBy(name.alias("scenario")).agg(F.sort_array(F.collect_set("broker_id")).alias("lost"))
 
 
@@ -51,20 +51,20 @@ def _pairs(brokers: DataFrame) -> DataFrame:
     )
 
 
-def parts(of: DataFrame, lose: Lose) -> DataFrame:
+def parts(of: DataFrame, lose: FailureScenario) -> DataFrame:
     """One row a scenario and part of it: nobody, all who are lost, and each broker of a pair."""
     lost = F.col("lost")
-    each = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is Lose.PAIRS else []
-    return of.select("*", F.explode(F.array(nobody(), *each, lost)).alias("part"))
+    each = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is FailureScenario.PAIRS else []
+    return of.select("*", F.explode(F.array(no_brokers(), *each, lost)).alias("part"))
 
 
-def with_parts(partitions: DataFrame, of: DataFrame, lose: Lose) -> DataFrame:
+def with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> DataFrame:
     """One row a partition and `part` that touches its `members`, ascending; one with nobody lost for each.
 
     A part is `felled` with a `sign`. A pair has what both brokers cost together, less what each costs alone: summed
     over the parts of a scenario, this is what the scenario costs.
     """
-    if lose is Lose.PAIRS:
+    if lose is FailureScenario.PAIRS:
         return _with_pairs(partitions)
     lost = F.col("lost")
     own = of.select("lost", F.explode("lost").alias("member"))
@@ -73,7 +73,9 @@ def with_parts(partitions: DataFrame, of: DataFrame, lose: Lose) -> DataFrame:
         partitions.withColumns({"member": F.explode(F.concat(F.array(F.lit(None).cast("int")), "members"))})
         .join(F.broadcast(own), "member", "left")
         .where(once)
-        .withColumns({"part": F.coalesce(lost, nobody()), "felled": F.coalesce(lost, nobody()), "sign": F.lit(1)})
+        .withColumns(
+            {"part": F.coalesce(lost, no_brokers()), "felled": F.coalesce(lost, no_brokers()), "sign": F.lit(1)}
+        )
     )
 
 
@@ -81,7 +83,7 @@ def _with_pairs(partitions: DataFrame) -> DataFrame:
     """The parts of pairs: nobody, each of a partition's members alone, and any two of them."""
     one, other = F.col("one"), F.col("other")
     onwards = F.slice("members", F.array_position("members", one).cast("int"), F.size("members"))
-    part = F.when(one.isNull(), nobody()).otherwise(F.array_distinct(F.array(one, other)))
+    part = F.when(one.isNull(), no_brokers()).otherwise(F.array_distinct(F.array(one, other)))
     whole = F.struct(F.col("part").alias("felled"), F.lit(1).alias("sign"))
     less = [F.struct(F.array(who).alias("felled"), F.lit(-1).alias("sign")) for who in (one, other)]
     return (

@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import connected_admin
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.core.errors import ExitCode
 from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
@@ -44,8 +44,8 @@ NEXT_MORNING = "2026-11-24T06:00:00+00:00"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return Lake(str(tmp_path_factory.mktemp("warehouse")), "default")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    return Warehouse(str(tmp_path_factory.mktemp("warehouse")), "default")
 
 
 class Webhook(BaseHTTPRequestHandler):
@@ -74,7 +74,11 @@ def webhook() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def airflow(
-    cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, webhook: str
+    cluster: EmbeddedCluster,
+    lake: Warehouse,
+    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
+    webhook: str,
 ) -> Iterator[InsideAirflow]:
     home = tmp_path_factory.mktemp("airflow")
     with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse), way_to(spark), webhook) as inside:
@@ -96,13 +100,13 @@ def seen(cluster: EmbeddedCluster, topic: str) -> Seen:
     return seen_by(cluster.brokers[0].address, topic)
 
 
-def plan_of(lake: Lake, run: Run) -> Row:
+def plan_of(lake: Warehouse, run: Run) -> Row:
     (plan,) = [row for row in lake.rows("plans") if any(run.run_id in name for name in row["names"])]
     return plan
 
 
 @pytest.fixture
-def surveyor(spark: SparkSession, cluster: EmbeddedCluster, lake: Lake) -> Surveyor:  # noqa: ARG001 - the run's Spark
+def surveyor(spark: SparkSession, cluster: EmbeddedCluster, lake: Warehouse) -> Surveyor:  # noqa: ARG001 - the run's Spark
     return Surveyor(cluster.zookeeper.connect, Path(lake.warehouse))
 
 
@@ -208,7 +212,7 @@ def test_what_commands_are_given_for_a_cluster(
 
 
 def test_a_run_for_one_of_several_clusters(
-    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake, tmp_path: Path
+    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, tmp_path: Path
 ) -> None:
     """By a surveyor.toml with all of them; the other one's ZooKeeper is not there."""
     conf = tmp_path / "surveyor.toml"
@@ -220,7 +224,7 @@ def test_a_run_for_one_of_several_clusters(
 
     assert done.state == SUCCESS
     assert done.results["snapshot"]["snapshot_id"] == 1
-    (taken,) = Lake(lake.warehouse, "payments").rows("snapshots")
+    (taken,) = Warehouse(lake.warehouse, "payments").rows("snapshots")
     assert taken["brokers"] == len(cluster.brokers)
 
 
@@ -249,7 +253,7 @@ def test_a_run_plans_on_the_snapshot_that_triggered_it(airflow: InsideAirflow) -
     assert airflow.ask(do="snapshot_of_run", plan="none", snapshot_ids=[7, 9, 8]) == {"snapshot_id": 9}
 
 
-def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake, surveyor: Surveyor) -> None:
+def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor) -> None:
     """The next run finds nothing due; the first, run again after that, finds its plan and applies nothing twice."""
     create(cluster, "balance", 0, 1)
     with connected_admin([cluster.brokers[0].address], {}) as admin:
@@ -278,7 +282,7 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: 
 
 
 def test_reassign_rejected_and_approved_after_all(
-    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake, surveyor: Surveyor
+    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor
 ) -> None:
     """What is shown to be approved is the plan, and stays it when the run is run again; then no throttle is left."""
     create(cluster, "asked", 0, 1)
@@ -346,7 +350,7 @@ def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: Embe
 
 
 def test_commit_killed_under_a_throttle(
-    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake, surveyor: Surveyor
+    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor
 ) -> None:
     """Nobody tries again: what moves is called back, and the throttle is gone."""
     create(cluster, "killed", 0, 1)
@@ -371,7 +375,7 @@ def test_commit_killed_under_a_throttle(
         assert not any(overrides(tree).values())
 
 
-def kill_moving_commit(cluster: EmbeddedCluster, lake: Lake) -> None:
+def kill_moving_commit(cluster: EmbeddedCluster, lake: Warehouse) -> None:
     """Kill the commit that writes to this warehouse, once replicas move."""
     with connected_admin([cluster.brokers[0].address], {}) as admin:
         eventually(lambda: bool(admin.reassignments()), seconds=120)
@@ -414,7 +418,7 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     assert led == 1
 
 
-def test_vacuum_and_report(airflow: InsideAirflow, lake: Lake) -> None:
+def test_vacuum_and_report(airflow: InsideAirflow, lake: Warehouse) -> None:
     if not lake.has("snapshots"):
         airflow.run("snapshot")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobs.adapters.embedded.processes import exit_on_sigterm
 from jobs.adapters.spark.session import start_session
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
 from tests.bench.failover import bench_failover
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.stdout.write(report.markdown() + "\n")
     else:
         fill_in(Path(options.markdown), report.markdown())
-        say(report.verdict)
+        log(report.verdict)
 
 
 def run(options: argparse.Namespace) -> Report:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
@@ -90,7 +90,7 @@ def _unchanged(synthetic: Cluster, where: Sequence[str]) -> tuple[float, float]:
 
 def _brokers_told(warehouse: str) -> int:
     """Count the brokers of the last snapshot that told anything."""
-    told = Lake(warehouse, "default").read("broker_configs", ("assumed", "=", False))
+    told = Warehouse(warehouse, "default").read("broker_configs", ("assumed", "=", False))
     return len(set(told["broker_id"].to_pylist()))
 
 

@@ -16,9 +16,9 @@ from typing import Final
 
 from playwright.sync_api import Browser
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.ports import free_port
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.web.dashboard.__main__ import OPTIONS
 from tests.bench.figures import Figure, median_of
 from tests.jobs.support.outside.browser import await_listening, seen, started
@@ -33,7 +33,7 @@ PLAIN: Final = 'import streamlit as st\nst.text("snapshot")\n'
 def bench_dashboard(rounds: int) -> Iterator[Figure]:
     """Measure it from the command on, and from the opening of the page; of each the round with the median ratio."""
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder, started() as browser:
-        lake = Lake(f"{folder}/warehouse", "default")
+        lake = Warehouse(f"{folder}/warehouse", "default")
         lived_in(lake)
         ours = ["-m", "jobs.dashboard", "--warehouse", lake.warehouse, "--port"]
         app = Path(folder) / "plain.py"
@@ -84,4 +84,4 @@ def _serving(command: Sequence[str], port: int) -> Iterator[None]:
 
 if __name__ == "__main__":
     for figure in bench_dashboard(int(sys.argv[1])):
-        say(f"{figure.measured}: {figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}")
+        log(f"{figure.measured}: {figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}")

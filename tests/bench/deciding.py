@@ -18,16 +18,16 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import start_session
 from jobs.controller.context import ControllerContext, PartitionInfo
 from jobs.controller.decisions.cache import DecisionCache
 from jobs.controller.decisions.engine import DecisionEngine
 from jobs.controller.decisions.precompute import MAX_CLASSES
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
-from planner.broker_requests.notices import due
+from planner.broker_requests.notices import notices_for
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure
 
@@ -60,9 +60,9 @@ def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure
 
 def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
-        lake = Lake(folder, "bench")
+        lake = Warehouse(folder, "bench")
         lake.ensure_tables()
-        decider = DecisionEngine.of(Tables(spark, lake), [], allow_unclean=False)
+        decider = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
         with progress(f"{partitions:,} partitions are learned"):
             memory = _filled(partitions, concerned)
         decider.precompute_failure(memory, VICTIM, MAX_CLASSES)
@@ -116,7 +116,7 @@ def _quickest(decider: DecisionEngine, memory: ControllerContext, concerned: int
         gc.collect()
         started = time.perf_counter()
         decided = decider.decide(memory, memory.of_broker(VICTIM), deletions=False)
-        notices = due(decided.changes, memory.live)
+        notices = notices_for(decided.changes, memory.live)
         seconds.append(time.perf_counter() - started)
         assert len(decided.changes) == concerned <= len(notices), (len(decided.changes), len(notices))
         del decided, notices
@@ -126,4 +126,4 @@ def _quickest(decider: DecisionEngine, memory: ControllerContext, concerned: int
 
 if __name__ == "__main__":
     for figure in bench_deciding(start_session("surveyor bench", {}), [int(size) for size in sys.argv[1].split(",")]):
-        say(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")
+        log(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

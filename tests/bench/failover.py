@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
-from jobs.runtime.console import say
+from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
 from tests.bench.clusters.real_brokers import (
@@ -78,7 +78,7 @@ def _outage(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[Topi
         until(lambda some=some: all(state and VICTIM not in state.isr for _, state in states(client, some)), 0.5)  # type: ignore[misc]
     led, all_of_them = (max(written_at(read_states(client, some))) - vanished for some in (of_victim, places))
     outage = Outage(led, all_of_them)
-    say(f"  leaders moved after {outage.leaders:.2f} s, ISRs shrunk after {outage.isrs:.2f} s")
+    print_log(f"  leaders moved after {outage.leaders:.2f} s, ISRs shrunk after {outage.isrs:.2f} s")
     return outage
 
 
@@ -123,7 +123,7 @@ def in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
             time.sleep(10.0)  # everybody is told everything first
             yield
         finally:
-            say(log.read_text()[-1000:])
+            print_log(log.read_text()[-1000:])
             process.send_signal(signal.SIGINT)
             process.wait(60)
 
@@ -156,4 +156,4 @@ def _cpu(pid: int) -> float:
 if __name__ == "__main__":
     for size in map(int, sys.argv[1:]):
         for figure in bench_failover(size):
-            say(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")
+            print_log(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.controller.controller import ResidentController
@@ -28,7 +28,7 @@ from jobs.controller.decisions.engine import DecisionEngine
 from jobs.controller.decisions.precompute import MAX_CLASSES
 from jobs.controller.decisions.warmup import warm_up
 from jobs.controller.write_behind import WriteBehindLog
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
 from tests.bench.figures import Figure
@@ -68,13 +68,13 @@ def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
         controllership(synthetic.hosts, _OURS) as control,
     ):
         synthetic.listen(ports)
-        lake = Lake(folder, "bench")
+        lake = Warehouse(folder, "bench")
         lake.ensure_tables()
-        decider = DecisionEngine.of(Tables(spark, lake), [], allow_unclean=False)
+        decider = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
         warm_up(decider)
         behind = WriteBehindLog(lake)
         behind.start()
-        controller = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "bench"}, say)
+        controller = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "bench"}, log)
         with progress(f"{partitions:,} partitions are read"):
             controller.reader.load_all()
         gc.collect()
@@ -122,10 +122,10 @@ def _failure(controller: ResidentController, client: KazooClient, victim: int, c
         if not all_written and controller.summary.by_action.total() - written == concerned:
             all_written = time.perf_counter() - started
     spent = Spent(all_written, time.perf_counter() - started)
-    say(f"  written after {spent.written:.3f} s, told after {spent.told:.3f} s")
+    log(f"  written after {spent.written:.3f} s, told after {spent.told:.3f} s")
     return spent
 
 
 if __name__ == "__main__":
     for figure in bench_failure(start_session("surveyor bench", {}), [int(size) for size in sys.argv[1].split(",")]):
-        say(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")
+        log(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

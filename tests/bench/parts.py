@@ -12,11 +12,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.execution.batch.fenced_writer import BATCH
-from jobs.planning.plan import Planned, make_plan
-from jobs.planning.reconcile import whats_due
+from jobs.planning.plan import PlanDraft, make_plan
+from jobs.planning.reconcile import plan_reconcile
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
@@ -98,8 +98,8 @@ def _against_scan(settings: Settings, stored: DataFrame, partitions: int, rounds
 def _stored_plan(settings: Settings, number: int) -> None:
     """Plan and store; another parameter each time, for a plan that is known is not written again."""
 
-    def planner(at: SnapshotTables) -> Planned:
-        due = whats_due(at)
+    def planner(at: SnapshotTables) -> PlanDraft:
+        due = plan_reconcile(at)
         return replace(due, parameters={**due.parameters, "round": number})
 
     made = make_plan(settings, PlanOptions(), planner)
@@ -110,7 +110,7 @@ def _run(frame: DataFrame) -> Callable[[], None]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
-def _snapshot(lake: Lake, stored: DataFrame) -> None:
+def _snapshot(lake: Warehouse, stored: DataFrame) -> None:
     """Store what else belongs to a snapshot: the live brokers, the topics, and the row that names the versions."""
     brokers = (
         {"broker_id": n, "broker_epoch": n, "snapshot_id": 1, "understood": True} for n in range(1, BROKER_COUNT)
@@ -135,7 +135,7 @@ def _topics(stored: DataFrame) -> DataFrame:
     )
 
 
-def _stored(spark: SparkSession, lake: Lake, partitions: int) -> DataFrame:
+def _stored(spark: SparkSession, lake: Warehouse, partitions: int) -> DataFrame:
     lake.ensure_tables()
     _synthetic(spark, partitions).write.format("delta").mode("append").save(lake.path("partitions"))
     return spark.read.format("delta").load(lake.path("partitions"))

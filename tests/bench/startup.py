@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
 from tests.bench.clusters.real_brokers import SETTINGS, TOPIC_SIZE, healed, made, states, until
@@ -70,7 +70,7 @@ def _starts(
         seconds.append(_without_topics(broker.address, len(places) // TOPIC_SIZE))
         broker.wait_ready()
         until(lambda: all(state is not None and len(state.isr) == 3 for _, state in states(client, places)), 0.5)
-    say(f"  {whose}: {', '.join(f'{each:.3f}' for each in seconds)} s")
+    log(f"  {whose}: {', '.join(f'{each:.3f}' for each in seconds)} s")
     return seconds
 
 

@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected, read
-from jobs.runtime.console import say
+from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition, decode_state
 from tests.bench.clusters.real_brokers import (
@@ -118,7 +118,7 @@ def _until_first_write(client: KazooClient, places: Sequence[TopicPartition], de
 
     until(is_written, 0.1)
     seconds: float = min(times) - stat.ctime * MILLISECOND
-    say(f"  first state written {seconds:.3f} s after /controller")
+    print_log(f"  first state written {seconds:.3f} s after /controller")
     return seconds
 
 
@@ -135,7 +135,7 @@ def _made_ready(cluster: EmbeddedCluster, folder: Path) -> Iterator[int]:
                 until(lambda: QUESTION in log.read_text() or process.poll() is not None, 0.2)
             yield ours
         finally:
-            say(log.read_text()[-1000:])
+            print_log(log.read_text()[-1000:])
             process.send_signal(signal.SIGINT)
             process.wait(60)
             os.close(ours)
@@ -145,4 +145,4 @@ def _made_ready(cluster: EmbeddedCluster, folder: Path) -> Iterator[int]:
 if __name__ == "__main__":
     for size in map(int, sys.argv[1:]):
         for figure in bench_takeover(size):
-            say(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")
+            print_log(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

@@ -14,8 +14,8 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.execution.batch.commit import _commit_held
-from jobs.execution.batch.notify import Hold
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.execution.batch.notify import HoldBudget
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
@@ -40,7 +40,7 @@ def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
         settings = Settings("bench", folder, ClusterConf(zookeeper=synthetic.hosts))
         plan = _plan(settings, synthetic)
         with progress(f"committing {changes:,} changes"), controllership(synthetic.hosts, 2147483647) as control:
-            told = _commit_held(settings, Ledger.open(settings.lake, plan), control, plan.changes, Hold(600.0))
+            told = _commit_held(settings, CommitLog.open(settings.lake, plan), control, plan.changes, HoldBudget(600.0))
             seconds = control.held()
         assert len(told.written) == changes, f"{len(told.written)} of {changes} written"
         assert all(answer.error == 0 for answer in told.answers), "a broker was not told"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
@@ -19,8 +19,8 @@ PAGE = path_of("pages.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    lake = Warehouse(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
     lived_in(lake)
     return lake
 
@@ -29,12 +29,12 @@ def _queries() -> dict[str, str]:
     return dict(re.findall(r"^### (\w+)\n.*?```sql\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 
 
-def _scripts(lake: Lake) -> list[str]:
+def _scripts(lake: Warehouse) -> list[str]:
     blocks = [block for block in code_blocks(PAGE) if "import" in block]
     return [block.replace("/data/surveyor", str(Path(lake.warehouse))) for block in blocks]
 
 
-def test_every_view_is_shown_and_runs(lake: Lake) -> None:
+def test_every_view_is_shown_and_runs(lake: Warehouse) -> None:
     names: dict[str, Any] = {}
     exec(_scripts(lake)[0], names)  # noqa: S102 - the page's own script
     database, queries = names["database"], _queries()
@@ -50,7 +50,7 @@ def test_every_view_is_shown_and_runs(lake: Lake) -> None:
     assert shown == expected
 
 
-def test_the_views_in_python(lake: Lake) -> None:
+def test_the_views_in_python(lake: Warehouse) -> None:
     names: dict[str, Any] = {}
     exec(_scripts(lake)[1], names)  # noqa: S102 - as above
     assert [row["broker_id"] for row in names["at"].rows("leadership")] == [0, 1, 2, 3]

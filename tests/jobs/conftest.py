@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from tests.jobs.support.commands.command_line import Surveyor
@@ -89,12 +89,12 @@ def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "warehouse"), CLUSTER)
+def lake(tmp_path: Path) -> Warehouse:
+    return Warehouse(str(tmp_path / "warehouse"), CLUSTER)
 
 
 @pytest.fixture
-def surveyor(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+def surveyor(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     return Surveyor(lake)

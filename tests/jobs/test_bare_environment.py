@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder
 from jobs.core.errors import ExitCode
@@ -123,7 +123,9 @@ def test_the_wheel_in_an_environment_of_its_own(checkout: Path, user: Path, orde
     assert list(folder.iterdir()) == []
 
 
-def test_a_script_as_the_readme_shows_it_for_notebooks(checkout: Path, user: Path, lake: Lake, tmp_path: Path) -> None:
+def test_a_script_as_the_readme_shows_it_for_notebooks(
+    checkout: Path, user: Path, lake: Warehouse, tmp_path: Path
+) -> None:
     """Its lines as they stand, by the Python that the wheel is installed for; broker 0 leads what broker 1 should."""
     lake.ensure_tables()
     lake.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])

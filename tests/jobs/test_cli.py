@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLES
 from tests.docs.command_line import is_group, subcommands
@@ -74,7 +74,7 @@ def run(program: str, **environment: str) -> list[str]:
 @pytest.fixture
 def warehouse(tmp_path: Path) -> str:
     """One with a snapshot of nothing."""
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     lake.ensure_tables()
     versions = {name: lake.version(name) for name in TABLES}
     lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
@@ -189,7 +189,7 @@ def test_options_come_after_the_command(line: str, meant: str) -> None:
 
 
 def test_every_command_takes_a_form() -> None:
-    """As kubectl's do; what the form does is one function's, `jobs.runtime.console.finish`."""
+    """As kubectl's do; what the form does is one function's, `jobs.runtime.console.emit_result`."""
     without = [
         name
         for group in ("", "show", "plan")
@@ -240,14 +240,14 @@ def completed_by_bash(words: str, **environment: str) -> list[str]:
 @pytest.fixture
 def named(warehouse: str) -> str:
     """Two clusters, two topics, brokers 0, 10 and, gone, 11, and plans with names and without."""
-    lake, made = Lake(warehouse, "default"), datetime.now(UTC)
+    lake, made = Warehouse(warehouse, "default"), datetime.now(UTC)
     for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
         row = {"plan_id": f"{number}f", "names": names, "kind": "elect", "status": "planned"}
         lake.append("plans", [{**row, "created_at": made + timedelta(seconds=number)}])
     lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
     lake.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
     lake.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])
-    Lake(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made}])
+    Warehouse(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made}])
     return warehouse
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.advice.doctor import Finding
+from jobs.advice.doctor import CheckResult
 from jobs.cli import app
 from jobs.runtime.settings import Settings
 from tests.jobs.support.commands.commands import Surveyor
@@ -125,11 +125,11 @@ def test_what_is_typed_wins_over_the_environment(
     monkeypatch.setenv("SURVEYOR_CONF", str(conf))
     seen = list[str]()
 
-    def look(settings: Settings) -> list[Finding]:
+    def look(settings: Settings) -> list[CheckResult]:
         seen.append(settings.zookeeper)
         return []
 
-    monkeypatch.setattr("jobs.console_output.doctor.check_up", look)
+    monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)
 
     ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
 

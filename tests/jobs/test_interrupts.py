@@ -23,8 +23,8 @@ ENDED = "surveyor: interrupted; nothing was written to the cluster"
 
 ASLEEP = """\
 import time
-from jobs.core.signals import deferred, guard, interrupted, unwinding
-guard()
+from jobs.core.signals import defer_signals, install_handlers, interrupted, raise_on_signal
+install_handlers()
 with {way}():
     try:
         print("here", flush=True)
@@ -134,8 +134,8 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
 
 COMPLAINING = """\
 import os, subprocess, time
-from jobs.core.signals import guard, hand_on
-guard()
+from jobs.core.signals import hand_on, install_handlers
+install_handlers()
 reading, writing = os.pipe()
 hand_on(reading)
 child = "trap 'echo told to end >&2; exit 1' TERM; echo at work >&2; while :; do sleep 0.05; done"
@@ -154,16 +154,16 @@ STARTING = """\
 import os, signal, threading
 from kazoo.handlers.threading import SequentialThreadingHandler
 from jobs.adapters.zookeeper.connection import connected
-from jobs.core.signals import guard, unwinding
+from jobs.core.signals import install_handlers, raise_on_signal
 class Interrupting(SequentialThreadingHandler):
     def spawn(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGTERM)
         return SequentialThreadingHandler.spawn(self, *args, **kwargs)
 import kazoo.client
 kazoo.client.SequentialThreadingHandler = Interrupting
-guard()
+install_handlers()
 try:
-    with unwinding(), connected("{hosts}"):
+    with raise_on_signal(), connected("{hosts}"):
         print("never here")
 except KeyboardInterrupt:
     print("interrupted, nothing left" if threading.active_count() == 1 else threading.enumerate())
@@ -227,14 +227,14 @@ def test_a_client_of_zookeeper_is_not_cut_in_two(zookeeper: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted, nothing left\n", "")
 
 
-@pytest.mark.parametrize("way", ["unwinding", "deferred"])
+@pytest.mark.parametrize("way", ["raise_on_signal", "defer_signals"])
 def test_second_signal_ends_what_takes_too_long(tmp_path: Path, way: str) -> None:
     """The first lets it put things in order; one that follows at once is the same; a later one ends it."""
     running = Running(tmp_path, sys.executable, "-c", ASLEEP.format(way=way))
     assert eventually(running.says("here"))
     running.process.send_signal(signal.SIGINT)
     running.process.send_signal(signal.SIGINT)
-    if way == "unwinding":
+    if way == "raise_on_signal":
         assert running.process.wait(20) != 0
         assert "put in order" in running.stdout.read_text()
         return
@@ -246,7 +246,7 @@ def test_second_signal_ends_what_takes_too_long(tmp_path: Path, way: str) -> Non
 
 def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
     """As under nohup."""
-    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + ASLEEP.format(way="deferred")
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + ASLEEP.format(way="defer_signals")
     running = Running(tmp_path, sys.executable, "-c", ignoring)
     assert eventually(running.says("here"))
     running.process.send_signal(signal.SIGINT)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.shown_commands import shown
 from tests.jobs.support.rows.lake_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -35,7 +35,7 @@ def _ended(script: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.torture
-def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
+def test_the_reader_shown_ends_as_it_should(lake: Warehouse) -> None:
     lake.ensure_tables()
     for number in range(8):
         rows = [{**partition([0, 1, 2]), "topic": f"t{number}", "partition": p, "snapshot_id": 1} for p in range(1000)]
@@ -46,7 +46,7 @@ def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Lake) -> None:
+def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Warehouse) -> None:
     """Each once, in this process."""
     lake.ensure_tables()
     lake.append("partitions", [{**partition([0, 1, 2]), "topic": "t", "partition": 0, "snapshot_id": 1}])

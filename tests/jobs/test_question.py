@@ -13,10 +13,10 @@ from tests.jobs.support.kafka.real_cluster import eventually
 
 ASKING = """\
 import sys, time
-from jobs.runtime.console import agrees
+from jobs.runtime.console import confirm
 print("at work", flush=True)
 time.sleep(1)
-print("agreed" if agrees("write it?") else "refused", flush=True)
+print("agreed" if confirm("write it?") else "refused", flush=True)
 """
 
 

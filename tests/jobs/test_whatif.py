@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -115,7 +115,7 @@ def test_what_cannot_be_lost(lose: str, tmp_path: Path) -> None:
 def test_a_snapshot_is_needed(surveyor: Surveyor, tmp_path: Path) -> None:
     command = ("whatif", "--lose", "pairs")
     assert Surveyor("127.0.0.1:1", tmp_path / "nowhere")(*command).code == 22
-    Lake(str(tmp_path / "empty"), "default").ensure_tables()
+    Warehouse(str(tmp_path / "empty"), "default").ensure_tables()
     empty = Surveyor("127.0.0.1:1", tmp_path / "empty")(*command)
     assert (empty.code, "take one with `surveyor snapshot" in empty.stderr) == (22, True)
     unknown = surveyor(*command, "--snapshot", "9")

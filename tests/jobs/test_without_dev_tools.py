@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -53,7 +53,7 @@ def test_commands_are_there_without_any_tool(tmp_path: Path, arguments: tuple[st
     assert (done.returncode, "Usage:" in done.stdout) == (0, True), done.stderr
 
 
-def test_hypothesis_is_not_asked_for_where_it_is_installed(tree: KafkaTree, lake: Lake, tmp_path: Path) -> None:
+def test_hypothesis_is_not_asked_for_where_it_is_installed(tree: KafkaTree, lake: Warehouse, tmp_path: Path) -> None:
     """Where it is: kio registers its types with Hypothesis, which then makes a folder `.hypothesis` wherever one is."""
     tree.add_topic("t", {0: [0, 1, 2]})
     plan = store_plan(lake, tree, [election(tree, "t", 0, leader=1)])

@@ -1,7 +1,7 @@
 """A second reading of every znode, by `json` of the standard library and plain assertions.
 
 It takes the last value of a key that stands twice without a look at the others, where the codecs refuse an ill-formed
-one: of such a document `Reading.ambiguous` is true, and the codecs may be stricter.
+one: of such a document `StagedMetadata.ambiguous` is true, and the codecs may be stricter.
 """
 
 import json

@@ -30,7 +30,7 @@ from kafka.net import manager
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.properties import read_key_values
 from planner.reassignment.replica_assignment import target
-from planner.text import few
+from planner.text import abbreviate
 from schemas.rows import Key
 
 Row = dict[str, Any]
@@ -313,7 +313,7 @@ def connected_admin(
             gc.collect()
     if client is None:
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {few(addresses)} ({why}); "
+            f"no broker answered the Admin API at {abbreviate(addresses)} ({why}); "
             "check --command-config and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no other way to be told

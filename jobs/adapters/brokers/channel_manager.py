@@ -15,10 +15,10 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.connection import ANSWER, DISCONNECTED, PAUSE, Channel
-from jobs.adapters.brokers.control_encoding import Announcement, Messages, Request, Row, TooLateError
-from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
-from jobs.adapters.brokers.responses import Answer
+from jobs.adapters.brokers.connection import ANSWER, DISCONNECTED, PAUSE, BrokerConnection
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
+from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
+from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 _EVER: Final = float("inf")
@@ -29,22 +29,22 @@ STARTING_SECONDS: Final = 30.0
 """How soon, and for how long, a broker is tried again to which no connection was made yet: it registers before it
 listens, and answers clients from then on."""
 
-LET_IN: Final = 1.0
+AUTHORIZED: Final = 1.0
 """Seconds after which a broker that does not let us in is tried again: certificates and users change meanwhile."""
 
-Heard = Callable[[Answer], None]
+Heard = Callable[[BrokerResponse], None]
 """Takes an answer, in the thread of the broker that gave it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wave:
+class _Pending:
     """What one broker is told at once; the messages may be shared with other brokers."""
 
-    messages: Messages
-    alone: bool = False
+    messages: EncodedRequests
+    send_live_brokers: bool = False
     """Whether the brokers alive are news by themselves."""
     introduces: bool = False
-    """Whether the broker starts: then all metadata comes first (`KafkaController.onBrokerStartup`)."""
+    """Whether the broker starts: then all metadata comes first (`ControllerClient.onBrokerStartup`)."""
 
     def requests(self, broker_id: int) -> list[Request]:
         """What the broker is sent, in order; brokers alive are in every UpdateMetadata, alone only where that is news.
@@ -55,22 +55,22 @@ class _Wave:
         metadata = [request for request in others if request.api == UPDATE_METADATA]
         if self.introduces and metadata:
             return [*metadata, *(request for request in others if request.api != UPDATE_METADATA)]
-        return [alive, *others] if self.alone or not others else others
+        return [alive, *others] if self.send_live_brokers or not others else others
 
 
 @dataclass(slots=True)
-class Queue:
+class BrokerQueue:
     """What is still to be told to one broker under one registration, and the thread that does."""
 
     broker: Row
     client_id: str
     heard: Heard
     listener: Listener = PLAIN
-    _waves: list[_Wave] = field(default_factory=list)
+    _waves: list[_Pending] = field(default_factory=list)
     _something: Condition = field(default_factory=Condition)
     _over: Event = field(default_factory=Event)
     _busy: bool = False
-    _channel: Channel | None = None
+    _channel: BrokerConnection | None = None
     _was_connected: bool = False
     _since: float = field(default_factory=time.monotonic)
     is_ahead: bool = False
@@ -79,7 +79,7 @@ class Queue:
     def start(self) -> None:
         Thread(target=self._run, daemon=True, name=f"tell-{self.broker['broker_id']}").start()
 
-    def put(self, wave: _Wave) -> None:
+    def put(self, wave: _Pending) -> None:
         with self._something:
             self._waves.append(wave)
             self._something.notify()
@@ -108,13 +108,13 @@ class Queue:
     def _run(self) -> None:
         while wave := self._next():
             with suppress(TooLateError):
-                self._tell(wave)
+                self._send(wave)
             with self._something:
                 self._busy = False
         if self._channel is not None:
             self._channel.close()
 
-    def _next(self) -> _Wave | None:
+    def _next(self) -> _Pending | None:
         with self._something:
             while not self._waves and not self._over.is_set():
                 self._something.wait()
@@ -122,27 +122,27 @@ class Queue:
                 return None
             waves, self._waves = self._waves, []
             self._busy = True
-        return waves[0] if len(waves) == 1 else _together(waves, self.broker)
+        return waves[0] if len(waves) == 1 else _merge(waves, self.broker)
 
-    def _tell(self, wave: _Wave) -> None:
+    def _send(self, wave: _Pending) -> None:
         for request in wave.requests(self.broker["broker_id"]):
             answer = self._until_answered(wave.messages, request)
             if answer is None:
                 return
             self.heard(answer)
 
-    def _until_answered(self, messages: Messages, request: Request) -> Answer | None:
-        told = Answer(self.broker, messages.announcement.controller_epoch, request.api, request.notices, None)
+    def _until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
+        told = BrokerResponse(self.broker, messages.announcement.controller_epoch, request.api, request.notices, None)
         while not self._over.is_set():
             try:
                 channel = self._connected()
                 version = channel.version(request)
                 channel.send(request.api, version, messages.body(request, version, self.broker), self._over, _soon())
                 return replace(told, version=version, data=channel.answer(self._over, _soon()))
-            except NotLetInError:
+            except AuthenticationFailedError:
                 self._lose()
-                self._over.wait(LET_IN)
-            except CannotTellError:
+                self._over.wait(AUTHORIZED)
+            except UnreachableBrokerError:
                 return told
             except DISCONNECTED:
                 self._lose()
@@ -154,11 +154,11 @@ class Queue:
         is_starting = not self._was_connected and time.monotonic() - self._since < STARTING_SECONDS
         return STARTING_BACKOFF_SECONDS if is_starting else PAUSE
 
-    def _connected(self) -> Channel:
+    def _connected(self) -> BrokerConnection:
         if self._channel is not None and self._channel.broker["endpoints"] != self.broker["endpoints"]:
             self._lose()  # it was being made while the broker moved
         if self._channel is None:
-            self._channel = Channel.to(self.broker, self.client_id, lambda: None, ANSWER, self.listener)
+            self._channel = BrokerConnection.to(self.broker, self.client_id, lambda: None, ANSWER, self.listener)
             self._was_connected = True
         return self._channel
 
@@ -172,7 +172,7 @@ def _soon() -> float:
     return time.monotonic() + ANSWER
 
 
-def _together(waves: Sequence[_Wave], broker: Row) -> _Wave:
+def _merge(waves: Sequence[_Pending], broker: Row) -> _Pending:
     """Put together what waits for one broker, in the order in which it was queued."""
     newest = waves[-1].messages.announcement
     mine = (
@@ -185,7 +185,7 @@ def _together(waves: Sequence[_Wave], broker: Row) -> _Wave:
     brokers = [*{**known, broker["broker_id"]: broker}.values()]
     announcement = replace(newest, brokers=brokers, notices=[*merged(mine, broker["broker_id"])])
     alone, introduces = (any(getattr(wave, name) for wave in waves) for name in ("alone", "introduces"))
-    return _Wave(Messages(announcement, _EVER), alone=alone, introduces=introduces)
+    return _Pending(EncodedRequests(announcement, _EVER), send_live_brokers=alone, introduces=introduces)
 
 
 def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
@@ -211,33 +211,33 @@ def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
 
 
 @dataclass(slots=True)
-class Queues:
+class ChannelManager:
     """The queues of a controllership: one to each registration of a broker."""
 
     client_id: str
     heard: Heard
     listener: Listener = PLAIN
-    _queues: dict[int, Queue] = field(default_factory=dict)
+    _queues: dict[int, BrokerQueue] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
-    def tell(
-        self, announcement: Announcement, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
+    def send(
+        self, announcement: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
     ) -> None:
         """Put into the queues what is due; `alone`: brokers to which the brokers alive are news by themselves.
 
         `introduced`: brokers that start, and get all metadata before anything else.
         """
-        messages, newsworthy = Messages(announcement, _EVER), frozenset(alone)
+        messages, newsworthy = EncodedRequests(announcement, _EVER), frozenset(alone)
         told = {broker for notice in announcement.notices for broker in notice.brokers}
         with self._lock:
-            self.keep(announcement.brokers)
+            self.retain(announcement.brokers)
             for broker in sorted((told | newsworthy) & self._queues.keys() & announcement.live):
-                wave = _Wave(messages, alone=broker in newsworthy, introduces=broker in introduced)
+                wave = _Pending(messages, send_live_brokers=broker in newsworthy, introduces=broker in introduced)
                 self._queues[broker].put(wave)
 
-    def tell_ahead(self, broker: Row, announcement: Announcement) -> None:
+    def send_ahead(self, broker: Row, announcement: ControlBatch) -> None:
         """Send this to a broker that starts, and that no cycle knows yet; its queue is kept until one does."""
-        broker_id, wave = broker["broker_id"], _Wave(Messages(announcement, _EVER), introduces=True)
+        broker_id, wave = broker["broker_id"], _Pending(EncodedRequests(announcement, _EVER), introduces=True)
         with self._lock:
             queue = self._queues.get(broker_id)
             if queue is not None and queue.broker["broker_epoch"] > broker["broker_epoch"]:
@@ -245,7 +245,7 @@ class Queues:
             if queue is None or queue.broker["broker_epoch"] < broker["broker_epoch"]:
                 if queue is not None:
                     queue.stop()
-                self._queues[broker_id] = queue = Queue(broker, self.client_id, self.heard, self.listener)
+                self._queues[broker_id] = queue = BrokerQueue(broker, self.client_id, self.heard, self.listener)
                 queue.is_ahead = True
                 queue.start()
             queue.put(wave)
@@ -256,15 +256,15 @@ class Queues:
             if broker_id in self._queues and self._queues[broker_id].is_ahead:
                 self._queues.pop(broker_id).stop()
 
-    def keep(self, brokers: Sequence[Row]) -> None:
+    def retain(self, brokers: Sequence[Row]) -> None:
         """Have a queue for each of these registrations, and drop the others with all that was waiting there.
 
         A registration may be written again, with other endpoints (`KafkaZkClient.updateBrokerInfo`).
         """
         with self._lock:
-            self._keep({row["broker_id"]: row for row in brokers})
+            self._retain({row["broker_id"]: row for row in brokers})
 
-    def _keep(self, rows: Mapping[int, Row]) -> None:
+    def _retain(self, rows: Mapping[int, Row]) -> None:
         for broker_id, queue in list(self._queues.items()):
             if queue.is_ahead and rows.get(broker_id, {}).get("broker_epoch", 0) < queue.broker["broker_epoch"]:
                 continue
@@ -275,7 +275,7 @@ class Queues:
             elif rows[broker_id]["endpoints"] != queue.broker["endpoints"]:
                 queue.move(rows[broker_id])
         for broker_id in rows.keys() - self._queues.keys():
-            self._queues[broker_id] = queue = Queue(rows[broker_id], self.client_id, self.heard, self.listener)
+            self._queues[broker_id] = queue = BrokerQueue(rows[broker_id], self.client_id, self.heard, self.listener)
             queue.start()
 
     @property
@@ -295,4 +295,4 @@ class Queues:
         with self._lock:
             for queue in self._queues.values():
                 queue.is_ahead = False
-            self.keep([])
+            self.retain([])

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Final, Self
 
-from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, Announcement, Messages, Request, Row, header
+from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, Row, header
 from jobs.adapters.brokers.kio_reader import entity_reader
-from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, refuse_alert, tls_in_words
+from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, refuse_alert, tls_in_words
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
@@ -36,7 +36,7 @@ PROBE: Final = 3.0
 PAUSE: Final = 0.1
 """Seconds between two tries, as Kafka's RequestSendThread waits."""
 
-PATIENCE: Final = 6.0
+CONNECT_TIMEOUT_SECONDS: Final = 6.0
 """Seconds within which brokers must have answered before anything is written: they register before they answer."""
 
 REFUSALS: Final = 30
@@ -80,7 +80,7 @@ def _module(api: str) -> str:
 
 
 @dataclass(slots=True)
-class Channel:
+class BrokerConnection:
     """A connection that knows which versions the broker speaks."""
 
     transport: Transport
@@ -96,7 +96,7 @@ class Channel:
     @classmethod
     def to(
         cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float, listener: Listener
-    ) -> "Channel":
+    ) -> "BrokerConnection":
         """Connect, ask what the broker speaks, and say who we are; raise CannotTellError where that is in vain."""
         seconds = max(PAUSE, min(patience, PROBE))
         with tls_in_words():
@@ -104,7 +104,7 @@ class Channel:
             channel = cls(transport, broker, client_id, heard, listener, {})
             try:
                 channel._begin(time.monotonic() + seconds)
-            except (CannotTellError, *DISCONNECTED):
+            except (UnreachableBrokerError, *DISCONNECTED):
                 channel.close()
                 raise
         heard()
@@ -155,12 +155,12 @@ class Channel:
         """
         request = Request(STOP_REPLICA)
         version = self.version(request)
-        nothing = Messages(Announcement(-1, 0, (), ()), deadline)
+        nothing = EncodedRequests(ControlBatch(-1, 0, (), ()), deadline)
         body = nothing.body(request, version, {"broker_epoch": _LONG_OVER})
         over = Event()
         self.send(STOP_REPLICA, version, body, over, deadline)
         if Response(version, self.answer(over, deadline)).error == CLUSTER_AUTHORIZATION_FAILED:
-            raise CannotTellError(
+            raise UnreachableBrokerError(
                 f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): whoever tells it what was "
                 "written needs ClusterAction on the Cluster: see --command-config, and the ACLs",
             )
@@ -170,7 +170,7 @@ class Channel:
         known = request.versions
         version = min(self.versions.get(KEYS[request.api], 0), known[-1])
         if version < known[0]:
-            raise CannotTellError(f"it speaks {request.api} up to version {version} only")
+            raise UnreachableBrokerError(f"it speaks {request.api} up to version {version} only")
         return version
 
     def send(self, api: str, version: int, body: Sequence[bytes], over: Event, deadline: float) -> None:
@@ -221,12 +221,12 @@ def _no_longer_than(deadline: float) -> float:
 
 
 @dataclass(slots=True)
-class Channels:
+class ConnectionPool:
     """The channels of a commit, to be closed at its end: one to each broker, under each registration."""
 
     client_id: str
     listener: Listener = PLAIN
-    _open: dict[tuple[int, int], Channel] = field(default_factory=dict)
+    _open: dict[tuple[int, int], BrokerConnection] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _over: bool = False
 
@@ -240,16 +240,16 @@ class Channels:
                 channel.close()
             self._open.clear()
 
-    def to(self, broker: Row, heard: Callable[[], None], patience: float) -> Channel:
+    def to(self, broker: Row, heard: Callable[[], None], patience: float) -> BrokerConnection:
         """Return the broker's channel, for one who asks at a time."""
         channel = self._open.get(_registration(broker))
         if channel is None or channel.aborted:
-            channel = Channel.to(broker, self.client_id, heard, patience, self.listener)
+            channel = BrokerConnection.to(broker, self.client_id, heard, patience, self.listener)
             self._keep(channel)
         channel.heard = heard
         return channel
 
-    def _keep(self, channel: Channel) -> None:
+    def _keep(self, channel: BrokerConnection) -> None:
         with self._lock:
             if self._over:  # nobody waits for a thread that was still connecting
                 channel.close()
@@ -259,7 +259,7 @@ class Channels:
         if former is not None:
             former.close()
 
-    def drop(self, channel: Channel) -> None:
+    def drop(self, channel: BrokerConnection) -> None:
         """Close a channel on which something was lost: what comes next on it would be the answer to that."""
         with self._lock:
             if self._open.get(_registration(channel.broker)) is channel:  # not one that was made since
@@ -274,21 +274,23 @@ def _registration(broker: Row) -> tuple[int, int]:
 def answers(broker: Row, client_id: str, listener: Listener) -> bool:
     """Tell whether a broker answers ApiVersions now."""
     with (
-        suppress(CannotTellError, *DISCONNECTED),
-        closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)),
+        suppress(UnreachableBrokerError, *DISCONNECTED),
+        closing(BrokerConnection.to(broker, client_id, lambda: None, PROBE, listener)),
     ):
         return True
     return False
 
 
-def refuse_silent(
+def refuse_unresponsive(
     brokers: Sequence[Row], controller_id: int, allowed: Collection[int], listener: Listener = PLAIN
 ) -> None:
     """Raise RefusedError where a registered broker does not answer where control requests go, unless it is allowed to.
 
     What is written then could not be told to it, and it would go on as it was.
     """
-    why = why_untold([broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id), listener)
+    why = unreachable_reasons(
+        [broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id), listener
+    )
     if not why:
         return
     ids = ",".join(map(str, why))
@@ -299,7 +301,7 @@ def refuse_silent(
     )
 
 
-def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
+def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
     """Ask all brokers at once, again and again for a while; return why some cannot be told, by broker id."""
     why = {broker["broker_id"]: _named(broker, listener, "no answer in time") for broker in brokers}
     over = Event()
@@ -308,11 +310,11 @@ def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAI
         refusals = 0
         while refusals < REFUSALS and not over.is_set():
             try:
-                with closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)) as channel:
+                with closing(BrokerConnection.to(broker, client_id, lambda: None, PROBE, listener)) as channel:
                     for api in VERSIONS:
                         channel.version(Request(api))
-                    channel.refuse_unauthorized(time.monotonic() + PATIENCE)
-            except CannotTellError as error:
+                    channel.refuse_unauthorized(time.monotonic() + CONNECT_TIMEOUT_SECONDS)
+            except UnreachableBrokerError as error:
                 why[broker["broker_id"]] = _named(broker, listener, str(error))
                 return
             except DISCONNECTED as error:
@@ -327,7 +329,7 @@ def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAI
     asking = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
     for thread in asking:
         thread.start()
-    _wait_awake(asking, PATIENCE)
+    _wait_awake(asking, CONNECT_TIMEOUT_SECONDS)
     over.set()
     return dict(sorted(why.copy().items()))
 
@@ -344,6 +346,6 @@ def _wait_awake(threads: Sequence[Thread], patience: float) -> None:
 def _named(broker: Row, listener: Listener, why: str) -> str:
     try:
         host, port = listener.address(broker)
-    except CannotTellError as error:
+    except UnreachableBrokerError as error:
         return str(error)
     return f"broker {broker['broker_id']} at {host}:{port} ({why})"

@@ -47,7 +47,7 @@ class TooLateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class ControlBatch:
     """What is to be told, the brokers alive, and on whose authority."""
 
     controller_id: int
@@ -97,10 +97,10 @@ def header(api: str, version: int, correlation: int, client_id: str) -> bytes:
 
 
 @dataclass(slots=True)
-class Messages:
+class EncodedRequests:
     """The bodies of all requests that announce one thing; what brokers have in common is encoded once."""
 
-    announcement: Announcement
+    announcement: ControlBatch
     deadline: float
     """Of time.monotonic: nothing is encoded after it."""
     _requests: dict[int, list[Request]] = field(init=False)
@@ -117,7 +117,7 @@ class Messages:
                 metadata[notice.brokers].append(notice)
             else:
                 for broker in notice.brokers:
-                    own[broker][notice.api, _apart(notice)].append(notice)
+                    own[broker][notice.api, _request_group(notice)].append(notice)
         alive = Request(UPDATE_METADATA)
         shared = [(set(brokers), Request(UPDATE_METADATA, some)) for brokers, some in metadata.items()]
         self._requests = {
@@ -136,14 +136,14 @@ class Messages:
 
     def body(self, request: Request, version: int, broker: Row) -> list[bytes]:
         """Encode a request, in parts; the second may be shared by all brokers."""
-        return [self._authority(request.api, version, broker), *self._rest(request, version)]
+        return [self._header_fields(request.api, version, broker), *self._payload(request, version)]
 
-    def _authority(self, api: str, version: int, broker: Row) -> bytes:
+    def _header_fields(self, api: str, version: int, broker: Row) -> bytes:
         kraft = b"\0" if version >= _KRAFT_SINCE[api] else b""
         epochs = pack(">iq", self.announcement.controller_epoch, broker["broker_epoch"])
         return pack(">i", self.announcement.controller_id) + kraft + epochs
 
-    def _rest(self, request: Request, version: int) -> list[bytes]:
+    def _payload(self, request: Request, version: int) -> list[bytes]:
         if request.api == UPDATE_METADATA:
             return [self._update_metadata(request, version)]
         topics = self._topics(request.api, version, request.notices)
@@ -225,7 +225,7 @@ def _first_address(broker: Row) -> tuple[str, int]:
     return next(((endpoint["host"], endpoint["port"]) for endpoint in broker["endpoints"] or ()), ("", -1))
 
 
-def _apart(notice: Notice) -> bool:
+def _request_group(notice: Notice) -> bool:
     """Tell notices of one API apart that need requests of their own.
 
     A LeaderAndIsr of topics without an id is of an older version; StopReplica says up to version 2 once for all of a

@@ -2,7 +2,7 @@
 
 Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. The live brokers are told first:
 a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. Brokers that stop replicas
-are told before all others, as `KafkaController.doControlledShutdown` does: a follower that still fetches from a leader
+are told before all others, as `ControllerClient.doControlledShutdown` does: a follower that still fetches from a leader
 of the new ISR is taken back into it. Replicas that are deleted come in an announcement of their own, later. Each broker
 has a thread of its own, so that none waits for another; who is no longer registered is not asked any more, who
 registers anew is told everything anew, and for who is silent nobody waits.
@@ -15,45 +15,45 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import Final
 
-from jobs.adapters.brokers.connection import DISCONNECTED, PAUSE, Channel, Channels
-from jobs.adapters.brokers.control_encoding import Announcement, Messages, Request, Row, TooLateError
-from jobs.adapters.brokers.listeners import CannotTellError
-from jobs.adapters.brokers.responses import Answer
+from jobs.adapters.brokers.connection import DISCONNECTED, PAUSE, BrokerConnection, ConnectionPool
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
+from jobs.adapters.brokers.listeners import UnreachableBrokerError
+from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.signals import interrupted
-from schemas.response_codes import Meaning
+from schemas.response_codes import ResponseMeaning
 
 STOPPING: Final = 3.0
 """Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
 
-SILENCE: Final = 5.0
+UNRESPONSIVE_SECONDS: Final = 5.0
 """Seconds without a sign of life after which nobody waits for a broker any more."""
 
-GRACE: Final = 1.0
+GRACE_SECONDS: Final = 1.0
 """Seconds that brokers which are told metadata only are waited for, once those that are told more have answered."""
 
-LOOK: Final = 1.0
+BROKER_REFRESH_SECONDS: Final = 1.0
 """Seconds between two looks at who is registered."""
 
-Renew = Callable[[], Announcement]
+RefreshBrokers = Callable[[], ControlBatch]
 """Reads which brokers are registered now, and what is due to be told to them."""
 
 
 @dataclass(slots=True)
-class _Telling:
+class _BrokerDelivery:
     """One broker, under one registration, and what it answered so far."""
 
-    messages: Messages
-    channels: Channels
+    messages: EncodedRequests
+    channels: ConnectionPool
     broker: Row
     wake: Event
     """Set when something happened that whoever waits should look at."""
-    heard: float = 0.0
-    answers: list[Answer] = field(default_factory=list)
+    on_response: float = 0.0
+    answers: list[BrokerResponse] = field(default_factory=list)
     encoding: bool = False
     finished: bool = False
     begun: bool = False
     over: Event = field(default_factory=Event)
-    _channel: Channel | None = None
+    _channel: BrokerConnection | None = None
 
     @property
     def broker_id(self) -> int:
@@ -66,19 +66,21 @@ class _Telling:
     @property
     def is_waited_for(self) -> bool:
         """Whether it is worth while to wait: it is told, or said that it registered anew, not long ago."""
-        quiet = 0.0 if self.encoding else time.monotonic() - self.heard
-        return (not self.finished or self.is_stale) and not self.over.is_set() and quiet < SILENCE
+        quiet = 0.0 if self.encoding else time.monotonic() - self.on_response
+        return (not self.finished or self.is_stale) and not self.over.is_set() and quiet < UNRESPONSIVE_SECONDS
 
     @property
     def is_stale(self) -> bool:
         """Whether the broker says that it has registered anew."""
-        return self.finished and any(answer.whole is Meaning.REGISTERED_ANEW for answer in self.answers)
+        return self.finished and any(
+            answer.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH for answer in self.answers
+        )
 
     def start(self, *, silent: bool = False) -> None:
         if not self.begun:
             self.begun = True
-            self.heard = float("-inf") if silent else time.monotonic()
-            Thread(target=self._tell, daemon=True, name=f"tell-{self.broker_id}").start()
+            self.on_response = float("-inf") if silent else time.monotonic()
+            Thread(target=self._send, daemon=True, name=f"tell-{self.broker_id}").start()
 
     def stop(self) -> None:
         """Ask no more, and wake the thread up from whatever it waits for; a channel with nothing on it stays."""
@@ -87,34 +89,36 @@ class _Telling:
         if channel is not None:
             channel.abort()
 
-    def outcome(self) -> list[Answer]:
+    def outcome(self) -> list[BrokerResponse]:
         """An answer for each request, also for those that there is none to."""
         answered = list(self.answers)
         left = self.messages.requests(self.broker_id)[len(answered) :]
         return [*answered, *map(self._answer, left)]
 
-    def _answer(self, request: Request) -> Answer:
-        return Answer(self.broker, self.messages.announcement.controller_epoch, request.api, request.notices, None)
+    def _answer(self, request: Request) -> BrokerResponse:
+        return BrokerResponse(
+            self.broker, self.messages.announcement.controller_epoch, request.api, request.notices, None
+        )
 
-    def _hear(self) -> None:
-        self.heard = time.monotonic()
+    def _on_response(self) -> None:
+        self.on_response = time.monotonic()
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         try:
             while not self.over.is_set() and time.monotonic() < self.deadline:
                 with suppress(*DISCONNECTED):
-                    self._tell_rest()
+                    self._send_remaining()
                     break
                 self.over.wait(PAUSE)
-        except (CannotTellError, TooLateError):
+        except (UnreachableBrokerError, TooLateError):
             pass
         finally:
             self.finished = True
             self.wake.set()
 
-    def _tell_rest(self) -> None:
+    def _send_remaining(self) -> None:
         """Send what is not answered yet, on one channel; what was lost on the way is sent again, on another one."""
-        self._channel = channel = self.channels.to(self.broker, self._hear, self.deadline - time.monotonic())
+        self._channel = channel = self.channels.to(self.broker, self._on_response, self.deadline - time.monotonic())
         try:
             for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
                 self.answers.append(self._ask(channel, request))
@@ -124,11 +128,11 @@ class _Telling:
         finally:
             self._channel = None
 
-    def _ask(self, channel: Channel, request: Request) -> Answer:
+    def _ask(self, channel: BrokerConnection, request: Request) -> BrokerResponse:
         version = channel.version(request)
         self.encoding = True
         body = self.messages.body(request, version, self.broker)
-        self._hear()
+        self._on_response()
         self.encoding = False
         if self.over.is_set():
             raise ConnectionAbortedError
@@ -137,25 +141,25 @@ class _Telling:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Delivery:
     """All tellings of one announcement, the newest of each broker."""
 
-    announcement: Announcement
+    announcement: ControlBatch
     deadline: float
-    renew: Renew
-    channels: Channels
+    renew: RefreshBrokers
+    channels: ConnectionPool
     silent: Collection[int]
     wake: Event = field(default_factory=Event)
-    tellings: dict[int, _Telling] = field(default_factory=dict)
+    tellings: dict[int, _BrokerDelivery] = field(default_factory=dict)
     named: set[int] = field(default_factory=set)
     """Those that somebody waits for until the deadline; one that registers meanwhile may be among them."""
     _looked: float = field(default_factory=time.monotonic)
 
     def prepare(self, brokers: Sequence[Row]) -> None:
-        messages = Messages(self.announcement, self.deadline)
+        messages = EncodedRequests(self.announcement, self.deadline)
         self.named = self.announcement.named
         for broker in brokers:
-            self.tellings[broker["broker_id"]] = _Telling(messages, self.channels, broker, self.wake)
+            self.tellings[broker["broker_id"]] = _BrokerDelivery(messages, self.channels, broker, self.wake)
 
     def start(self, brokers: Collection[int]) -> None:
         for broker in brokers:
@@ -164,16 +168,16 @@ class _Round:
     def wait(self, brokers: Callable[[], Iterable[int]], until: float) -> None:
         """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
         while time.monotonic() < min(until, self.deadline) and not interrupted():
-            self.look()
+            self.refresh_brokers()
             if not any(self.tellings[broker].is_waited_for for broker in brokers() if broker in self.tellings):
                 return
             self.wake.wait(PAUSE)
             self.wake.clear()
 
-    def look(self) -> None:
+    def refresh_brokers(self) -> None:
         """Give up who is gone, and begin anew with who registered anew: it knows nothing of what it was told."""
         stale = any(telling.is_stale for telling in self.tellings.values())
-        if time.monotonic() - self._looked < (PAUSE if stale else LOOK):
+        if time.monotonic() - self._looked < (PAUSE if stale else BROKER_REFRESH_SECONDS):
             return
         self._looked = time.monotonic()
         renewed = self.renew()
@@ -190,13 +194,13 @@ class _Round:
             self.start(anew)
 
 
-def announce(
-    announcement: Announcement,
+def deliver(
+    announcement: ControlBatch,
     deadline: float,
-    renew: Renew | None = None,
+    renew: RefreshBrokers | None = None,
     silent: Collection[int] = (),
-    channels: Channels | None = None,
-) -> list[Answer]:
+    channels: ConnectionPool | None = None,
+) -> list[BrokerResponse]:
     """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
 
     Returns as soon as those that are told more than metadata have answered, or are not waited for any more. Those that
@@ -204,9 +208,9 @@ def announce(
     `channels` are left open; without them there are some for this announcement alone.
     """
     if channels is None:
-        with Channels(str(announcement.controller_id)) as own:
-            return announce(announcement, deadline, renew, silent, own)
-    this = _Round(announcement, deadline, renew or (lambda: announcement), channels, silent)
+        with ConnectionPool(str(announcement.controller_id)) as own:
+            return deliver(announcement, deadline, renew, silent, own)
+    this = _Delivery(announcement, deadline, renew or (lambda: announcement), channels, silent)
     this.prepare(announcement.brokers)
     try:
         stopping = announcement.stopping & this.tellings.keys()
@@ -215,7 +219,7 @@ def announce(
         this.start(this.tellings)
         this.wait(lambda: this.named, deadline)
         everybody = list(this.tellings)
-        this.wait(lambda: everybody, time.monotonic() + GRACE)
+        this.wait(lambda: everybody, time.monotonic() + GRACE_SECONDS)
     finally:
         for telling in this.tellings.values():
             telling.stop()

@@ -26,7 +26,7 @@ Ask = Callable[[Any], Any]
 AskBroker = Callable[[Ask, Row], T]
 """Asks one broker, a row of BROKERS; whatever it raises is why this broker did not answer."""
 
-AT_ONCE: Final = 128
+MAX_CONNECTIONS: Final = 128
 """Brokers that are asked at a time: a thread each, which does little but wait."""
 
 SHARE: Final = 0.9
@@ -46,7 +46,7 @@ def ask_brokers(
     question: AskBroker[T],
     *,
     each: float | None = None,
-    at_once: int = AT_ONCE,
+    at_once: int = MAX_CONNECTIONS,
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker that is understood; return answers, and why there are none of the others, by broker id.
 

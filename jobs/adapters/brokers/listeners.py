@@ -25,11 +25,11 @@ _ALERT: Final = b"\x15\x03"
 """How TLS answers what it does not understand."""
 
 
-class CannotTellError(Exception):
+class UnreachableBrokerError(Exception):
     """A broker that cannot be told, however often it is asked."""
 
 
-class NotLetInError(CannotTellError):
+class AuthenticationFailedError(UnreachableBrokerError):
     """A broker whose listener does not let us in, or is not to be trusted: TLS or SASL came to nothing."""
 
 
@@ -66,10 +66,10 @@ class Listener:
         if endpoint is not None:
             return endpoint["host"], endpoint["port"]
         if not broker.get("endpoints"):
-            raise CannotTellError(f"broker {broker['broker_id']} has registered no endpoint that is understood")
+            raise UnreachableBrokerError(f"broker {broker['broker_id']} has registered no endpoint that is understood")
         known = [f"{each['listener']} ({each['security_protocol']})" for each in broker["endpoints"]]
         named, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
-        raise CannotTellError(
+        raise UnreachableBrokerError(
             f"broker {broker['broker_id']} has no {self.security_protocol} endpoint{named}, but "
             f"{', '.join(known)}: set security.protocol in {OPTION}{key}",
         )
@@ -117,11 +117,11 @@ def tls_in_words() -> Iterator[None]:
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
         raise  # lost, as any connection may be
     except ssl.SSLCertVerificationError as error:
-        raise NotLetInError(
+        raise AuthenticationFailedError(
             f"its certificate does not verify: {error.verify_message}; see ssl.ca.location, and the name it is made for"
         ) from None
     except ssl.SSLError as error:
-        raise NotLetInError(_in_words(error.reason or "")) from None
+        raise AuthenticationFailedError(_in_words(error.reason or "")) from None
 
 
 def _in_words(reason: str) -> str:
@@ -142,4 +142,4 @@ def _in_words(reason: str) -> str:
 def refuse_alert(head: bytes) -> None:
     """Raise NotLetInError where the first bytes of an answer are a record of TLS: no answer is as long as they say."""
     if head[:2] == _ALERT:
-        raise NotLetInError("it speaks TLS there, and was spoken to without: see security.protocol")
+        raise AuthenticationFailedError("it speaks TLS there, and was spoken to without: see security.protocol")

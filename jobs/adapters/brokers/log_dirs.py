@@ -23,7 +23,7 @@ Row = dict[str, Any]
 PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
-PATIENCE: Final = 15.0
+TIMEOUT_SECONDS: Final = 15.0
 """Seconds for each broker, at least; AT_ONCE are asked at a time."""
 
 AT_ONCE: Final = 16
@@ -65,7 +65,7 @@ class LogDirs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
+class ReplicaSizes:
     """What one broker holds of partitions: bytes of each log that is no future one, and the offset it ends at."""
 
     sizes: Mapping[tuple[str, int], int]
@@ -89,22 +89,22 @@ def read_log_dirs(
         on_answer(log_dirs)
         return log_dirs
 
-    bound = PATIENCE * -(-len(brokers) // AT_ONCE) if patience is None else patience
+    bound = TIMEOUT_SECONDS * -(-len(brokers) // AT_ONCE) if patience is None else patience
     return ask_brokers(brokers, read_properties(command_config), bound, question, at_once=AT_ONCE)
 
 
-def read_copies(
+def read_replica_sizes(
     brokers: Sequence[Row],
     command_config: Path | None,
     partitions: Mapping[int, PartitionNumbers],
     patience: float,
-) -> tuple[dict[int, Copies], dict[int, str]]:
+) -> tuple[dict[int, ReplicaSizes], dict[int, str]]:
     """Ask brokers for their replicas of the `partitions` given for each; silent ones as `read_log_dirs` has them.
 
     A replica that is not there yet is in neither map; the end of a log may be missing where its size is known.
     """
 
-    def question(ask: Ask, broker: Row) -> Copies:
+    def question(ask: Ask, broker: Row) -> ReplicaSizes:
         mine = partitions[broker["broker_id"]]
         sizes = {
             (topic.name, log.partition_index): log.partition_size
@@ -113,7 +113,7 @@ def read_copies(
             for log in topic.partitions
             if not log.is_future_key
         }
-        return Copies(sizes=sizes, ends=_ends(ask, mine))
+        return ReplicaSizes(sizes=sizes, ends=_ends(ask, mine))
 
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 

@@ -14,11 +14,11 @@ from jobs.adapters.brokers.connection import Response
 from jobs.adapters.brokers.control_encoding import Row, as_uuid
 from jobs.adapters.brokers.kio_reader import SerialError
 from jobs.adapters.delta.warehouse import schema_of
-from planner.text import counted
+from planner.text import pluralise
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
-from schemas.response_codes import NOT_TOLD, STALE_CONTROLLER_EPOCH, Meaning, meaning
+from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
 
-_ABOUT_WHAT_WAS_TOLD: Final = (Meaning.TAKEN, Meaning.UNKNOWN)
+_ABOUT_WHAT_WAS_TOLD: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
 """What the answer to a whole request means where it is not about who sent it."""
 
 LINES: Final = 5
@@ -28,7 +28,7 @@ _EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BrokerResponse:
     """The answer of one broker to one request; `data` is None where there is none."""
 
     broker: Row
@@ -42,14 +42,14 @@ class Answer:
     @property
     def error(self) -> int:
         """The error code for the request as a whole."""
-        return NOT_TOLD if self.data is None else Response(self.version, self.data).error
+        return NOT_SENT if self.data is None else Response(self.version, self.data).error
 
     @property
-    def whole(self) -> Meaning:
+    def request_meaning(self) -> ResponseMeaning:
         """What the answer to the request as a whole means."""
         return meaning(self.api, self.error, self.error)
 
-    def meaning(self, error: int) -> Meaning:
+    def meaning(self, error: int) -> ResponseMeaning:
         """What one of `errors` means."""
         return meaning(self.api, error, self.error)
 
@@ -63,7 +63,7 @@ class Answer:
         try:
             response = Response(self.version, self.data).entity(self.api)
         except (SerialError, ValueError, IndexError):
-            return [top or NOT_TOLD] * len(self.notices)
+            return [top or NOT_SENT] * len(self.notices)
         by_partition = dict(self._partition_errors(response))
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
 
@@ -81,28 +81,28 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class BrokerResponses:
     """All answers, read."""
 
-    answers: Sequence[Answer]
+    responses: Sequence[BrokerResponse]
     errors: Sequence[Sequence[int]]
 
     @classmethod
-    def of(cls, answers: Sequence[Answer]) -> "Answers":
+    def of(cls, answers: Sequence[BrokerResponse]) -> "BrokerResponses":
         return cls(answers, [answer.errors() for answer in answers])
 
     @property
     def silent(self) -> list[int]:
         """Brokers without an answer to something."""
-        return sorted({a.broker["broker_id"] for a in self.answers if a.data is None})
+        return sorted({a.broker["broker_id"] for a in self.responses if a.data is None})
 
     @property
     def accepted(self) -> list[int]:
         """Brokers that took everything they were told."""
         told: dict[int, bool] = {}
-        for answer, errors in zip(self.answers, self.errors, strict=True):
+        for answer, errors in zip(self.responses, self.errors, strict=True):
             broker = answer.broker["broker_id"]
-            taken = answer.whole.is_told and all(answer.meaning(error).is_told for error in errors)
+            taken = answer.request_meaning.is_delivered and all(answer.meaning(error).is_delivered for error in errors)
             told[broker] = told.get(broker, True) and taken
         return sorted(broker for broker, taken in told.items() if taken)
 
@@ -112,7 +112,7 @@ class Answers:
 
         What they answer about a partition alone is another matter: there the same code says that they have it already.
         """
-        return sorted({a.broker["broker_id"] for a in self.answers if a.error == STALE_CONTROLLER_EPOCH})
+        return sorted({a.broker["broker_id"] for a in self.responses if a.error == STALE_CONTROLLER_EPOCH})
 
     @property
     def in_part(self) -> bool:
@@ -120,19 +120,23 @@ class Answers:
         return any(0 in errors and any(errors) for errors in self.errors)
 
     @property
-    def unled(self) -> dict[tuple[str, int], int]:
+    def leaderless_partitions(self) -> dict[tuple[str, int], int]:
         """Partitions whose leader answered with an error when it was told to lead, so that nobody does; and that error.
 
         Kafka's controller will hear the same. A request refused as a whole is another matter: who may not ask, or under
         which epoch, differs for it; but for one that the broker failed to handle.
         """
         errors_of: dict[tuple[str, int], int] = {}
-        for answer, errors in zip(self.answers, self.errors, strict=True):
-            if answer.api != LEADER_AND_ISR or answer.data is None or answer.whole not in _ABOUT_WHAT_WAS_TOLD:
+        for answer, errors in zip(self.responses, self.errors, strict=True):
+            if (
+                answer.api != LEADER_AND_ISR
+                or answer.data is None
+                or answer.request_meaning not in _ABOUT_WHAT_WAS_TOLD
+            ):
                 continue
             for notice, error in zip(answer.notices, errors, strict=True):
                 if notice.leader == answer.broker["broker_id"]:
-                    errors_of[notice.topic, notice.partition] = 0 if answer.meaning(error).is_told else error
+                    errors_of[notice.topic, notice.partition] = 0 if answer.meaning(error).is_delivered else error
         return {key: error for key, error in errors_of.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
@@ -141,16 +145,16 @@ class Answers:
         counts = [len(errors) for errors in self.errors]
         by_answer: dict[str, Sequence[Any]] = {
             "cluster": [cluster] * len(counts),
-            "broker_id": [answer.broker["broker_id"] for answer in self.answers],
-            "api": [answer.api for answer in self.answers],
-            "broker_epoch": [answer.broker["broker_epoch"] for answer in self.answers],
-            "controller_epoch": [answer.controller_epoch for answer in self.answers],
-            "at": [answer.at for answer in self.answers],
+            "broker_id": [answer.broker["broker_id"] for answer in self.responses],
+            "api": [answer.api for answer in self.responses],
+            "broker_epoch": [answer.broker["broker_epoch"] for answer in self.responses],
+            "controller_epoch": [answer.controller_epoch for answer in self.responses],
+            "at": [answer.at for answer in self.responses],
         }
         of = pa.array(list(chain.from_iterable(repeat(n, count) for n, count in enumerate(counts))), pa.int64())
         columns = {name: pa.array(values, schema.field(name).type).take(of) for name, values in by_answer.items()}
         for name in ("topic", "partition", "leader_epoch", "delete_partition"):
-            values = chain.from_iterable(_column(answer, name) for answer in self.answers)
+            values = chain.from_iterable(_column(answer, name) for answer in self.responses)
             columns[name] = pa.array(list(values), schema.field(name).type)
         columns["error"] = pa.array(list(chain.from_iterable(self.errors)), schema.field("error").type)
         return pa.table([columns[name] for name in schema.names], schema=schema)
@@ -158,17 +162,17 @@ class Answers:
     def lines(self) -> list[str]:
         """Errors for people, equal ones together."""
         groups: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
-        for answer, errors in zip(self.answers, self.errors, strict=True):
+        for answer, errors in zip(self.responses, self.errors, strict=True):
             if answer.data is not None:
                 for name, error in zip(_names(answer), errors, strict=True):
-                    if not answer.meaning(error).is_told:
+                    if not answer.meaning(error).is_delivered:
                         groups[answer.api, error].append((answer.broker["broker_id"], name))
         lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
         more = f"{len(lines) - LINES + 1} more kinds of error: table `answers`"
         return lines if len(lines) <= LINES else [*lines[: LINES - 1], more]
 
 
-def _column(answer: Answer, name: str) -> list[Any]:
+def _column(answer: BrokerResponse, name: str) -> list[Any]:
     if answer.api == UPDATE_METADATA:
         return [None]
     if name == "delete_partition" and answer.api != STOP_REPLICA:
@@ -176,7 +180,7 @@ def _column(answer: Answer, name: str) -> list[Any]:
     return [getattr(notice, name) for notice in answer.notices]
 
 
-def _names(answer: Answer) -> Iterator[str | None]:
+def _names(answer: BrokerResponse) -> Iterator[str | None]:
     if answer.api == UPDATE_METADATA:
         return iter([None])
     return (f"{notice.topic}-{notice.partition}" for notice in answer.notices)
@@ -185,7 +189,6 @@ def _names(answer: Answer) -> Iterator[str | None]:
 def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
     brokers = ", ".join(map(str, sorted({broker for broker, _ in rows})))
     names = list(dict.fromkeys(name for _, name in rows if name is not None))
-    about = (
-        f" for {counted(len(names), 'partition')} ({', '.join(names[:_EXAMPLES])}{', ...' * (len(names) > _EXAMPLES)})"
-    )
+    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
+    about = f" for {pluralise(len(names), 'partition')} ({shown})"
     return f"brokers {brokers} answered {api} with {error_name(error)}{about if names else ''}"

@@ -18,7 +18,7 @@ from kafka.protocol.sasl import (
 )
 
 from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.listeners import NotLetInError
+from jobs.adapters.brokers.listeners import AuthenticationFailedError
 
 _VERSION: Final = 1
 """Of both requests: brokers know it since 2.2."""
@@ -37,17 +37,21 @@ def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
         shaken = SaslHandshakeResponse.decode(exchange(_request(SaslHandshakeRequest(name))), _VERSION, header=True)
         if shaken.error_code:
             known = ", ".join(shaken.mechanisms)
-            raise NotLetInError(f"{error_name(shaken.error_code)}: it takes {known}, not {name}: see sasl.mechanism")
+            raise AuthenticationFailedError(
+                f"{error_name(shaken.error_code)}: it takes {known}, not {name}: see sasl.mechanism"
+            )
         while not mechanism.is_done():
             data = exchange(_request(SaslAuthenticateRequest(mechanism.auth_bytes())))
             answer = SaslAuthenticateResponse.decode(data, _VERSION, header=True)
             if answer.error_code:  # what it says of it besides is left out: it knows the password, if it is PLAIN
-                raise NotLetInError(f"{error_name(answer.error_code)}: see sasl.username and sasl.password")
+                raise AuthenticationFailedError(f"{error_name(answer.error_code)}: see sasl.username and sasl.password")
             mechanism.receive(answer.auth_bytes)
     except _NO_SENSE:
-        raise NotLetInError(f"its answers to {name} are not those of a broker that knows the user") from None
+        raise AuthenticationFailedError(
+            f"its answers to {name} are not those of a broker that knows the user"
+        ) from None
     if not mechanism.is_authenticated():
-        raise NotLetInError(f"its answer to {name} makes no sense")
+        raise AuthenticationFailedError(f"its answer to {name} makes no sense")
 
 
 def _request(request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped

@@ -26,10 +26,10 @@ FOLDER: Final = ".locks"
 VACUUM: Final = "vacuum"
 """The lock that a vacuum holds alone and snapshots share: it would remove versions that they are about to name."""
 
-LOOK: Final = 0.02
+POLL_SECONDS: Final = 0.02
 """Seconds between two looks whether a lock is free."""
 
-PATIENCE: Final = 1800.0
+LOCK_TIMEOUT_SECONDS: Final = 1800.0
 """Seconds that a lock is waited for: longer than a snapshot or a vacuum takes."""
 
 
@@ -69,7 +69,7 @@ def _opened(path: Path) -> int:
 
 
 def _acquire(descriptor: int, kind: int, path: Path, name: str) -> bool:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     waited = False
     while True:
         try:
@@ -80,10 +80,10 @@ def _acquire(descriptor: int, kind: int, path: Path, name: str) -> bool:
             return waited
         if time.monotonic() > deadline:
             raise SurveyorError(
-                f"{holder(str(path.parents[1]), name)} has held the lock {path} for {PATIENCE:.0f} s: see whether that "
-                "process still works; the lock is free once it ends",
+                f"{holder(str(path.parents[1]), name)} has held the lock {path} for {LOCK_TIMEOUT_SECONDS:.0f} s: "
+                "see whether that process still works; the lock is free once it ends",
             )
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
 
 
 def _sign(descriptor: int) -> None:

@@ -19,11 +19,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.locks import locked
-from jobs.adapters.delta.warehouse import RETRIES, Lake, Row, quoted, schema_of
+from jobs.adapters.delta.warehouse import RETRIES, Row, Warehouse, quoted, schema_of
 from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES
 
-FEW: Final = 200_000
+MAX_DRIVER_ROWS: Final = 200_000
 """Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
 
 _CONFLICTS: Final = (
@@ -43,14 +43,14 @@ PARTITIONED_BY: Final = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class SparkWarehouse:
     """The cluster's tables in a session, or in one that is started once it is needed.
 
     Whatever deltalake answers is found out without it: most questions that have to be refused are refused in a second.
     """
 
     session: SparkSession | Callable[[], SparkSession]
-    lake: Lake
+    warehouse: Warehouse
     one_task: bool = False
     """Whether each table is a single partition, for a session of ONE_TASK."""
 
@@ -65,7 +65,7 @@ class Tables:
         columns of a million rows took 0.09 to 0.14 s so and 0.22 to 0.29 s through Delta's own reader, by turns, warm.
         """
         schema = TABLES[table]
-        paths = self.lake.paths(table, version)
+        paths = self.warehouse.paths(table, version)
         if not paths:
             return self.arrow(schema_of(table).empty_table(), schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
@@ -76,7 +76,7 @@ class Tables:
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
         schema = schema_of(table)
-        filled = [{**row, "cluster": self.lake.cluster} for row in rows]
+        filled = [{**row, "cluster": self.warehouse.cluster} for row in rows]
         return self.arrow(pa.Table.from_pylist(filled, schema=schema), TABLES[table])
 
     def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
@@ -91,16 +91,16 @@ class Tables:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
-        self._retried(table, lambda: writer.save(self.lake.path(table)))
+        self._retried(table, lambda: writer.save(self.warehouse.path(table)))
 
     def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
         """As `replace`, by `count` rows: few by way of the driver, which spares what Spark's write always takes."""
-        if count <= FEW:
-            self.lake.replace_by(table, self.few(table, rows), where)
+        if count <= MAX_DRIVER_ROWS:
+            self.warehouse.replace_by(table, self.collect_arrow(table, rows), where)
         else:
             self.replace(table, rows, where)
 
-    def few(self, table: str, rows: DataFrame) -> pa.Table:
+    def collect_arrow(self, table: str, rows: DataFrame) -> pa.Table:
         """Bring rows of a table's columns to the driver, where they fit."""
         return rows.select(*TABLES[table].names).toArrow().cast(schema_of(table))
 
@@ -109,11 +109,11 @@ class Tables:
 
         A million rows, much alike and therefore 0.6 MB, took 0.01 s so and 10 to 12 s as `replace`, by turns, warm.
         """
-        files = self.lake.files(source)
+        files = self.warehouse.files(source)
         copied = [replace(file, path=f"{file.path.rpartition('/')[0]}/{uuid4()}.parquet") for file in files]
-        of, to = (TableFiles(self.lake.path(table)) for table in (source, target))
+        of, to = (TableFiles(self.warehouse.path(table)) for table in (source, target))
         of.copy_to(to, {file.path: copy.path for file, copy in zip(files, copied, strict=True)})
-        self.lake.adopt(target, copied)
+        self.warehouse.add_files(target, copied)
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
         """Upsert rows by their keys; those that satisfy `vanished` are deleted instead."""
@@ -131,16 +131,16 @@ class Tables:
         """Commit while no other process commits to the table: Spark replaces a commit that comes in between."""
         conflict = retry_if_exception(_is_conflict)
         again = Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.2), reraise=True)
-        with locked(self.lake.warehouse, table):
+        with locked(self.warehouse.warehouse, table):
             again(write)
 
     @property
     def _cluster(self) -> str:
-        return _literal(self.lake.cluster)
+        return _literal(self.warehouse.cluster)
 
     def _place(self, table: str) -> str:
         """Name a table by its path in SQL, where Delta's own API would want a plugin of a Spark Connect server."""
-        return f"delta.`{self.lake.path(table).replace('`', '``')}`"
+        return f"delta.`{self.warehouse.path(table).replace('`', '``')}`"
 
 
 def _literal(text: str) -> str:

@@ -54,7 +54,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Lake:
+class Warehouse:
     """All tables at `warehouse`, as one cluster sees them."""
 
     warehouse: str
@@ -119,7 +119,7 @@ class Lake:
         """
         delta = self._open(table, version)
         try:
-            return self._mine(table, delta, *filters, columns=columns)
+            return self._own_rows(table, delta, *filters, columns=columns)
         except FileNotFoundError as error:
             raise UnreadableError(
                 f"table {table} at {self.path(table)} has lost a file of version {delta.version()} "
@@ -157,7 +157,7 @@ class Lake:
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         self._retried(table, lambda: self._open(table).delete(predicate))
 
-    def rewrite(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
+    def transform_rows(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
         """Replace the rows that pass `limit` by what `make` makes of them.
 
         Whoever changes those rows in between is noticed, and they are read again.
@@ -166,7 +166,7 @@ class Lake:
 
         def write() -> None:
             delta = self._open(table)
-            rows = make(self._mine(table, delta, limit))
+            rows = make(self._own_rows(table, delta, limit))
             if rows.num_rows:
                 write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
             else:
@@ -184,14 +184,14 @@ class Lake:
 
         def write() -> Row | None:
             delta = self._open(table)
-            there = as_rows(self._mine(table, delta, *filters))
+            there = as_rows(self._own_rows(table, delta, *filters))
             if not there:
                 write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
             return there[0] if there else None
 
         return self._retried(table, write)
 
-    def supersede(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
+    def replace_streaming(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
         """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
 
         Every file is written anew, which takes less time than to look for those with a change, and more space.
@@ -249,10 +249,10 @@ class Lake:
         added = as_rows(pa.table(self._open(table, version).get_add_actions()))
         return [file for file in added if file["partition"]["cluster"] == self.cluster]
 
-    def adopt(self, table: str, files: Sequence[AddAction]) -> None:
+    def add_files(self, table: str, files: Sequence[AddAction]) -> None:
         """Make files, written below the table already, all of the cluster's rows: a commit, and no row is read.
 
-        What it saves is measured at `Tables.copy`, whose files it takes.
+        What it saves is measured at `SparkWarehouse.copy`, whose files it takes.
         """
         mine = [("cluster", "=", self.cluster)]
 
@@ -295,7 +295,9 @@ class Lake:
                 "--warehouse, and whether its files are whole",
             ) from None
 
-    def _mine(self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:
+    def _own_rows(
+        self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None
+    ) -> pa.Table:
         chosen = None if columns is None else list(columns)
         return read_where(delta, native_files(self.path(table)), [("cluster", "=", self.cluster), *filters], chosen)
 

@@ -36,7 +36,7 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     return (parts["host"] or LOOPBACK).strip("[]"), int(parts["port"])
 
 
-class Page(ThreadingHTTPServer):
+class SinglePageServer(ThreadingHTTPServer):
     """Serves what `make` returns at `path`; `content_type` is said of it."""
 
     daemon_threads = True
@@ -77,7 +77,7 @@ class _Request(BaseHTTPRequestHandler):
     server_version, sys_version = "surveyor", ""
 
     def __init__(self, request: Any, client_address: Any, server: BaseServer) -> None:  # noqa: ANN401 - as the base has it
-        assert isinstance(server, Page)  # noqa: S101 - nobody else makes one
+        assert isinstance(server, SinglePageServer)  # noqa: S101 - nobody else makes one
         self.page = server
         super().__init__(request, client_address, server)
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from jobs.adapters.spark.session import with_settings
 
 
-class RowFiles:
+class ParameterTables:
     """Tables of these shapes, empty at first; their folder is Spark's own and goes with it, killed or not."""
 
     def __init__(self, spark: SparkSession, shapes: Mapping[str, StructType]) -> None:
@@ -60,7 +60,7 @@ class PreparedQuery:
         datasets = getattr(session.sparkContext._jvm, "org.apache.spark.sql.classic.Dataset")  # noqa: SLF001 - see ask
         return cls(query._jdf.queryExecution().optimizedPlan(), session, datasets)  # noqa: SLF001 - as above
 
-    def ask(self) -> list[dict[str, Any]]:
+    def run(self) -> list[dict[str, Any]]:
         """Answer for the rows that are there now.
 
         What a physical plan has exchanged or broadcast is kept with it, so there is a new one each time. PySpark makes

@@ -20,12 +20,12 @@ from jobs.adapters.zookeeper.connection import (
     commit,
     connected,
     create_as_kafka_does,
-    persistently,
     read,
     read_latest,
+    with_retries,
 )
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
-from jobs.adapters.zookeeper.multi_failure import refusal
+from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
@@ -87,7 +87,7 @@ class ZnodeRequests:
         """Wait until none of ours stands there."""
         pause = _SHORTEST
         mine = set(map(_identity, ours))
-        while any(_identity(each) in mine for each in _partitions_in(persistently(lambda: read_latest(client, path)))):
+        while any(_identity(each) in mine for each in _partitions_in(with_retries(lambda: read_latest(client, path)))):
             self.refuse_late()
             time.sleep(pause)
             pause = min(_LONGEST, 1.5 * pause)
@@ -150,7 +150,7 @@ def _rewrite(
             )
         multi = _replacement(client, checked, now.version, request if edited else None)
         try:
-            refused = refusal(multi, commit(multi))
+            refused = multi_failure(multi, commit(multi))
         except LOST:
             continue  # what stands there says whether it was heard
         if refused is None:
@@ -207,10 +207,10 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
         try:
             results = commit(multi)
         except LOST:
-            if persistently(lambda: read_latest(client, path)).data == request:
+            if with_retries(lambda: read_latest(client, path)).data == request:
                 return
             continue
-        refused = refusal(multi, results)
+        refused = multi_failure(multi, results)
         if refused is None:
             return
         if refused.forbidden:

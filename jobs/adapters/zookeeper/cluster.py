@@ -86,7 +86,7 @@ class ClusterState:
         return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
 
 
-class Void(NamedTuple):
+class EmptyRequest(NamedTuple):
     """A request or notification that asks for nothing, or that nobody can read; Kafka takes both for empty."""
 
     path: str
@@ -276,7 +276,7 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
     return row
 
 
-def _requests(client: KazooClient, quarantine: _Quarantine, void: list[Void]) -> Iterator[Row]:
+def _requests(client: KazooClient, quarantine: _Quarantine, void: list[EmptyRequest]) -> Iterator[Row]:
     """Rows of REQUESTS; `void` gets what asks for nothing."""
     for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
         yield from _partition_requests(read(client, path), kind, quarantine, void)
@@ -287,19 +287,19 @@ def _requests(client: KazooClient, quarantine: _Quarantine, void: list[Void]) ->
     for znode in _existing(client, LOG_DIR_EVENTS, children(client, LOG_DIR_EVENTS) or []):
         event = quarantine.decoded(znode, decode_log_dir_event, None)
         if event is None:
-            void.append(_void(znode, quarantine))
+            void.append(_empty_requests(znode, quarantine))
         else:
             yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
 
 
-def _void(znode: Znode, quarantine: _Quarantine) -> Void:
+def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
     illegible = (row["reason"] for row in quarantine if row["path"] == znode.path)
-    return Void(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it asks for nothing"))
+    return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it asks for nothing"))
 
 
-def read_requests(client: KazooClient) -> tuple[list[Row], list[Void]]:
+def read_requests(client: KazooClient) -> tuple[list[Row], list[EmptyRequest]]:
     """Read what stands in /admin and in the notification znodes, and apart what of it asks for nothing."""
-    void: list[Void] = []
+    void: list[EmptyRequest] = []
     return [*_requests(client, _Quarantine(), void)], void
 
 
@@ -313,13 +313,15 @@ def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] |
     return {(order.topic, order.partition): order.replicas or [] for order in orders}
 
 
-def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine, void: list[Void]) -> Iterator[Row]:
+def _partition_requests(
+    znode: Znode, kind: RequestKind, quarantine: _Quarantine, void: list[EmptyRequest]
+) -> Iterator[Row]:
     nothing: tuple[list[TopicPartition], list[str]] = ([], [])
     requests, unread = quarantine.decoded(znode, read_partitions, nothing)
     if unread:
         quarantine.append(quarantined(znode, "; ".join(unread)))
     if znode.stat is not None and not requests:
-        void.append(_void(znode, quarantine))
+        void.append(_empty_requests(znode, quarantine))
     for request in requests:
         yield {
             "kind": kind.value,

@@ -33,18 +33,18 @@ from tenacity import (
 
 from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
-from jobs.core.signals import whole
+from jobs.core.signals import uninterruptible
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""
 
-PATIENCE: Final = 15.0
+CONNECT_TIMEOUT_SECONDS: Final = 15.0
 """Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
 
-LOOK_UP: Final = 1.0
+DNS_TIMEOUT_SECONDS: Final = 1.0
 """Seconds that a name may take to be looked up once nobody has answered."""
 
-PAUSE: Final = 0.2
+POLL_SECONDS: Final = 0.2
 """Seconds between two looks."""
 
 _QUIET: Final = logging.getLogger("kazoo.surveyor")
@@ -96,7 +96,7 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
         raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
     refused = _refused_users(client)
     try:
-        with whole():
+        with uninterruptible():
             # not `start`, which warns of an absent chroot; `read_cluster` says what that means
             started = client.start_async()
         started.wait(timeout)
@@ -111,7 +111,7 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
             "check that the server runs and is reachable, then run the command again",
         ) from error
     finally:
-        with whole():
+        with uninterruptible():
             client.stop()
             client.close()
 
@@ -131,7 +131,7 @@ def _unknown_names(hosts: str) -> list[str]:
     looking = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in names]
     for thread in looking:
         thread.start()
-    deadline = time.monotonic() + LOOK_UP
+    deadline = time.monotonic() + DNS_TIMEOUT_SECONDS
     for thread in looking:
         thread.join(max(0.0, deadline - time.monotonic()))
     return sorted(unknown)
@@ -176,25 +176,30 @@ def _rotated(hosts: str, first: int) -> str:
     return ",".join(names[start:] + names[:start]) + slash + chroot
 
 
-def answer(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+def await_result(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
     """Wait for an answer; raise OperationTimeoutError where none comes."""
     try:
-        return pending.get(timeout=PATIENCE)
+        return pending.get(timeout=CONNECT_TIMEOUT_SECONDS)
     except KazooTimeoutError:
-        raise OperationTimeoutError(f"no answer within {PATIENCE:g} s") from None
+        raise OperationTimeoutError(f"no answer within {CONNECT_TIMEOUT_SECONDS:g} s") from None
 
 
-def persistently(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST) -> T:
+def with_retries(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST) -> T:
     """Read once more while connections are lost on the way; only for what changes nothing and holds nothing."""
     again = retry_if_exception_type(lost)
-    return Retrying(retry=again, stop=stop_after_delay(PATIENCE), wait=wait_fixed(0.1), reraise=True)(read)
+    return Retrying(retry=again, stop=stop_after_delay(CONNECT_TIMEOUT_SECONDS), wait=wait_fixed(0.1), reraise=True)(
+        read
+    )
 
 
-def look_until(look: Callable[[], T], is_enough: Callable[[T], bool], patience: float) -> T:
+def poll_until(look: Callable[[], T], is_enough: Callable[[T], bool], patience: float) -> T:
     """Look again and again until it is enough, for `patience` seconds at most; return what was seen last."""
     too_little = retry_if_not_result(is_enough)
     return Retrying(
-        retry=too_little, stop=stop_after_delay(patience), wait=wait_fixed(PAUSE), retry_error_callback=_last_result
+        retry=too_little,
+        stop=stop_after_delay(patience),
+        wait=wait_fixed(POLL_SECONDS),
+        retry_error_callback=_last_result,
     )(look)
 
 
@@ -204,12 +209,12 @@ def _last_result(state: RetryCallState) -> Any:  # noqa: ANN401 - whatever was l
 
 def sync(client: KazooClient) -> None:
     """Let the server catch up with its leader, so that what is read next is not older than this call."""
-    answer(client.sync_async("/"))
+    await_result(client.sync_async("/"))
 
 
 def commit(multi: TransactionRequest) -> list[Any]:
     """Commit a multi; return one result an operation, an exception for each if it was refused."""
-    results: list[Any] = answer(multi.commit_async())
+    results: list[Any] = await_result(multi.commit_async())
     return results
 
 
@@ -231,7 +236,7 @@ may be asked for by --mode admin
 def read(client: KazooClient, path: str) -> Znode:
     """Read one znode, absent or not."""
     try:
-        data, stat = answer(client.get_async(path))
+        data, stat = await_result(client.get_async(path))
     except NoNodeError:
         return Znode(path, None, None)
     except NoAuthError:
@@ -248,7 +253,7 @@ def read_latest(client: KazooClient, path: str) -> Znode:
 def children(client: KazooClient, path: str) -> list[str] | None:
     """Return the names under `path` in order, None where there is no such znode."""
     try:
-        return sorted(answer(client.get_children_async(path)))
+        return sorted(await_result(client.get_children_async(path)))
     except NoNodeError:
         return None
     except NoAuthError:
@@ -262,7 +267,7 @@ def create_as_kafka_does(client: KazooClient) -> None:
     SurveyorError where the ACL is not shown to us as it is: what we created could not be written by brokers.
     """
     try:
-        acls, _ = answer(client.get_acls_async(_OF_KAFKA))
+        acls, _ = await_result(client.get_acls_async(_OF_KAFKA))
     except (NoNodeError, NoAuthError):
         return  # what comes next says so: there is no cluster, or nothing of it for us
     if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED) for acl in acls):

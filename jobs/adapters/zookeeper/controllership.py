@@ -21,24 +21,24 @@ from jobs.adapters.zookeeper.connection import (
     commit,
     connected,
     create_as_kafka_does,
-    persistently,
     read,
     read_latest,
     sync,
+    with_retries,
 )
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
-from jobs.adapters.zookeeper.multi_failure import refusal
+from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import interrupted
 from schemas.enums import NO_CONTROLLER
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
-OTHERS_PATIENCE: Final = 15.0
+RELEASE_TIMEOUT_SECONDS: Final = 15.0
 """Seconds to wait for another Surveyor; a killed one is forgotten after SESSION_TIMEOUT."""
 
-TRIES: Final = 5
+MAX_TRIES: Final = 5
 """Take-overs tried while others move /controller at the same time."""
 
 NOT_CONNECTED: Final = 0
@@ -111,7 +111,7 @@ class Controllership:
         else:
             if refused_by_epoch(results):
                 raise fenced(self.epoch)
-            if refused := refusal(multi, results):
+            if refused := multi_failure(multi, results):
                 raise SurveyorError(f"controller epoch {self.epoch} stays: {refused}")
         self.epoch, self.epoch_version = epoch + 1, self.epoch_version + 1
 
@@ -119,7 +119,7 @@ class Controllership:
         """Seconds since the take-over."""
         return time.monotonic() - self.since
 
-    def why_over(self, max_hold: float) -> str | None:
+    def stop_reason(self, max_hold: float) -> str | None:
         """Say why nothing more is to be written under it, None while there is time and nobody interrupts."""
         if interrupted():
             return "interrupted before it"
@@ -150,7 +150,7 @@ def fenced(epoch: int) -> FencedError:
     )
 
 
-def _nobody(_: object) -> None:
+def _ignore(_: object) -> None:
     """Tell nobody."""
 
 
@@ -168,8 +168,8 @@ def next_epoch(epoch: int) -> int:
 def controllership(
     hosts: str,
     controller_id: int,
-    tell: Tell = _nobody,
-    intend: Intend = _nobody,
+    tell: Tell = _ignore,
+    intend: Intend = _ignore,
     *,
     since: int | None = None,
     above: int = 0,
@@ -183,8 +183,8 @@ def take_over(
     client: KazooClient,
     hosts: str,
     controller_id: int,
-    tell: Tell = _nobody,
-    intend: Intend = _nobody,
+    tell: Tell = _ignore,
+    intend: Intend = _ignore,
     *,
     since: int | None = None,
     above: int = 0,
@@ -196,8 +196,8 @@ def take_over(
     `above` is the latest epoch that states and the warehouse know: /controller_epoch may have been deleted or set back.
     """
     create_as_kafka_does(client)
-    for _ in range(TRIES):
-        state = _once_free(client, hosts, controller_id, tell)
+    for _ in range(MAX_TRIES):
+        state = _wait_until_free(client, hosts, controller_id, tell)
         if since not in {None, state.epoch}:
             raise OvertakenError(f"another controller took over meanwhile, by epoch {state.epoch}")
         multi = client.transaction()
@@ -211,10 +211,10 @@ def take_over(
             multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
         intend(epoch)
         session = session_of(client)
-        if _became(client, multi, session):
+        if _commit_takeover(client, multi, session):
             return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
     raise SurveyorError(
-        f"/controller at {hosts} changed hands during each of {TRIES} attempts to take it over; "
+        f"/controller at {hosts} changed hands during each of {MAX_TRIES} attempts to take it over; "
         "find out who fights over it (broker logs: 'Controller'), then commit again",
     )
 
@@ -235,9 +235,9 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 
 
-def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
+def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
     """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
-    deadline = time.monotonic() + OTHERS_PATIENCE
+    deadline = time.monotonic() + RELEASE_TIMEOUT_SECONDS
     announced = False
     while True:
         state = read_cluster(client, hosts)
@@ -261,12 +261,12 @@ def _waited_for(client: KazooClient, controller_id: int) -> str:
     node = read(client, CONTROLLER)
     session = f"session 0x{node.stat.ephemeralOwner:x}" if node.stat else "a session that just ended"
     return (
-        f"waiting up to {OTHERS_PATIENCE:g} s for another Surveyor, {session}, which holds /controller as "
+        f"waiting up to {RELEASE_TIMEOUT_SECONDS:g} s for another Surveyor, {session}, which holds /controller as "
         f"{controller_id}: of one that was killed ZooKeeper forgets the session after some 10 s"
     )
 
 
-def _became(client: KazooClient, multi: TransactionRequest, session: int) -> bool:
+def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: int) -> bool:
     """Commit the take-over; tell whether it happened, also when its answer was lost."""
     try:
         results = commit(multi)
@@ -274,7 +274,7 @@ def _became(client: KazooClient, multi: TransactionRequest, session: int) -> boo
         raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
     except LOST:
         return _owns_controller(client, session)
-    refused = refusal(multi, results)
+    refused = multi_failure(multi, results)
     if refused is not None and refused.forbidden:
         raise SurveyorError(f"nothing was written, the controllership was not taken over: {refused}")
     return refused is None
@@ -282,7 +282,7 @@ def _became(client: KazooClient, multi: TransactionRequest, session: int) -> boo
 
 def _owns_controller(client: KazooClient, session: int) -> bool:
     """After a lost connection: /controller is ours if the same session owns it."""
-    settled(client, session)
+    await_reconnect(client, session)
     node = read(client, CONTROLLER)
     return node.stat is not None and node.stat.ephemeralOwner == session
 
@@ -292,13 +292,13 @@ def session_of(client: KazooClient) -> int:
     return client.client_id[0] if client.client_id else NOT_CONNECTED
 
 
-def settled(client: KazooClient, session: int) -> None:
+def await_reconnect(client: KazooClient, session: int) -> None:
     """Wait until this session is connected again, and caught up; raise SessionLostError if it is not.
 
     Requests of one session are answered in order: once the `sync` is answered, what was sent before it is decided.
     """
     with suppress(*LOST):
-        persistently(lambda: sync(client), CUT_OFF)
+        with_retries(lambda: sync(client), CUT_OFF)
         if session_of(client) == session:
             return
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")

@@ -38,7 +38,7 @@ _BY_ADDRESS: Final[dict[str, Path]] = {}
 """By the address as it was given, and by its servers alone: whoever asks these something that concerns no cluster."""
 
 
-def speak_by(hosts: str, config: Path | None) -> None:
+def register_config(hosts: str, config: Path | None) -> None:
     """Let this process speak to an ensemble by a file from now on; without one, as anybody and in plain text."""
     for address in (hosts, _servers(hosts)):
         if config is None:

@@ -18,20 +18,20 @@ from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 from jobs.adapters.zookeeper.connection import (
     LOST,
     Znode,
-    answer,
+    await_result,
     connected,
     create_as_kafka_does,
-    persistently,
     read_latest,
+    with_retries,
 )
 from jobs.adapters.zookeeper.controllership import session_of
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
-from schemas.lease import Holder, decode_holder, encode_holder
+from schemas.lease import LeaseHolder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
 
 LEASE: Final = "/surveyor/commit"
 
-PATIENCE: Final = 12.0
+LEASE_TIMEOUT_SECONDS: Final = 12.0
 """Seconds to wait for the lease of somebody who may have been killed: a session is forgotten after SESSION_TIMEOUT."""
 
 _PAUSE: Final = 0.2
@@ -52,7 +52,7 @@ class Lease:
     """Ours, while `session` owns the znode; 0 once it was let go."""
 
     client: KazooClient
-    holder: Holder
+    holder: LeaseHolder
     say: Callable[[str], None]
     session: int = 0
 
@@ -63,7 +63,7 @@ class Lease:
         deadline = time.monotonic() + patience
         waiting = False
         while not self._taken():
-            other = persistently(lambda: read_latest(self.client, LEASE))
+            other = with_retries(lambda: read_latest(self.client, LEASE))
             if other.stat is None:
                 continue
             if time.monotonic() > deadline:
@@ -79,7 +79,7 @@ class Lease:
     def _taken(self) -> bool:
         """Try to create it; tell whether it is ours, also where the answer was lost."""
         try:
-            answer(self.client.create_async(LEASE, encode_holder(self.holder), ephemeral=True, makepath=True))
+            await_result(self.client.create_async(LEASE, encode_holder(self.holder), ephemeral=True, makepath=True))
         except (NodeExistsError, *LOST):
             pass
         except NoAuthError:
@@ -88,7 +88,7 @@ class Lease:
                 "may create /surveyor for us, or set commit_lease = false for this cluster in the --conf file, and see "
                 "to it that only one commit runs at a time",
             ) from None
-        node = persistently(lambda: read_latest(self.client, LEASE))
+        node = with_retries(lambda: read_latest(self.client, LEASE))
         session = session_of(self.client)
         if node.stat is None or not session or node.stat.ephemeralOwner != session:
             return False
@@ -98,7 +98,7 @@ class Lease:
     def refuse_lost(self) -> None:
         """Raise LeaseLostError unless it is ours: asked right before each write."""
         try:
-            node = persistently(lambda: read_latest(self.client, LEASE))
+            node = with_retries(lambda: read_latest(self.client, LEASE))
         except LOST as error:
             raise _lost(f"ZooKeeper does not answer, {type(error).__name__}") from None
         if not self.session or node.stat is None or node.stat.ephemeralOwner != self.session:
@@ -109,7 +109,7 @@ class Lease:
         if self.session:
             self.session = 0
             try:
-                answer(self.client.delete_async(LEASE))
+                await_result(self.client.delete_async(LEASE))
             except (NoNodeError, *LOST):
                 pass  # it ends with our session
 
@@ -128,7 +128,7 @@ class NoLease(Lease):
 
 
 @contextmanager
-def leased(hosts: str, holder: Holder, patience: float, say: Callable[[str], None]) -> Iterator[Lease]:
+def leased(hosts: str, holder: LeaseHolder, patience: float, say: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease; raise LeaseHeldError where somebody else keeps it for longer than `patience` seconds."""
     with connected(hosts) as client:
         create_as_kafka_does(client)
@@ -137,7 +137,7 @@ def leased(hosts: str, holder: Holder, patience: float, say: Callable[[str], Non
         yield lease  # it goes with the session
 
 
-def holder_now(hosts: str) -> Holder | None:
+def holder_now(hosts: str) -> LeaseHolder | None:
     """Who has the lease; None where nobody has, or nobody can tell who."""
     with connected(hosts) as client:
         node = read_latest(client, LEASE)
@@ -155,7 +155,7 @@ def holder_of(node: Znode) -> str:
         return f"somebody that this version does not understand ({node.data!r:.200})"
 
 
-def _held(node: Znode, mine: Holder) -> str:
+def _held(node: Znode, mine: LeaseHolder) -> str:
     advice = "wait until it is done, or interrupt it, then run this again"
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created by hand and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"

@@ -23,7 +23,7 @@ class TooLargeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MultiFailure:
     """An operation that ZooKeeper refused; without a path: the answer to the whole multi was lost."""
 
     operation: str
@@ -58,18 +58,18 @@ class Refusal:
         return f"ZooKeeper refused to {self.operation} {self.path} ({type(self.error).__name__})"
 
 
-def refusal(multi: TransactionRequest, results: Sequence[Any]) -> Refusal | None:
+def multi_failure(multi: TransactionRequest, results: Sequence[Any]) -> MultiFailure | None:
     """Return what was refused of a multi, None where it was done."""
     for operation, result in zip(multi.operations, results, strict=False):
         if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
             path = operation.path.removeprefix(multi.client.chroot)
-            return Refusal(_VERBS[operation.type], path, result)
+            return MultiFailure(_VERBS[operation.type], path, result)
     return None
 
 
-def lost(multi: TransactionRequest, error: Exception) -> Refusal:
+def lost(multi: TransactionRequest, error: Exception) -> MultiFailure:
     """Say that the answer to a multi was lost."""
-    return Refusal(f"a multi of {multi_bytes(multi)} bytes", None, error)
+    return MultiFailure(f"a multi of {multi_bytes(multi)} bytes", None, error)
 
 
 def multi_bytes(multi: TransactionRequest) -> int:

@@ -32,7 +32,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper.connection import LOST, PATIENCE, Znode, answer, connected, forbidden
+from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, connected, forbidden
 from jobs.core.errors import UnreadableError
 
 BATCH: Final = 500
@@ -134,7 +134,7 @@ class _Pending:
 
     def get(self) -> tuple[list[Reply], int]:
         """Return what was found and its size in bytes."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
         while True:
             try:
                 return self._answers()
@@ -149,7 +149,7 @@ class _Pending:
 
     def _answers(self) -> tuple[list[Reply], int]:
         if self.many:
-            whole: tuple[list[Reply], int] = answer(self.requests[0])
+            whole: tuple[list[Reply], int] = await_result(self.requests[0])
             return whole
         replies = [_single(pending) for pending in self.requests]
         return replies, sum(len(one[0] or b"") for one in replies if isinstance(one, tuple))
@@ -157,7 +157,7 @@ class _Pending:
 
 def _single(pending: Any) -> Reply:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
     try:
-        reply: Reply = answer(pending)
+        reply: Reply = await_result(pending)
     except LOST:
         raise
     except KazooException as error:

@@ -11,31 +11,31 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER
-from jobs.adapters.zookeeper.connection import Znode, answer, children, create_as_kafka_does, read, sync
+from jobs.adapters.zookeeper.connection import Znode, await_result, children, create_as_kafka_does, read, sync
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError
-from schemas.lease import Holder, decode_holder, encode_holder
-from schemas.submitted_plan import HandedIn, decode_handed_in, encode_handed_in
+from schemas.lease import LeaseHolder, decode_holder, encode_holder
+from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted
 from schemas.znodes import MalformedZnodeError
 
 RESIDENT: Final = "/surveyor/control"
 PLANS: Final = "/surveyor/plans"
 
 
-def announce_resident(client: KazooClient, holder: Holder) -> bool:
+def announce_resident(client: KazooClient, holder: LeaseHolder) -> bool:
     """Say that this session is in office; False where ZooKeeper does not let us write there."""
     try:
-        answer(client.ensure_path_async(PLANS))
+        await_result(client.ensure_path_async(PLANS))
         before = read(client, RESIDENT)
         if before.version is not None:  # of one that lost its office and does not know yet
             _delete(client, RESIDENT)
-        answer(client.create_async(RESIDENT, encode_holder(holder), ephemeral=True))
+        await_result(client.create_async(RESIDENT, encode_holder(holder), ephemeral=True))
     except NoAuthError:
         return False
     return True
 
 
-def resident(client: KazooClient) -> Holder | None:
+def resident(client: KazooClient) -> LeaseHolder | None:
     """Who is in office to stay, None where nobody is, as where Kafka's controller is."""
     sync(client)
     notice, office = read(client, RESIDENT), read(client, CONTROLLER)
@@ -53,11 +53,11 @@ def path_of(plan_id: str) -> str:
     return f"{PLANS}/{plan_id}"
 
 
-def hand_in(client: KazooClient, plan_id: str, data: bytes) -> None:
+def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
     """Hand a plan in; raise RefusedError where the same is there."""
     create_as_kafka_does(client)
     try:
-        answer(client.create_async(path_of(plan_id), data, ephemeral=True))
+        await_result(client.create_async(path_of(plan_id), data, ephemeral=True))
     except NodeExistsError:
         there = read(client, path_of(plan_id))
         if there.stat is not None and (fault := fault_of(there)):
@@ -73,13 +73,13 @@ def withdraw(client: KazooClient, plan_id: str, version: int) -> bool:
     return _delete(client, path_of(plan_id), version)
 
 
-def handed_in(client: KazooClient) -> list[Znode]:
+def submitted(client: KazooClient) -> list[Znode]:
     """What is in /surveyor/plans, in the order of the names; without a stat what an ACL keeps from us."""
     pending = [(path_of(name), client.get_async(path_of(name))) for name in children(client, PLANS) or ()]
     znodes = []
     for path, each in pending:
         try:
-            znodes.append(Znode(path, *answer(each)))
+            znodes.append(Znode(path, *await_result(each)))
         except NoNodeError:
             continue  # taken back
         except NoAuthError:
@@ -94,7 +94,7 @@ def fault_of(znode: Znode) -> str | None:
     if not znode.stat.ephemeralOwner:
         return "it is persistent, and what a commit creates is ephemeral"
     try:
-        decode_handed_in(znode.data)
+        decode_submitted(znode.data)
     except MalformedZnodeError as error:
         return f"it is not understood: {error}"
     return None
@@ -104,15 +104,15 @@ def _foreign(path: str, fault: str) -> str:
     return f"{path} is not a plan that a commit submitted ({fault}): remove it by `delete {path}` in zookeeper-shell"
 
 
-def left_alone(path: str, fault: str) -> str:
+def ignored_reason(path: str, fault: str) -> str:
     """Say that a znode of another client is not touched."""
     return f"{_foreign(path, fault)}; it is left alone"
 
 
-def write_back(client: KazooClient, path: str, handed: HandedIn, version: int = ANY_VERSION) -> bool:
+def respond(client: KazooClient, path: str, handed: SubmittedPlan, version: int = ANY_VERSION) -> bool:
     """Say how far a plan has come; False where whoever handed it in is gone, or has taken it back."""
     try:
-        answer(client.set_async(path, encode_handed_in(handed), version))
+        await_result(client.set_async(path, encode_submitted(handed), version))
     except (NoNodeError, BadVersionError):
         return False
     return True
@@ -120,7 +120,7 @@ def write_back(client: KazooClient, path: str, handed: HandedIn, version: int = 
 
 def _delete(client: KazooClient, path: str, version: int = ANY_VERSION) -> bool:
     try:
-        answer(client.delete_async(path, version))
+        await_result(client.delete_async(path, version))
     except (NoNodeError, BadVersionError):
         return False
     return True

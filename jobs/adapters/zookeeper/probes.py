@@ -11,8 +11,8 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import NoAuthError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, TOPICS
-from jobs.adapters.zookeeper.connection import answer, children, commit, read
-from jobs.adapters.zookeeper.multi_failure import refusal
+from jobs.adapters.zookeeper.connection import await_result, children, commit, read
+from jobs.adapters.zookeeper.multi_failure import multi_failure
 
 _PROBE: Final = "surveyor-doctor"
 _NEVER: Final = f"/{_PROBE}/never"
@@ -42,16 +42,16 @@ def _is_forbidden(client: KazooClient, path: str, *, below: bool) -> bool:
 
 
 def _was_forbidden(multi: TransactionRequest, results: Iterable[object]) -> bool:
-    refused = refusal(multi, [*results])
+    refused = multi_failure(multi, [*results])
     return refused is not None and refused.forbidden
 
 
 def seconds_there(client: KazooClient) -> float | None:
     """Seconds since the epoch by ZooKeeper's clock; None where this client may create nothing."""
     try:
-        path = answer(client.create_async(f"/{_PROBE}-", ephemeral=True, sequence=True))
+        path = await_result(client.create_async(f"/{_PROBE}-", ephemeral=True, sequence=True))
     except NoAuthError:
         return None
-    _, stat = answer(client.get_async(path))
-    answer(client.delete_async(path))
+    _, stat = await_result(client.get_async(path))
+    await_result(client.delete_async(path))
     return float(stat.ctime) / 1000

@@ -23,8 +23,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
-from jobs.adapters.zookeeper.connection import Znode, children, connected, persistently, sync
-from jobs.adapters.zookeeper.credentials import speak_by
+from jobs.adapters.zookeeper.connection import Znode, children, connected, sync, with_retries
+from jobs.adapters.zookeeper.credentials import register_config
 from jobs.adapters.zookeeper.multi_read import children_of, read_many, without_collection
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
@@ -121,12 +121,12 @@ class _Reader(DataSourceReader):
     def connected(self, *, first: int | None = None) -> AbstractContextManager[KazooClient]:
         """A connection of this process, which need not be the one that knows how the ensemble is spoken to."""
         if self.config is not None:
-            speak_by(self.hosts, self.config)
+            register_config(self.hosts, self.config)
         return connected(self.hosts, first=first)
 
     def partitions(self) -> Sequence[InputPartition]:
         with self.connected() as client:
-            names = persistently(lambda: self.listed(client))
+            names = with_retries(lambda: self.listed(client))
         size = ZNODES_A_TASK if self.tasks is None else max(1, ceil(len(names) / self.tasks))
         shares = [tuple(names[start : start + size]) for start in range(0, len(names), size)] or [()]
         return [Names(number, share) for number, share in enumerate(shares)]
@@ -139,7 +139,7 @@ class _Reader(DataSourceReader):
         if not isinstance(partition, Names) or not partition.names:
             return
         with without_collection(), self.connected(first=partition.number) as client:
-            persistently(lambda: sync(client))
+            with_retries(lambda: sync(client))
             yield from self.batches(client, partition.names)
 
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.channel_manager import Queues
-from jobs.adapters.brokers.control_encoding import Announcement
+from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, PartitionInfo, full_state_for, partition_notification
 from jobs.controller.decisions.engine import Decisions
-from planner.broker_requests.notices import due as due_of
+from planner.broker_requests.notices import notices_for as due_of
 from planner.reconciliation.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -33,7 +33,7 @@ class BrokerRequestBatch:
 
     control: Controllership
     context: ControllerContext
-    queues: Queues
+    queues: ChannelManager
     drained_brokers: frozenset[int] = frozenset()
     """Brokers whose replicas a drain has stopped: only where they are in sync are they told LeaderAndIsr."""
     _asked_to_stop: dict[tuple[Key, int], tuple[int, int]] = field(default_factory=dict)
@@ -48,10 +48,10 @@ class BrokerRequestBatch:
         """
         alive = [row for row in self.context.brokers.values() if row["understood"]]
         if notices or alone:
-            announcement = Announcement(self.control.controller_id, self.control.epoch, alive, notices)
-            self.queues.tell(announcement, alone, introduced)
+            announcement = ControlBatch(self.control.controller_id, self.control.epoch, alive, notices)
+            self.queues.send(announcement, alone, introduced)
         else:
-            self.queues.keep(alive)  # nobody may be left to be told that the last one is gone
+            self.queues.retain(alive)  # nobody may be left to be told that the last one is gone
 
     def send_changes(self, changes: Sequence[Change]) -> None:
         """Tell what was just written."""

@@ -1,6 +1,6 @@
 """A broker that starts gets all metadata at once, by a thread of its own: before the cycle decides anything.
 
-Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens, and
+Corresponds to the first step of `ControllerClient.onBrokerStartup`. A broker answers clients as soon as it listens, and
 without metadata it answers that topics do not exist, which some clients take for final. A cycle may be deciding for a
 second, so it is not waited for. The cycle sends the same once more later, with the states of the broker's replicas;
 both go through one queue, in order. Only what a cycle replaces as a whole, or what can be copied at once, is read here.
@@ -15,11 +15,11 @@ from typing import Final
 
 from kazoo.exceptions import NoAuthError, NoNodeError
 
-from jobs.adapters.brokers.channel_manager import Queues
-from jobs.adapters.brokers.control_encoding import Announcement
+from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, read_brokers
-from jobs.adapters.zookeeper.connection import LOST, answer
+from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.context import ControllerContext, partition_notification
 from jobs.core.errors import SurveyorError
@@ -37,7 +37,7 @@ class BrokerStartup:
 
     control: Controllership
     context: ControllerContext
-    queues: Queues
+    queues: ChannelManager
     is_failing: Callable[[int], bool]
     """Whether the failure of a broker is not written as a whole: what is known of it is out of date."""
     _sent: dict[int, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class BrokerStartup:
         """Read which ids are registered, and watch for others."""
         reading = self.control.client.get_children_async(BROKER_IDS, watch=lambda _: self._changed.set())
         try:
-            return {int(name) for name in answer(reading) if name.isdecimal()}
+            return {int(name) for name in await_result(reading) if name.isdecimal()}
         except (NoNodeError, NoAuthError):
             return set()  # the cycle says so
 
@@ -96,9 +96,9 @@ class BrokerStartup:
         broker = row["broker_id"]
         known = [other for other in self.context.brokers.copy().values() if other["understood"]]
         notices = [*self._metadata(broker)]
-        announcement = Announcement(self.control.controller_id, self.control.epoch, [*known, row], notices)
+        announcement = ControlBatch(self.control.controller_id, self.control.epoch, [*known, row], notices)
         self._sent[broker] = row["broker_epoch"]
-        self.queues.tell_ahead(row, announcement)
+        self.queues.send_ahead(row, announcement)
 
     def _metadata(self, broker: int) -> Iterator[Notice]:
         memory, to = self.context, (broker,)

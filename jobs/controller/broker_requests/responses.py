@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from jobs.adapters.brokers.responses import Answer
+from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.context import ControllerContext
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
-from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE, STALE_CONTROLLER_EPOCH, Meaning
+from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE, STALE_CONTROLLER_EPOCH, ResponseMeaning
 from schemas.rows import Key
 
 
@@ -42,9 +42,9 @@ class ResponseHandler:
     watches: ZkWatches
     log: WriteBehindLog
     retries: RetryQueue
-    _answers: SimpleQueue[Answer] = field(default_factory=SimpleQueue)
+    _answers: SimpleQueue[BrokerResponse] = field(default_factory=SimpleQueue)
 
-    def receive(self, answer: Answer) -> None:
+    def receive(self, answer: BrokerResponse) -> None:
         """Take an answer, in whatever thread."""
         self._answers.put(answer)
         self.watches.signal()
@@ -65,11 +65,11 @@ class ResponseHandler:
             self.log.record(answer)
             self._take(answer, heard)
 
-    def _take(self, answer: Answer, heard: ResponseEffects) -> None:
+    def _take(self, answer: BrokerResponse, heard: ResponseEffects) -> None:
         broker = answer.broker["broker_id"]
         if answer.broker["broker_epoch"] != self.context.brokers.get(broker, {}).get("broker_epoch"):
             return  # of a registration that is over
-        if answer.whole is Meaning.REGISTERED_ANEW:
+        if answer.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH:
             self.watches.signal(BROKER_IDS)
             heard.untold.add(broker)
             return
@@ -80,7 +80,9 @@ class ResponseHandler:
         if answer.api != UPDATE_METADATA:
             self._take_partitions(answer, errors, broker, heard)
 
-    def _take_partitions(self, answer: Answer, errors: Sequence[int], broker: int, heard: ResponseEffects) -> None:
+    def _take_partitions(
+        self, answer: BrokerResponse, errors: Sequence[int], broker: int, heard: ResponseEffects
+    ) -> None:
         heard.stopped |= answer.api == STOP_REPLICA
         for notice, error in zip(answer.notices, errors, strict=True):
             key = notice.topic, notice.partition

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.responses import Answer
+from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.controller.context import ControllerContext
 from schemas.notices import UPDATE_METADATA, Notice
-from schemas.response_codes import KAFKA_STORAGE_ERROR, Meaning
+from schemas.response_codes import KAFKA_STORAGE_ERROR, ResponseMeaning
 from schemas.rows import Key
 
 FIRST_DELAY_SECONDS: Final = 1.0
@@ -28,7 +28,14 @@ MAX_DELAY_SECONDS: Final = 30.0
 MAX_RETRIES: Final = 6
 """Times in a row, half a minute, after which nobody waits for a broker that refuses; it is told again all the same."""
 
-_SETTLED: Final = frozenset({Meaning.TAKEN, Meaning.HAS_IT, Meaning.OFFLINE, Meaning.REGISTERED_ANEW})
+_SETTLED: Final = frozenset(
+    {
+        ResponseMeaning.ACCEPTED,
+        ResponseMeaning.ALREADY_KNOWN,
+        ResponseMeaning.OFFLINE,
+        ResponseMeaning.STALE_BROKER_EPOCH,
+    }
+)
 
 Place = tuple[str, Key]
 """The API and the partition of a notice."""
@@ -78,7 +85,7 @@ class RetryQueue:
     say: Callable[[str], None]
     _of: dict[int, _BrokerBackoff] = field(default_factory=dict)
 
-    def on_response(self, answer: Answer, errors: Sequence[int]) -> None:
+    def on_response(self, answer: BrokerResponse, errors: Sequence[int]) -> None:
         """Take note of an answer under a registration that holds; `errors` are those of the answer."""
         broker = int(answer.broker["broker_id"])
         if broker not in self._of and not (answer.error or any(errors)):
@@ -97,7 +104,7 @@ class RetryQueue:
             self._refused(answer, refused, alone=alone)
             self._say(broker, answer.api, codes or {answer.error})
 
-    def _refused(self, answer: Answer, notices: dict[Place, Notice], *, alone: bool) -> None:
+    def _refused(self, answer: BrokerResponse, notices: dict[Place, Notice], *, alone: bool) -> None:
         broker, epoch = int(answer.broker["broker_id"]), int(answer.broker["broker_epoch"])
         known = self._of.get(broker)
         if known is None or known.broker_epoch != epoch:
@@ -161,6 +168,6 @@ def _place(notice: Notice) -> Place:
     return notice.api, key_of(notice)
 
 
-def _is_settled(answer: Answer, error: int) -> bool:
+def _is_settled(answer: BrokerResponse, error: int) -> bool:
     """Whether nobody need be told again; a log dir that failed is no matter of telling, whatever was told."""
     return error == KAFKA_STORAGE_ERROR or answer.meaning(error) in _SETTLED

@@ -13,8 +13,8 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.delta.spark_warehouse import Tables as Warehouse
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.controller.context import ControllerContext
 from jobs.controller.decisions.cache import DecisionCache, PartitionClass, expand, group_by_class
 from jobs.controller.decisions.queries import DecisionQueries, Query
@@ -53,7 +53,7 @@ class _DecisionInput:
 class DecisionEngine:
     """Decides by what brokers said of their settings when they were asked last."""
 
-    warehouse: Lake
+    warehouse: Warehouse
     broker_configs: list[Row]
     queries: DecisionQueries
     drained: list[Row] = field(default_factory=list)
@@ -63,10 +63,10 @@ class DecisionEngine:
         self.queries.put("broker_configs", self.broker_configs)
 
     @classmethod
-    def of(cls, warehouse: Warehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "DecisionEngine":
+    def of(cls, tables: SparkWarehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "DecisionEngine":
         """A decider with questions of its own."""
-        questions = DecisionQueries.of(warehouse.spark, warehouse.lake.cluster, allow_unclean=allow_unclean)
-        return cls(warehouse.lake, broker_configs, questions)
+        questions = DecisionQueries.of(tables.spark, tables.warehouse.cluster, allow_unclean=allow_unclean)
+        return cls(tables.warehouse, broker_configs, questions)
 
     def set_broker_configs(self, broker_configs: list[Row]) -> None:
         """Go by other settings of brokers from now on; what was decided by the former ones does not hold."""
@@ -179,9 +179,9 @@ class DecisionEngine:
 def restrict_to_in_sync(change: Change, away: Collection[int]) -> Change:
     """A change that was decided as if brokers were gone that are registered anew, as it can be written.
 
-    Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts: its unflushed records
-    may be lost, so it must not go on leading at the epoch at which others have them. But nobody who is not in sync is
-    elected in its place: it is back in a moment, and leads at a later epoch.
+    Corresponds to `ControllerClient.processBrokerChange`, where a bounced broker fails and starts: its unflushed
+    records may be lost, so it must not go on leading at the epoch at which others have them. But nobody who is not in
+    sync is elected in its place: it is back in a moment, and leads at a later epoch.
     """
     change = with_values(change, requires_dead=[broker for broker in change.requires_dead if broker not in away])
     in_sync = {*(change.isr_before or ())}

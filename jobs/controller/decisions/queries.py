@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.spark.prepared_queries import PreparedQuery, RowFiles, with_few_rules
+from jobs.adapters.spark.prepared_queries import ParameterTables, PreparedQuery, with_few_rules
 from jobs.adapters.spark.session import ONE_TASK, with_settings
-from planner.columns.broker_sets import DRAIN_MODE, FAILED, NOBODY
-from planner.reconciliation.cycle import Cycle, Tables
+from planner.columns.broker_sets import DRAIN_MODE, EMPTY, FAILED
+from planner.reconciliation.cycle import Cycle, CycleInput
 from schemas.tables import BROKER_IDS, PARTITIONS, TABLES
 
 _SHAPES: Final = {
@@ -52,13 +52,13 @@ class DecisionQueries:
     spark: SparkSession
     cluster: str
     allow_unclean: bool
-    _files: RowFiles = field(init=False)
+    _files: ParameterTables = field(init=False)
     _cycle: Cycle = field(init=False)
     _asking: SparkSession = field(init=False)
     _prepared: dict[Query, PreparedQuery] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._files = RowFiles(self.spark, _SHAPES)
+        self._files = ParameterTables(self.spark, _SHAPES)
         self._cycle = Cycle(self._tables())
         self._asking = with_few_rules(self.spark)
 
@@ -75,7 +75,7 @@ class DecisionQueries:
         """Ask about the rows that were put last."""
         if question not in self._prepared:
             self._prepared[question] = PreparedQuery.of(self._build(question), self._asking)
-        return self._prepared[question].ask()
+        return self._prepared[question].run()
 
     def _build(self, question: Query) -> DataFrame:
         match question:
@@ -88,10 +88,10 @@ class DecisionQueries:
             case Query.STOP | Query.DELETE:
                 return self._cycle.deletion_notices(delete=question is Query.DELETE)
 
-    def _tables(self) -> Tables:
+    def _tables(self) -> CycleInput:
         named = {
             name: frame.withColumns({"cluster": F.lit(self.cluster)}) for name, frame in self._files.frames.items()
         }
-        failed = F.expr(f"coalesce({FAILED}, {NOBODY})")
+        failed = F.expr(f"coalesce({FAILED}, {EMPTY})")
         named["partitions"] = named["partitions"].withColumns({FAILED: failed})
-        return Tables(**named, moves=True, stays=True, allow_unclean=self.allow_unclean)
+        return CycleInput(**named, moves=True, stays=True, allow_unclean=self.allow_unclean)

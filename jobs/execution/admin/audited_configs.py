@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from jobs.adapters.brokers.admin import UNANSWERED
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
-from jobs.repositories.actor import this_author
+from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.commit_log import next_attempt
 from schemas.enums import Outcome, Step
 
@@ -31,10 +31,10 @@ class ConfigAdmin(Protocol):
 
 
 @dataclass(slots=True)
-class Altering:
+class AuditedConfigs:
     """Alters overrides for a plan, as part of one commit of it."""
 
-    lake: Lake
+    lake: Warehouse
     plan_id: str
     attempt: int | None = None
     """Which commit of the plan; None: one of its own."""
@@ -70,7 +70,7 @@ class Altering:
         return refused
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
-        common = {"plan_id": self.plan_id, "attempt": self.attempt, "action": step.value, **this_author().columns}
+        common = {"plan_id": self.plan_id, "attempt": self.attempt, "action": step.value, **this_actor().columns}
         now = datetime.now(UTC)
         rows = (
             {**common, "outcome": each.value, "message": message, "committed_at": now} for each, message in outcomes

@@ -15,12 +15,12 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
-from jobs.core.signals import unwinding
+from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.controller_client import KafkaController, ask
-from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
-from jobs.execution.admin.reassignment_options import AS_EVER, Running
+from jobs.execution.admin.controller_client import ControllerClient, ask
+from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
+from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.throttles import (
     clear_left_over,
     clear_throttle,
@@ -30,24 +30,24 @@ from jobs.execution.admin.throttles import (
 )
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.reassignments import moving_of, reassignments_among, reassignments_of, warnings_of_others
-from jobs.preconditions.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
-from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.preconditions.waves import PREVIOUS_WAVE_SECONDS, by_wave, recheck_wave, resume_hint, wait_complete, waiting
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, PlanRow, changes_among
 
 
 def commit_admin(
     settings: Settings,
-    ledger: Ledger,
-    controller: KafkaController,
+    ledger: CommitLog,
+    controller: ControllerClient,
     due: Sequence[PlanRow],
     lease: Lease,
     *,
-    running: Running = AS_EVER,
+    running: ReassignmentOptions = DEFAULT,
     throttler: ConfigAdmin | None = None,
 ) -> None:
     """Ask for what is due, in the ledger's name, and wait where the next wave or a throttle needs it.
@@ -59,41 +59,43 @@ def commit_admin(
     rows = throttle_rows(settings.lake, ledger.plan.plan_id)
     rate = rate_of(rows) if running.throttle is None else running.throttle
     between_looks = waiting(running.max_wait, ledger, lease)
-    run = _Run(settings, ledger, controller, throttler, running, lease, between_looks, rate)
+    run = AdminCommit(settings, ledger, controller, throttler, running, lease, between_looks, rate)
     try:
-        with unwinding():
-            run.all_waves(due)
+        with raise_on_signal():
+            run.run_waves(due)
     except KeyboardInterrupt:
         run.set_aside(due)
-        if not run.moving():
+        if not run.running_moves():
             raise
-        raise StillRunningError(f"interrupted{how_to_go_on(ledger)}") from None
+        raise StillRunningError(f"interrupted{resume_hint(ledger)}") from None
     except SurveyorError as error:
         run.set_aside(due)
-        if ledger.begun and isinstance(error, UnreadableError):  # which is no word for what was asked for already
-            raise StillRunningError(f"{error}{how_to_go_on(ledger)}") from error
+        if ledger.intents_written and isinstance(
+            error, UnreadableError
+        ):  # which is no word for what was asked for already
+            raise StillRunningError(f"{error}{resume_hint(ledger)}") from error
         raise
     finally:
-        run.tidy()
+        run.clear_throttle()
     if not ledger.is_closed:
-        say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
+        log(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
 
 
 @dataclass(slots=True)
-class _Run:
+class AdminCommit:
     """One commit of one plan in admin mode."""
 
     settings: Settings
-    ledger: Ledger
-    controller: KafkaController
+    ledger: CommitLog
+    controller: ControllerClient
     throttler: ConfigAdmin | None
-    running: Running
+    running: ReassignmentOptions
     lease: Lease
     between_looks: Callable[[], None]
     rate: int | None
     """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
 
-    def all_waves(self, due: Sequence[PlanRow]) -> None:
+    def run_waves(self, due: Sequence[PlanRow]) -> None:
         self._throttle()
         waves = list(by_wave(due))
         for index, wave in enumerate(waves):
@@ -107,31 +109,31 @@ class _Run:
     def set_aside(self, due: Sequence[PlanRow]) -> None:
         """Note what was not asked for any more; the plan is not done, though all may have been asked for."""
         self.ledger.unfinished = True
-        if self.ledger.begun:
-            judged = {verdict.change.place for verdict in self.ledger.verdicts}
-            moving = {move.place for move in self.moving()}
+        if self.ledger.intents_written:
+            judged = {verdict.change.place for verdict in self.ledger.outcomes}
+            moving = {move.place for move in self.running_moves()}
             for change in due:
                 if change.place in judged:
                     continue
                 if change.place in moving:
-                    self.ledger.judge([Verdict(change, Outcome.APPLIED, "asked for, and under way")])
+                    self.ledger.judge([RowOutcome(change, Outcome.APPLIED, "asked for, and under way")])
                 else:
-                    self.ledger.judge([Verdict(change, Outcome.SKIPPED, "the commit stopped before it")])
+                    self.ledger.judge([RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it")])
 
-    def tidy(self) -> None:
+    def clear_throttle(self) -> None:
         """Take the throttle away unless the replicas it is for still move; what fails here hides no other error."""
         plan_id = self.ledger.plan.plan_id
         try:
             if throttle_rows(self.settings.lake, plan_id):
-                self.lease.take(HAND_OVER)  # a cancellation may have it, that we let go for
+                self.lease.take(LEASE_HANDOVER_SECONDS)  # a cancellation may have it, that we let go for
                 end_throttle(self.settings, self.ledger.plan, self.throttler, self.ledger.attempt)
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
-                    say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
+                    log(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
         except (SurveyorError, *UNANSWERED) as error:
-            say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
+            log(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
 
-    def moving(self) -> list[Change]:
+    def running_moves(self) -> list[Change]:
         """What of the plan moves now, as far as anybody can see."""
         try:
             return moving_of(self.settings, self.ledger.plan)
@@ -145,24 +147,24 @@ class _Run:
     def _wait(self, moves: Sequence[Change]) -> None:
         complete = wait_complete(self.settings, self.ledger, moves, self.between_looks)
         waves = ", ".join(map(str, sorted({move.wave for move in moves})))
-        say(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
+        log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
     def _ask(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
         self.ledger.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
-        due = still_due(self.settings, self.ledger, wave, 0.0 if first else PATIENCE)
+        due = recheck_wave(self.settings, self.ledger, wave, 0.0 if first else PREVIOUS_WAVE_SECONDS)
         if not due:
             return
-        if not self.ledger.begun:
-            self.ledger.intend([*due, *later])
+        if not self.ledger.intents_written:
+            self.ledger.append_intents([*due, *later])
         moves = [change for change in changes_among(due) if change.action == Action.REASSIGN]
         self._throttle(moves)
-        due = still_due(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
+        due = recheck_wave(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
         ask(self.settings, self.ledger, self.controller, due)
-        say(f"  wave {wave[0].wave}: {counted(len(due), 'change')} asked for")
+        log(f"  wave {wave[0].wave}: {pluralise(len(due), 'change')} asked for")
 
     def _throttle(self, coming: Sequence[Change] = ()) -> None:
         """Throttle what moves now and what is about to."""
@@ -181,7 +183,7 @@ class _Run:
         try:
             warnings_of_others(self.settings, self.ledger.plan, changes_among(wave), others)
         except RefusedError as error:
-            if not self.ledger.begun:
+            if not self.ledger.intents_written:
                 raise
             raise RefusedError(f"{error}; wave {wave[0].wave} was not asked for, nor any later one") from None
         if self.throttler is not None:
@@ -194,12 +196,12 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, 
     moving = moving_of(settings, plan)
     if moving:
         partitions = len({move.key for move in moving})
-        say(
-            f"surveyor: THE THROTTLE STAYS while {counted(partitions, 'partition')} of plan {plan_id} "
+        log(
+            f"surveyor: THE THROTTLE STAYS while {pluralise(partitions, 'partition')} of plan {plan_id} "
             f"{'moves' if partitions == 1 else 'move'}; {_again(plan_id)}"
         )
     elif throttler is None:
-        say(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
+        log(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
     else:
         clear_throttle(settings, throttler, plan_id, attempt)
 
@@ -214,7 +216,7 @@ def look_after(settings: Settings, plan: Plan, rate: int | None) -> int:
         state = read_cluster(client, settings.zookeeper)
     refuse_other_cluster(settings, plan, state)
     with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-        throttler = UnderLease(admin, lease)
+        throttler = LeaseGuardedAdmin(admin, lease)
         moving = moving_of(settings, plan)
         if moving and rate is not None:
             refuse_edited(plan)  # it says what is throttled

@@ -8,13 +8,13 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.audited_configs import ConfigAdmin
-from jobs.execution.admin.controller_client import KafkaController
-from jobs.execution.admin.lease import UnderLease
-from jobs.execution.admin.reassignment_options import Running
+from jobs.execution.admin.controller_client import ControllerClient
+from jobs.execution.admin.lease import LeaseGuardedAdmin
+from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.admin.zk_controller_client import ZooKeeperController
+from jobs.execution.admin.zk_controller_client import ZkControllerClient
 from jobs.preconditions.waves import waiting
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.cli_enums import Via
 from jobs.runtime.settings import Settings
 
@@ -31,20 +31,20 @@ def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
 
 @contextmanager
 def controller_of(
-    settings: Settings, state: ClusterState, ledger: Ledger, running: Running, lease: Lease
-) -> Iterator[tuple[KafkaController, ConfigAdmin | None]]:
+    settings: Settings, state: ClusterState, ledger: CommitLog, running: ReassignmentOptions, lease: Lease
+) -> Iterator[tuple[ControllerClient, ConfigAdmin | None]]:
     """Yield Kafka's controller, and the Admin API for throttles: None where it is not needed or does not answer."""
     if running.via is Via.ADMIN:
         with admin_of(settings, state) as admin:
-            yield admin, UnderLease(admin, lease)
+            yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ZooKeeperController.of(settings, ledger, lease, waiting(running.max_wait, ledger, lease))
+    controller = ZkControllerClient.of(settings, ledger, lease, waiting(running.max_wait, ledger, lease))
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
-        yield controller, None if admin_or_none is None else UnderLease(admin_or_none, lease)
+        yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)
 
 
-def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: Running) -> Admin | None:
+def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: ReassignmentOptions) -> Admin | None:
     if running.throttle is None and not throttle_rows(settings.lake):
         return None
     try:

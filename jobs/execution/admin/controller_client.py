@@ -10,26 +10,26 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNANSWERED, Admin, error_name, named
-from jobs.adapters.zookeeper.connection import connected, look_until, sync
+from jobs.adapters.zookeeper.connection import connected, poll_until, sync
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.creation import creations
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.operations import judge_tasks
-from jobs.preconditions.reassignments import standings
-from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.preconditions.reassignments import reassignment_statuses
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing
+from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """What the Admin API can do of what plans contain; first leaders only with their topic."""
 
-READ_BACK: Final = 15.0
+READ_BACK_SECONDS: Final = 15.0
 """Seconds within which a request whose answer was lost shows in ZooKeeper, if it was heard."""
 
-Codes = Mapping[Key, int | str | Verdict]
+Codes = Mapping[Key, int | str | RowOutcome]
 """What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
 verdict where it was not asked."""
 
@@ -39,7 +39,7 @@ _DONE: Final[dict[int | str, str]] = {
 }
 
 
-class KafkaController(Protocol):
+class ControllerClient(Protocol):
     """Kafka's controller, however it is asked; each call returns what it answered by partition."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
@@ -56,7 +56,7 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes that each request is for, and how it is asked."""
 
 
-def ask(settings: Settings, ledger: Ledger, controller: KafkaController, due: Sequence[PlanRow]) -> None:
+def ask(settings: Settings, ledger: CommitLog, controller: ControllerClient, due: Sequence[PlanRow]) -> None:
     """Ask for what is due, kind by kind, and judge by the answers."""
     for kind, requests in _requests(settings, ledger, controller, due):
         if any(row.action == kind for row in due):
@@ -66,7 +66,7 @@ def ask(settings: Settings, ledger: Ledger, controller: KafkaController, due: Se
 
 
 def _requests(
-    settings: Settings, ledger: Ledger, controller: KafkaController, due: Sequence[PlanRow]
+    settings: Settings, ledger: CommitLog, controller: ControllerClient, due: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Cut what is due into requests, kind by kind."""
     # `jobs.execution.mode_selection` lets only the Admin API have the kinds that it alone knows.
@@ -86,13 +86,13 @@ def _requests(
     yield OperationKind.DELETE_TOPIC, [(deleted, lambda: _delete_topics(admin, deleted))]
 
 
-def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
+def _asked(settings: Settings, requests: Requests) -> Iterator[list[RowOutcome]]:
     """Ask one after another, up to one whose answer is lost: what the cluster does not show of it then is unknown."""
     lost: str | None = None
     for changes, request in requests:
         if lost is not None:
             why = f"not asked for: {lost} to a request before"
-            yield [Verdict(change, Outcome.SKIPPED, why) for change in changes]
+            yield [RowOutcome(change, Outcome.SKIPPED, why) for change in changes]
             continue
         try:
             codes, unnamed = request(), "the controller's answer did not name it"
@@ -100,7 +100,7 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
             lost = f"no answer came ({named(error)})"
             codes, unnamed = _found_applied(settings, changes), lost
         except KeyboardInterrupt:
-            yield [Verdict(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
+            yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
         yield [_verdict(change, codes, unnamed) for change in changes]
 
@@ -121,24 +121,24 @@ def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
 
 def _accepted(heard: Callable[[], list[Key]], count: int) -> Codes:
     """Wait until all are heard, READ_BACK at most; what was not is missing."""
-    keys = look_until(heard, lambda keys: len(keys) == count, READ_BACK)
+    keys = poll_until(heard, lambda keys: len(keys) == count, READ_BACK_SECONDS)
     return dict.fromkeys(keys, NONE)
 
 
-def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> Verdict:
+def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> RowOutcome:
     code = codes.get(change.key)
     if code is None:
-        return Verdict(change, Outcome.UNKNOWN, unnamed)
-    if isinstance(code, Verdict):
+        return RowOutcome(change, Outcome.UNKNOWN, unnamed)
+    if isinstance(code, RowOutcome):
         return code
     if code in _DONE:
-        return Verdict(change, Outcome.APPLIED, _DONE[code])
+        return RowOutcome(change, Outcome.APPLIED, _DONE[code])
     why = error_name(code) if isinstance(code, int) else code
-    return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
+    return RowOutcome(change, Outcome.FAILED, f"the controller refused: {why}")
 
 
-def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, changes: Sequence[Change]) -> Codes:
-    codes: dict[Key, int | str | Verdict] = {}
+def _reassign(settings: Settings, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
+    codes: dict[Key, int | str | RowOutcome] = {}
     with suppress(*UNANSWERED):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     unheard = [change for change in changes if change.key not in codes]
@@ -147,14 +147,14 @@ def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, c
     return codes
 
 
-def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) -> Codes:
+def _read_back(settings: Settings, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
     """Tell by the cluster which requests were heard, where the answer was lost."""
     with suppress(UnreadableError), connected(settings.zookeeper) as client:
 
         def heard() -> list[Key]:
             sync(client)
-            seen = standings(client, changes, ledger.plan)
-            return [change.key for change, standing, _ in seen if standing is not Standing.DIVERGED]
+            seen = reassignment_statuses(client, changes, ledger.plan)
+            return [change.key for change, standing, _ in seen if standing is not ReassignmentStatus.DIVERGED]
 
         return _accepted(heard, len(changes))
     return {}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from jobs.adapters.brokers.admin import Admin, Creation
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import OperationKind
 from schemas.rows import Change
 
@@ -20,7 +20,7 @@ Answered = Mapping[tuple[str, int], int]
 
 
 def creations(
-    ledger: Ledger, admin: Admin, changes: Sequence[Change]
+    ledger: CommitLog, admin: Admin, changes: Sequence[Change]
 ) -> Iterator[tuple[list[Change], Callable[[], Answered]]]:
     """Cut new topics and partitions into requests: the changes of each, and how it is asked."""
     mine: dict[str, dict[int, Change]] = defaultdict(dict)

@@ -11,36 +11,38 @@ from typing import Final
 
 from jobs.adapters.zookeeper import lease as adapter
 from jobs.adapters.zookeeper.lease import Lease, NoLease, leased
-from jobs.core.signals import unwinding
+from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from schemas.lease import Holder
+from schemas.lease import LeaseHolder
 
-HAND_OVER: Final = 60.0
+LEASE_HANDOVER_SECONDS: Final = 60.0
 """Seconds that a cancellation waits for a commit to let go: between two looks, or once a request is answered."""
 
 
-def this_process(command: str, plan_id: str = "") -> Holder:
+def this_process(command: str, plan_id: str = "") -> LeaseHolder:
     """Who we are, and what for, in the words that others read."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return Holder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
+    return LeaseHolder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
 
 
 @contextmanager
 def lease_for(settings: Settings, plan_id: str, command: str, patience: float | None = None) -> Iterator[Lease]:
     """Hold the lease of the cluster; raise LeaseHeldError where somebody else keeps it, KeyboardInterrupt on Ctrl-C."""
     holder = this_process(command, plan_id)
-    with unwinding():
+    with raise_on_signal():
         if settings.conf.commit_lease:
-            with leased(settings.zookeeper, holder, adapter.PATIENCE if patience is None else patience, say) as lease:
+            with leased(
+                settings.zookeeper, holder, adapter.LEASE_TIMEOUT_SECONDS if patience is None else patience, log
+            ) as lease:
                 yield lease
         else:
-            yield NoLease(None, holder, say)
+            yield NoLease(None, holder, log)
 
 
 @dataclass(frozen=True, slots=True)
-class UnderLease:
+class LeaseGuardedAdmin:
     """Who sets configurations, asked only while the lease is ours."""
 
     admin: ConfigAdmin

@@ -64,7 +64,7 @@ def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ReassignmentOptions:
     """What the command line says of how reassignments are run."""
 
     via: Via = Via.ADMIN
@@ -81,5 +81,5 @@ class Running:
         return self.wait or self.throttle is not None
 
 
-AS_EVER: Final = Running()
+DEFAULT: Final = ReassignmentOptions()
 """Where nothing is said: asked over Kafka's protocol, not throttled, not waited for."""

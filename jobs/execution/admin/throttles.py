@@ -12,12 +12,12 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
-from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import SurveyorError
-from jobs.execution.admin.audited_configs import Altering, ConfigAdmin
+from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.reassignment_options import (
     UNTHROTTLED,
     Configs,
@@ -26,7 +26,7 @@ from jobs.execution.admin.reassignment_options import (
     throttle_configs,
 )
 from jobs.repositories.plans.repository import Plan
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas.enums import Action, Step
 from schemas.rows import Change
@@ -43,7 +43,7 @@ class ThrottleError(SurveyorError):
     """A broker would not take a throttle; what was set is in `throttles`."""
 
 
-def throttle_rows(lake: Lake, plan_id: str | None = None) -> list[Row]:
+def throttle_rows(lake: Warehouse, plan_id: str | None = None) -> list[Row]:
     """Return what is set, or about to be, by one plan or by all; nothing where a warehouse has no such table yet."""
     if not lake.has(_TABLE):
         return []
@@ -88,7 +88,7 @@ def set_throttle(
             row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
     if not rows:
         return
-    altering = Altering(lake, plan_id, attempt)
+    altering = AuditedConfigs(lake, plan_id, attempt)
     _store(lake, plan_id, rows.values())
     over = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
     if over:
@@ -107,27 +107,27 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt
         return []
     with connected(settings.zookeeper) as client:
         in_force = _in_force(client, {_resource(row) for row in rows})
-    left = _restored(Altering(settings.lake, plan_id, attempt), admin, rows, in_force)
+    left = _restored(AuditedConfigs(settings.lake, plan_id, attempt), admin, rows, in_force)
     _store(settings.lake, plan_id, left)
     if left:
         names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
-        say(
+        log(
             f"surveyor: the throttle of plan {plan_id} is not cleared on {names}; "
             f"`surveyor commit {plan_id} --apply` tries again, once they answer",
         )
     else:
-        say(f"  throttle of plan {plan_id} cleared")
+        log(f"  throttle of plan {plan_id} cleared")
     return left
 
 
 def clear_left_over(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear what other plans have left behind; only while nobody's replicas move but this plan's."""
     for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
-        say(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
+        log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
         clear_throttle(settings, admin, other)
 
 
-def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Change], rate: int | None) -> Iterator[str]:
+def throttle_lines(lake: Warehouse, plan: Plan, due: Sequence[Change], rate: int | None) -> Iterator[str]:
     """Say what a commit of these changes would throttle, and what earlier ones have left behind."""
     moves = [change for change in due if change.action == Action.REASSIGN]
     rate = rate_of(throttle_rows(lake, plan.plan_id)) if rate is None else rate
@@ -139,7 +139,7 @@ def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Change], rate: int | No
     yield from left_over_lines(lake)
 
 
-def left_over_lines(lake: Lake, plan: Plan | None = None) -> Iterator[str]:
+def left_over_lines(lake: Warehouse, plan: Plan | None = None) -> Iterator[str]:
     """Say which throttles are set by plans other than this one."""
     mine = None if plan is None else plan.plan_id
     for left in sorted({row["plan_id"] for row in throttle_rows(lake)} - {mine}):
@@ -164,7 +164,7 @@ def _row(resource: Resource, name: str, in_force: InForce) -> Row:
     return {**common, "before": before, "set_to": [], "set_at": datetime.now(UTC)}
 
 
-def _store(lake: Lake, plan_id: str, rows: Iterable[Row]) -> None:
+def _store(lake: Warehouse, plan_id: str, rows: Iterable[Row]) -> None:
     lake.replace(_TABLE, [{**row, "plan_id": plan_id} for row in rows], f"plan_id = {quoted(plan_id)}")
 
 
@@ -194,14 +194,14 @@ def _override(resource: Resource) -> str:
     return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
 
 
-def _set(altering: Altering, admin: ConfigAdmin, configs: Configs) -> None:
+def _set(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:
     """Rates first: replicas that are listed are throttled from the first byte."""
     refused = altering.alter(Step.THROTTLE, admin, configs, to_the_end=False)
     for (kind, resource), refusal in refused.items():
         raise ThrottleError(f"{kind} {resource} would not take the throttle: {refusal}")
 
 
-def _restored(altering: Altering, admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
+def _restored(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
     """Put back what stood before; return the rows of what could not be."""
     left: list[Row] = []
     back: dict[Resource, dict[str, str | None]] = {}
@@ -217,11 +217,11 @@ def _restored(altering: Altering, admin: ConfigAdmin, rows: Sequence[Row], in_fo
         for row in mine:
             if row not in ours and now.get(row["name"]) != row["before"]:
                 what = f"{row['name']} of {row['kind']} {row['resource']}"
-                say(f"surveyor: {what} was altered by somebody else: left at {now.get(row['name'])}")
+                log(f"surveyor: {what} was altered by somebody else: left at {now.get(row['name'])}")
         throttled[resource] = ours
         if former := {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}:
             back[resource] = former
     for resource, refusal in altering.alter(Step.LIFT_THROTTLE, admin, back, to_the_end=True).items():
-        say(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
+        log(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
         left += throttled[resource]
     return left

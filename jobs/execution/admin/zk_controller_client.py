@@ -12,17 +12,17 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import Znode, connected, look_until, sync
+from jobs.adapters.zookeeper.connection import Znode, connected, poll_until, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.controller_client import Codes
 from jobs.preconditions.changes import assigned, judge_for_admin, understood
-from jobs.preconditions.reassignments import moving_in_zookeeper, reassignments_of, standings
-from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.preconditions.reassignments import moving_in_zookeeper, reassignment_statuses, reassignments_of
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing
+from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Action
 from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
@@ -32,23 +32,23 @@ REQUESTABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
 
 _TRIES: Final = 5
 
-SEEN: Final = 10.0
+COMPLETION_SECONDS: Final = 10.0
 """Seconds within which a controller that took a request away has written what became of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperController:
+class ZkControllerClient:
     """Kafka's controller, asked by requests in /admin; it takes one znode of reassignments at a time."""
 
     settings: Settings
-    ledger: Ledger
+    ledger: CommitLog
     lease: Lease
     requests: ZnodeRequests
 
     @classmethod
     def of(
-        cls, settings: Settings, ledger: Ledger, lease: Lease, between_looks: Callable[[], None]
-    ) -> "ZooKeeperController":
+        cls, settings: Settings, ledger: CommitLog, lease: Lease, between_looks: Callable[[], None]
+    ) -> "ZkControllerClient":
         return cls(settings, ledger, lease, ZnodeRequests(settings.zookeeper, between_looks))
 
     def reassignments(self) -> dict[Key, list[int]]:
@@ -60,7 +60,7 @@ class ZooKeeperController:
         plan = reassignments_of(self.ledger.plan)
         earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
         moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
-        settled: dict[Key, Verdict] = {}
+        settled: dict[Key, RowOutcome] = {}
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
             self.ledger.refuse_closed()
@@ -74,7 +74,7 @@ class ZooKeeperController:
         requested = [move for key, move in moves.items() if key not in settled]
         return {**_settled(lambda: self._reassigned(requested), len(requested)), **settled}
 
-    def _judged(self, moves: Sequence[Change]) -> dict[Key, Verdict]:
+    def _judged(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
         """What must not be requested any more, or need not."""
         with connected(self.settings.zookeeper) as client:
             sync(client)
@@ -89,10 +89,11 @@ class ZooKeeperController:
     def _reassigned(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with connected(self.settings.zookeeper) as client:
             sync(client)
-            seen = list(standings(client, moves, self.ledger.plan))
+            seen = list(reassignment_statuses(client, moves, self.ledger.plan))
         refused = "it took the order away, and "
         return {
-            move.key: refused + detail if standing is Standing.DIVERGED else NONE for move, standing, detail in seen
+            move.key: refused + detail if standing is ReassignmentStatus.DIVERGED else NONE
+            for move, standing, detail in seen
         }
 
     def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
@@ -111,7 +112,7 @@ class ZooKeeperController:
 
 
 @dataclass(frozen=True, slots=True)
-class Overriding:
+class ZkReassignmentOverride:
     """`surveyor control`, asked to lead partitions back: it goes by what a request asks for last, as Kafka's does."""
 
     client: KazooClient
@@ -136,4 +137,4 @@ def _goes_on(topic: Znode, partition: int, target: Sequence[int]) -> bool:
 
 def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:
     """Look until all is as requested, for a while: the request may go before the last write is seen."""
-    return look_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, SEEN)
+    return poll_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, COMPLETION_SECONDS)

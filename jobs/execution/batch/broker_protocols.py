@@ -9,7 +9,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.core.errors import RefusedError
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.topic_configs import boolean
@@ -19,11 +19,11 @@ _SHUTDOWN: Final = "controlled.shutdown.enable"
 _ASKS_FOR_ISRS_SINCE: Final = (2, 7)
 """From 2.7-IV2 on, which 2.7 alone means, brokers ask the controller for changes of ISRs; this one serves no API."""
 
-PATIENCE: Final = 20.0
+CONFIG_TIMEOUT_SECONDS: Final = 20.0
 """Seconds that brokers have that did not tell their settings to the snapshot."""
 
 
-def served_otherwise(configs: Iterable[Row]) -> dict[int, str | None]:
+def unsupported_protocols(configs: Iterable[Row]) -> dict[int, str | None]:
     """Brokers that ask their controller for what is not served here, and the protocol that they say they run by."""
     protocols = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
     return {broker: value for broker, value in protocols.items() if _asks_for_isrs(value)}
@@ -31,7 +31,7 @@ def served_otherwise(configs: Iterable[Row]) -> dict[int, str | None]:
 
 def refuse_protocols(configs: list[Row]) -> None:
     """Refuse to be the controller of brokers that would wait for ever for what it does not serve."""
-    protocols = served_otherwise(configs)
+    protocols = unsupported_protocols(configs)
     newer = sorted(protocols)
     if newer:
         raise RefusedError(
@@ -45,13 +45,13 @@ def refuse_protocols(configs: list[Row]) -> None:
         if row["name"] == _SHUTDOWN and not row["assumed"] and boolean(row["value"]) is not False
     )
     if waiting:
-        say(
+        log(
             f"surveyor: brokers {', '.join(map(str, waiting))} will wait some 15 s for a controlled shutdown that is "
             f"not served; drain them first, or set {_SHUTDOWN}=false",
         )
 
 
-def told_by_all(configs: list[Row], settings: Settings, allowed: frozenset[int]) -> list[Row]:
+def complete_configs(configs: list[Row], settings: Settings, allowed: frozenset[int]) -> list[Row]:
     """Return the settings of all registered brokers; ask those that have not told their protocol once more.
 
     A snapshot gives each broker little time, and a busy one, or one that has come since, is no reason to stay out of
@@ -61,23 +61,25 @@ def told_by_all(configs: list[Row], settings: Settings, allowed: frozenset[int])
     with connected(settings.zookeeper) as client:
         brokers = read_cluster(client, settings.zookeeper).brokers
         overrides, _ = read_overrides(client)
-    told = _told(configs) | allowed
+    told = _configs_of(configs) | allowed
     untold = [broker for broker in brokers if broker["broker_id"] not in told]
     if not untold:
         return configs
     ids = {broker["broker_id"] for broker in untold}
     with progress(f"asking brokers {', '.join(map(str, sorted(ids)))} for their settings"):
-        answers = read_broker_configs(untold, settings.conf.command_config, overrides, PATIENCE, PATIENCE)
-    _refuse_untold(ids - _told(answers))
+        answers = read_broker_configs(
+            untold, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS
+        )
+    _refuse_unanswered(ids - _configs_of(answers))
     refuse_protocols(answers)
     return [*(row for row in configs if row["broker_id"] not in ids), *answers]
 
 
-def _told(configs: list[Row]) -> set[int]:
+def _configs_of(configs: list[Row]) -> set[int]:
     return {row["broker_id"] for row in configs if row["name"] == IBP and not row["assumed"]}
 
 
-def _refuse_untold(untold: set[int]) -> None:
+def _refuse_unanswered(untold: set[int]) -> None:
     """Refuse where a broker did not say by which protocol it runs: it may be one that is not served."""
     if untold:
         ids = ",".join(map(str, sorted(untold)))

@@ -1,6 +1,6 @@
 """Batch mode: take the controllership, write the plan under the fence, tell the brokers, hand back.
 
-Corresponds to `KafkaController.onControllerFailover` and `onControllerResignation`, around one plan. When the session
+Corresponds to `ControllerClient.onControllerFailover` and `onControllerResignation`, around one plan. When the session
 closes, Kafka elects a controller of its own, whose fail-over announces everything again; so a crash anywhere after a
 write leaves nobody uninformed for long.
 """
@@ -14,34 +14,47 @@ from typing import Final
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.connection import Channels
-from jobs.adapters.brokers.listeners import CannotTellError, Listener
-from jobs.adapters.brokers.responses import Answers
+from jobs.adapters.brokers.connection import ConnectionPool
+from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
+from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import look_until
+from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.execution.batch.notify import Hold, Told, Written, later_epoch_line, prove, tell
+from jobs.execution.batch.notify import (
+    HoldBudget,
+    NotificationResult,
+    WrittenChange,
+    later_epoch_line,
+    notify,
+    verify_written,
+)
 from jobs.execution.batch.operations import write_tasks
-from jobs.execution.batch.replica_deletion import deleted, going_first, leaving, started_again, then_deleted
+from jobs.execution.batch.replica_deletion import (
+    changes_deleting_replicas,
+    deleted,
+    deletion_notices,
+    notices_before_deletion,
+    restarted_replicas,
+)
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.changes import reassigns
 from jobs.repositories import broker_responses
-from jobs.repositories.plans.commit_log import Ledger, Verdict
-from jobs.runtime.console import say
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.text import counted
+from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
-RESIGN_PATIENCE: Final = 20.0
+RESIGN_TIMEOUT_SECONDS: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
 
 _EXAMPLES: Final = 3
 
-TellAll = Callable[[Sequence[Change]], None]
+NotifyBrokers = Callable[[Sequence[Change]], None]
 """Tells brokers of changes that were written."""
 
 WAITS: Final = "whoever becomes the controller announces it; watch that one does"
@@ -58,19 +71,19 @@ def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
     for broker in state.brokers:
         try:
             listener.address(broker)
-        except CannotTellError as error:
+        except UnreachableBrokerError as error:
             raise RefusedError(f"batch mode cannot tell what it writes: {error}, or use --mode admin") from None
 
 
 def commit_batch(
     settings: Settings,
-    ledger: Ledger,
+    ledger: CommitLog,
     due: Sequence[PlanRow],
     max_hold: float,
     held: Controllership | None = None,
     *,
     silent: Collection[int] = (),
-    tell_all: TellAll | None = None,
+    tell_all: NotifyBrokers | None = None,
     since: int | None = None,
     above: int = 0,
 ) -> None:
@@ -85,19 +98,19 @@ def commit_batch(
     if held is not None and tell_all is not None:
         written, _, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
         tell_all([each.change for each in written])
-        prove(settings.zookeeper, Told(held.epoch, written))
+        verify_written(settings.zookeeper, NotificationResult(held.epoch, written))
         return
     if held is not None:
-        told = _commit_held(settings, ledger, held, due, Hold(max_hold, silent, stays=True))
-        _record(settings, ledger, told, Answers.of(told.answers), NO_CONTROLLER)
+        told = _commit_held(settings, ledger, held, due, HoldBudget(max_hold, silent, stays=True))
+        _record(settings, ledger, told, BrokerResponses.of(told.answers), NO_CONTROLLER)
         return
     refuse_resident_drain(ledger.plan)
     with _what_was_written_said(ledger):
-        _commit_between(settings, ledger, due, Hold(max_hold, silent), since, above)
+        _commit_between(settings, ledger, due, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
-def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
+def _what_was_written_said(ledger: CommitLog) -> Iterator[None]:
     """Where ZooKeeper is lost: say how far it came; once something may be written, that is no mere failure to read."""
     try:
         yield
@@ -109,36 +122,38 @@ def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
         raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
 
 
-def take_over_above(settings: Settings, ledger: Ledger, epoch: int, *, since: int | None) -> None:
+def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since: int | None) -> None:
     """Take the controllership over above an epoch that brokers have heard of, write nothing, and hand it back.
 
     The controller that follows takes the epoch after ours, and announces everything under it.
     """
     with ExitStack() as stack:
         control = _taken_over(stack, settings, ledger, since, epoch)
-        ledger.begun, ledger.written_under = True, control.epoch
+        ledger.intents_written, ledger.written_under = True, control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
-        say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         seconds = control.held()
     _resign(settings, ledger, seconds, "")
     ledger.close()
 
 
 def _commit_between(  # noqa: PLR0917 - what the take-over and the writing need
-    settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold, since: int | None, above: int
+    settings: Settings, ledger: CommitLog, due: Sequence[PlanRow], hold: HoldBudget, since: int | None, above: int
 ) -> None:
     with ExitStack() as stack:
         control = _taken_over(stack, settings, ledger, since, above)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
-        say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         told = _commit_held(settings, ledger, control, due, hold)
         seconds = control.held()
-    answers = Answers.of(told.answers)
+    answers = BrokerResponses.of(told.answers)
     _record(settings, ledger, told, answers, _resign(settings, ledger, seconds, told.summary(answers)))
 
 
-def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int | None, above: int) -> Controllership:
+def _taken_over(
+    stack: ExitStack, settings: Settings, ledger: CommitLog, since: int | None, above: int
+) -> Controllership:
     """Take over, and own up to it before; hand back when the stack is unwound."""
     epochs: list[int] = []
 
@@ -147,7 +162,7 @@ def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int
         ledger.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
     us = settings.conf.controller_id
-    office = controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), intend, since=since, above=above)
+    office = controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), intend, since=since, above=above)
     try:
         return stack.enter_context(office)
     except SurveyorError as error:
@@ -158,34 +173,34 @@ def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int
 
 
 def _commit_held(
-    settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], hold: Hold
-) -> Told:
+    settings: Settings, ledger: CommitLog, control: Controllership, due: Sequence[PlanRow], hold: HoldBudget
+) -> NotificationResult:
     listener = settings.listener  # read before anything is written
     written, going, state = _write(settings, ledger, control, due, hold.max_hold, listener=listener)
     if not (written or going):
-        return Told(control.epoch)
+        return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [each.change for each in written]
-    with progress("telling the brokers"), Channels(str(control.controller_id), listener) as channels:
-        first = partial(going_first, changes, going)
-        told = tell(control, channels, state.brokers, first, hold)
-        left = leaving(changes)
-        if (left or going) and not told.late and told.fenced is None:
-            told = told.after(tell(control, channels, state.brokers, partial(then_deleted, left, going), hold))
+    with progress("telling the brokers"), ConnectionPool(str(control.controller_id), listener) as channels:
+        first = partial(notices_before_deletion, changes, going)
+        told = notify(control, channels, state.brokers, first, hold)
+        left = changes_deleting_replicas(changes)
+        if (left or going) and not told.is_late and told.fenced is None:
+            told = told.after(notify(control, channels, state.brokers, partial(deletion_notices, left, going), hold))
     ledger.judge(deleted(going, told))
     return replace(told, epoch=epoch, written=written)
 
 
 def _write(
     settings: Settings,
-    ledger: Ledger,
+    ledger: CommitLog,
     control: Controllership,
     due: Sequence[PlanRow],
     max_hold: float,
     *,
     listener: Listener,
-) -> tuple[list[Written], list[Operation], ClusterState]:
+) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
     """Write under the fence; return what stands, whose replicas are to be deleted, and the cluster as it was found."""
-    ledger.intend(due)
+    ledger.append_intents(due)
     try:
         state = read_cluster(control.client, settings.zookeeper)
         refuse_unreachable(state, listener)
@@ -193,7 +208,7 @@ def _write(
         _set_aside_the_rest(ledger, due)
         raise
     tasks, changes = operations_among(due), changes_among(due)
-    unsure = started_again(ledger.plan, changes, control.epoch)
+    unsure = restarted_replicas(ledger.plan, changes, control.epoch)
     ledger.judge(unsure)
     not_now = {verdict.change.place for verdict in unsure}
     going = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
@@ -201,7 +216,7 @@ def _write(
     first = [task for task in tasks if task not in (*going, *withdrawn)]
     # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
     writer = FencedWriter(control, ledger.plan, max_hold)
-    written: list[Written] = []
+    written: list[WrittenChange] = []
     try:
         with progress("writing to ZooKeeper"):
             for judged in write_tasks(control, first, max_hold):
@@ -211,7 +226,7 @@ def _write(
                 written += _written(judged)
             # what is written is what was asked for: a crash in between leaves the request, which is found fulfilled
             early = _too_early(ledger, withdrawn)
-            ledger.judge(Verdict(task, Outcome.STALE, "a move of it has not come to its end") for task in early)
+            ledger.judge(RowOutcome(task, Outcome.STALE, "a move of it has not come to its end") for task in early)
             for judged in write_tasks(control, [task for task in withdrawn if task not in early], max_hold):
                 ledger.judge(judged)
     except (FencedError, SessionLostError):
@@ -220,53 +235,55 @@ def _write(
     if written:
         topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        by_us = sum(not each.is_found for each in written)
-        say(f"  written under the fence: {created}{by_us} state znodes")
+        by_us = sum(not each.is_read_back for each in written)
+        log(f"  written under the fence: {created}{by_us} state znodes")
     return written, going, state
 
 
-def _too_early(ledger: Ledger, withdrawn: Sequence[Operation]) -> list[Operation]:
+def _too_early(ledger: CommitLog, withdrawn: Sequence[Operation]) -> list[Operation]:
     """Requests that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
     moving = {
         verdict.change.topic
-        for verdict in ledger.verdicts
+        for verdict in ledger.outcomes
         if verdict.change.action == Action.END_REASSIGNMENT and verdict.outcome is not Outcome.APPLIED
     }
     return [task for task in withdrawn if task.action == OperationKind.WITHDRAW_REASSIGNMENT and task.topic in moving]
 
 
-def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
+def _written(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
     """The changes whose state stands in ZooKeeper, written now or found there, with its version."""
     for verdict in verdicts:
         change, version = verdict.change, verdict.state_version_after
         if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
-            yield Written(change, version, verdict.is_found)
+            yield WrittenChange(change, version, verdict.is_found)
 
 
-def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
+def _record(
+    settings: Settings, ledger: CommitLog, told: NotificationResult, answers: BrokerResponses, controller: int
+) -> None:
     """Store what brokers answered, read back what was written, and name the brokers that may not have been told."""
     if not (told.written or told.answers):
         return
     for line in told.lines(answers):
-        say(line)
-    broker_responses.record(ledger.lake, answers.table(ledger.lake.cluster))
-    why = told.unheard(answers)
-    if unled := answers.unled:
-        ledger.unheard = ledger.unfinished = True
-        say(f"surveyor: {_unled_in_words(unled)}")
-    elif refused := later_epoch_line(answers, told.told_under):
-        ledger.unheard = ledger.unfinished = True
-        say(f"surveyor: {refused}; what was written stands in ZooKeeper; commit the plan again then")
+        log(line)
+    broker_responses.record(ledger.warehouse, answers.table(ledger.warehouse.cluster))
+    why = told.failure_reason(answers)
+    if unled := answers.leaderless_partitions:
+        ledger.unanswered = ledger.unfinished = True
+        log(f"surveyor: {_unled_in_words(unled)}")
+    elif refused := later_epoch_line(answers, told.notified_under):
+        ledger.unanswered = ledger.unfinished = True
+        log(f"surveyor: {refused}; what was written stands in ZooKeeper; commit the plan again then")
     elif why is not None:
         announced = controller != NO_CONTROLLER
-        ledger.unheard = not (announced and told.late)
+        ledger.unanswered = not (announced and told.is_late)
         ledger.unfinished = not announced
         after = f"broker {controller} announced it when it became the controller" if announced else WAITS
-        say(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
+        log(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
     if told.fenced is not None:
         raise told.fenced
     if told.written:
-        prove(settings.zookeeper, told)
+        verify_written(settings.zookeeper, told)
 
 
 def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
@@ -280,24 +297,24 @@ written stands in ZooKeeper, so take a new snapshot and plan again
     shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
     errors = ", ".join(error_name(error) for error in sorted(set(unled.values())))
     return (
-        f"nobody leads {counted(len(names), 'partition')} ({shown}): whoever was to lead them answered "
+        f"nobody leads {pluralise(len(names), 'partition')} ({shown}): whoever was to lead them answered "
         f"{errors}; what was written "
         "stands in ZooKeeper, so take a new snapshot and plan again"
     )
 
 
-def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
-    judged = {v.change.place for v in ledger.verdicts}
+def _set_aside_the_rest(ledger: CommitLog, due: Sequence[PlanRow]) -> None:
+    judged = {v.change.place for v in ledger.outcomes}
     left = (change for change in due if change.place not in judged)
-    ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
+    ledger.judge(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 
-def _resign(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
+def _resign(settings: Settings, ledger: CommitLog, seconds: float, told: str) -> int:
     """Wait for a broker to become the controller; return it."""
     try:
         with progress("waiting for a broker to become the controller"):
-            controller = look_until(
-                lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_PATIENCE
+            controller = poll_until(
+                lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
         ledger.step(Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; nobody knows who is in control: {error}")
@@ -308,5 +325,5 @@ def _resign(settings: Settings, ledger: Ledger, seconds: float, told: str) -> in
         message = f"broker {controller} is the controller; held for {seconds:.1f} s"
     message += f"; {told}" if told else ""
     ledger.step(Step.HAND_BACK, Outcome.APPLIED, message)
-    say(f"  controllership handed back: {message}")
+    log(f"  controllership handed back: {message}")
     return controller

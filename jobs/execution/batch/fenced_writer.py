@@ -18,18 +18,26 @@ from jobs.adapters.zookeeper.connection import LOST, commit
 from jobs.adapters.zookeeper.controllership import (
     Controllership,
     SessionLostError,
+    await_reconnect,
     fenced,
     refused_by_epoch,
-    settled,
 )
 from jobs.adapters.zookeeper.multi import Op
-from jobs.adapters.zookeeper.multi_failure import Refusal, lost, refusal
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
-from jobs.execution.batch.transactions import Znodes, apart, batches, depends_on, of_states, of_topic, touched
-from jobs.preconditions.changes import Premises, reassigns, state_path
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.execution.batch.transactions import (
+    ZnodeReads,
+    batches,
+    required_reads,
+    state_ops,
+    topic_ops,
+    topics_needing_own_multi,
+    touched_paths,
+)
+from jobs.preconditions.changes import Preconditions, reassigns, state_path
+from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Change
@@ -55,16 +63,16 @@ class FencedWriter:
     plan: Plan
     max_hold: float
     topics: TopicZnodes = field(init=False)
-    _left: Sequence[Change] = ()
+    _unjudged: Sequence[Change] = ()
     """What of the batch in hand is not judged."""
-    _blamed: int = 0
-    _assigned: dict[str, int] = field(default_factory=dict)
+    _refused_multis: int = 0
+    _written_topic_versions: dict[str, int] = field(default_factory=dict)
     """Versions of topics whose assignment earlier batches wrote: what is left of them was planned at the one before."""
 
     def __post_init__(self) -> None:
         self.topics = TopicZnodes.of(self.plan)
 
-    def write(self, changes: Sequence[Change]) -> Iterator[list[Verdict]]:
+    def write(self, changes: Sequence[Change]) -> Iterator[list[RowOutcome]]:
         """Write changes batch by batch; yield the verdicts of each batch as they are known.
 
         Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
@@ -72,36 +80,39 @@ class FencedWriter:
         """
         later = [change for change in changes if self._is_of_later_controller(change)]
         if later:
-            yield [Verdict(change, Outcome.FAILED, self._later(change)) for change in later]
+            yield [RowOutcome(change, Outcome.FAILED, self._later(change)) for change in later]
             changes = [change for change in changes if not self._is_of_later_controller(change)]
         for batch in batches(changes, self.topics, self.control.client.chroot, BATCH):
-            self._left = [self._as_we_left_it(change) for change in batch]
+            self._unjudged = [self._rebase_on_own_write(change) for change in batch]
             try:
                 yield from self._write_batch()
             except FencedError:
-                yield [Verdict(change, Outcome.FENCED, "another controller took over") for change in self._left]
+                yield [RowOutcome(change, Outcome.FENCED, "another controller took over") for change in self._unjudged]
                 raise
             except (SessionLostError, KazooException, UnreadableError) as error:
-                yield [Verdict(change, Outcome.UNKNOWN, "the session was lost; commit again") for change in self._left]
+                yield [
+                    RowOutcome(change, Outcome.UNKNOWN, "the session was lost; commit again")
+                    for change in self._unjudged
+                ]
                 why = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
                     f"ZooKeeper was lost while we held the controllership{why}: what was in flight is unknown; "
                     "commit the plan again, it reads back and goes on",
                 ) from None
 
-    def _write_batch(self) -> Iterator[list[Verdict]]:
+    def _write_batch(self) -> Iterator[list[RowOutcome]]:
         """Try what is left until nothing is; every round but a few judges a row at least."""
         unexplained = 0
-        while self._left:
-            if why := self.control.why_over(self.max_hold):
-                verdicts = [Verdict(change, Outcome.SKIPPED, why) for change in self._left]
+        while self._unjudged:
+            if why := self.control.stop_reason(self.max_hold):
+                verdicts = [RowOutcome(change, Outcome.SKIPPED, why) for change in self._unjudged]
             else:
-                verdicts, refused = self._attempt(self._left)
+                verdicts, refused = self._try_write(self._unjudged)
                 if refused is not None and not verdicts:
                     unexplained += 1
                     if unexplained >= _TRIES or refused.is_final:
-                        verdicts = self._blame(self._left, refused)
-            self._assigned |= {
+                        verdicts = self._set_aside_refused(self._unjudged, refused)
+            self._written_topic_versions |= {
                 verdict.change.topic: verdict.change.topic_version + 1
                 for verdict in verdicts
                 if isinstance(verdict.change, Change)
@@ -109,7 +120,7 @@ class FencedWriter:
                 and reassigns(verdict.change)
             }
             judged = {id(verdict.change) for verdict in verdicts}
-            self._left = [change for change in self._left if id(change) not in judged]
+            self._unjudged = [change for change in self._unjudged if id(change) not in judged]
             yield verdicts
 
     def _is_of_later_controller(self, change: Change) -> bool:
@@ -125,63 +136,65 @@ class FencedWriter:
             f"{self.control.epoch}: it is not overwritten; plan again"
         )
 
-    def _as_we_left_it(self, change: Change) -> Change:
+    def _rebase_on_own_write(self, change: Change) -> Change:
         """Let a change rest on the topic as our last multi wrote it; who wrote it since moved its version once more."""
-        version = self._assigned.get(change.topic)
+        version = self._written_topic_versions.get(change.topic)
         return change if version is None else replace(change, topic_version=version)
 
-    def _attempt(self, due: Sequence[Change]) -> tuple[list[Verdict], Refusal | None]:
+    def _try_write(self, due: Sequence[Change]) -> tuple[list[RowOutcome], MultiFailure | None]:
         """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""
-        due, stale = self._read(lambda: Premises.now(self.plan, self.control.client).still_hold(due))
+        due, stale = self._read(lambda: Preconditions.now(self.plan, self.control.client).still_hold(due))
         if stale:
             return stale, None
         refused = self._commit(due)
         if refused is None:
-            return [Verdict(change, Outcome.APPLIED, "written", change.state_version + 1) for change in due], None
-        _, verdicts = self._read(lambda: Premises.now(self.plan, self.control.client).judge(self.control.client, due))
+            return [RowOutcome(change, Outcome.APPLIED, "written", change.state_version + 1) for change in due], None
+        _, verdicts = self._read(
+            lambda: Preconditions.now(self.plan, self.control.client).judge(self.control.client, due)
+        )
         return verdicts, refused
 
-    def _blame(self, due: Sequence[Change], refused: Refusal) -> list[Verdict]:
+    def _set_aside_refused(self, due: Sequence[Change], refused: MultiFailure) -> list[RowOutcome]:
         """Set aside those whose operation was refused, that the others can be written."""
-        self._blamed += 1
-        concerned = [change for change in due if refused.path in touched(change)]
-        if not concerned or self._blamed > _BLAMED:
+        self._refused_multis += 1
+        concerned = [change for change in due if refused.path in touched_paths(change)]
+        if not concerned or self._refused_multis > _BLAMED:
             concerned = list(due)
-        return [Verdict(change, Outcome.FAILED, str(refused)) for change in concerned]
+        return [RowOutcome(change, Outcome.FAILED, str(refused)) for change in concerned]
 
-    def _commit(self, due: Sequence[Change]) -> Refusal | None:
+    def _commit(self, due: Sequence[Change]) -> MultiFailure | None:
         """Write what is due; what was refused on the way, if anything was."""
         try:
             znodes = self._find(due)
-            alone = apart(due, self.topics, znodes)
+            alone = topics_needing_own_multi(due, self.topics, znodes)
             for topic in alone:
-                refused = self._send(of_topic(topic, due, self.topics, znodes))
+                refused = self._send(topic_ops(topic, due, self.topics, znodes))
                 if refused is not None:
                     return refused
             if alone:  # what is there now is what the states depend on
                 znodes = self._find(due)
-            ops = of_states(due, self.topics, znodes, self.control.epoch)
+            ops = state_ops(due, self.topics, znodes, self.control.epoch)
             return too_large(ops) or self._send(ops)
         except MalformedZnodeError as error:  # since the last reading: judging again says so
-            return Refusal("go by", TOPICS, error)
+            return MultiFailure("go by", TOPICS, error)
 
-    def _find(self, due: Sequence[Change]) -> Znodes:
+    def _find(self, due: Sequence[Change]) -> ZnodeReads:
         """Read what the multis depend on; nothing where all states are there."""
-        paths = depends_on(due)
+        paths = required_reads(due)
         znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
-        return Znodes({znode.path: znode for znode in znodes})
+        return ZnodeReads({znode.path: znode for znode in znodes})
 
-    def _send(self, ops: Sequence[Op]) -> Refusal | None:
+    def _send(self, ops: Sequence[Op]) -> MultiFailure | None:
         """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
         multi = self.control.transaction(ops)
         try:
             results = commit(multi)
         except LOST as error:
-            settled(self.control.client, self.control.session)
+            await_reconnect(self.control.client, self.control.session)
             return lost(multi, error)
         if refused_by_epoch(results):
             raise fenced(self.control.epoch)
-        return refusal(multi, results)
+        return multi_failure(multi, results)
 
     def _read(self, read: Callable[[], T]) -> T:
         """Read, once more after a lost connection, if the session is still ours."""
@@ -189,5 +202,5 @@ class FencedWriter:
             try:
                 return read()
             except LOST:
-                settled(self.control.client, self.control.session)
+                await_reconnect(self.control.client, self.control.session)
         raise SessionLostError("the connection to ZooKeeper was lost again and again; commit again")

@@ -10,27 +10,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from jobs.adapters.brokers.connection import Channels
-from jobs.adapters.brokers.control_encoding import Announcement
-from jobs.adapters.brokers.delivery import announce
-from jobs.adapters.brokers.responses import Answer, Answers
+from jobs.adapters.brokers.connection import ConnectionPool
+from jobs.adapters.brokers.control_encoding import ControlBatch
+from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.adapters.zookeeper.connection import LOST, Znode, connected, persistently, sync
+from jobs.adapters.zookeeper.connection import LOST, Znode, connected, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
 from jobs.preconditions.changes import state_path, understood
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from schemas.notices import Notice
 from schemas.rows import Change
 
-LEAST: Final = 1.0
+MIN_HOLD_SECONDS: Final = 1.0
 """Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
 
 
-RAISED_BY: Final = tuple(2**doubled for doubled in range(17))
+EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """How far our epoch is raised each time that a broker refuses it: as it does not say which it knows, ever further."""
 
 Due = Callable[[Collection[int]], Sequence[Notice]]
@@ -38,7 +38,7 @@ Due = Callable[[Collection[int]], Sequence[Notice]]
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldBudget:
     """How long the controllership may be held, and whether it stays with the caller."""
 
     max_hold: float
@@ -46,66 +46,70 @@ class Hold:
     """Brokers known not to answer."""
     stays: bool = False
 
-    def left(self, control: Controllership) -> float:
+    def seconds_left(self, control: Controllership) -> float:
         """Seconds left for telling."""
         seconds = 0.0 if interrupted() else self.max_hold - control.held()
-        return max(seconds, LEAST) if self.stays else seconds
+        return max(seconds, MIN_HOLD_SECONDS) if self.stays else seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenChange:
     """A change that stands in ZooKeeper, and the version that its state has since."""
 
     change: Change
     state_version: int
-    is_found: bool = False
+    is_read_back: bool = False
     """Whether it stood so before we wrote it, perhaps under the epoch of who was the controller before us."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NotificationResult:
     """What brokers answered, and what had been written before; `late`: there was no time to tell anybody."""
 
     epoch: int
-    written: Sequence[Written] = ()
-    answers: Sequence[Answer] = ()
-    late: bool = False
+    written: Sequence[WrittenChange] = ()
+    answers: Sequence[BrokerResponse] = ()
+    is_late: bool = False
     named: frozenset[int] = field(default_factory=frozenset)
     """Live brokers that a change concerns: they had to be told of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
-    told_under: int = 0
+    notified_under: int = 0
     """The controller epoch of the last request: later than `epoch` where brokers had heard of one later than that."""
 
-    def after(self, later: "Told") -> "Told":
+    def after(self, later: "NotificationResult") -> "NotificationResult":
         """Put what was told later beside what was told first."""
         return replace(
             self,
-            told_under=max(self.told_under, later.told_under),
+            notified_under=max(self.notified_under, later.notified_under),
             answers=[*self.answers, *later.answers],
             named=self.named | later.named,
             fenced=self.fenced or later.fenced,
         )
 
-    def unheard(self, answers: Answers) -> str | None:
+    def failure_reason(self, answers: BrokerResponses) -> str | None:
         """Explain why no broker that a change concerns has accepted it; None if one of them has."""
-        if self.late:
+        if self.is_late:
             why = "interrupted" if interrupted() else "--max-hold was over"
             return f"{why} before the brokers could be told"
         if not self.named or self.named & set(answers.accepted):
             return None
         return f"none of brokers {', '.join(map(str, sorted(self.named)))} accepted what it was told"
 
-    def summary(self, answers: Answers) -> str:
+    def summary(self, answers: BrokerResponses) -> str:
         """Say it for the ledger."""
         if not (self.written or self.answers):
             return ""
         missing = sorted(self.named - set(answers.accepted))
         left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
-        return later_epoch_line(answers, self.told_under) or self.unheard(answers) or f"what was written was {left}"
+        return (
+            later_epoch_line(answers, self.notified_under)
+            or self.failure_reason(answers)
+            or f"what was written was {left}"
+        )
 
-    def lines(self, answers: Answers) -> list[str]:
+    def lines(self, answers: BrokerResponses) -> list[str]:
         """Say it to people."""
-        if self.late:
+        if self.is_late:
             return []
         apis = list(dict.fromkeys(answer.api for answer in self.answers))
         accepted = ", ".join(map(str, answers.accepted))
@@ -118,17 +122,19 @@ class Told:
         return lines + [f"surveyor: {line}" for line in answers.lines()]
 
 
-def tell(control: Controllership, channels: Channels, brokers: Sequence[Row], due: Due, hold: Hold) -> Told:
+def notify(
+    control: Controllership, channels: ConnectionPool, brokers: Sequence[Row], due: Due, hold: HoldBudget
+) -> NotificationResult:
     """Tell the brokers what is due, if the hold allows; who does not answer is left to Kafka's controller."""
-    left = hold.left(control)
+    left = hold.seconds_left(control)
     if left <= 0:
-        return Told(control.epoch, late=True)
+        return NotificationResult(control.epoch, is_late=True)
     epoch, deadline = control.epoch, time.monotonic() + left
     fence: FencedError | None = None
-    for step in RAISED_BY:
+    for step in EPOCH_STEPS:
         announcement = _announcement(control, brokers, due)
-        answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
-        later = Answers.of(answers).of_later_epoch
+        answers = deliver(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
+        later = BrokerResponses.of(answers).of_later_epoch
         fence = _fenced(control)
         if not later or fence is not None or time.monotonic() > deadline:
             break
@@ -136,14 +142,16 @@ def tell(control: Controllership, channels: Channels, brokers: Sequence[Row], du
         if fence is not None:
             break
     live = frozenset(announcement.named & announcement.live)
-    return Told(epoch, answers=answers, named=live, fenced=fence, told_under=announcement.controller_epoch)
+    return NotificationResult(
+        epoch, answers=answers, named=live, fenced=fence, notified_under=announcement.controller_epoch
+    )
 
 
 def _raised(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
     """Move our epoch above the one that brokers have heard of, which they do not say; return why that was not done."""
     try:
         with suppress(*LOST):
-            say(f"  {raised_line(brokers, control.epoch)}")
+            log(f"  {raised_line(brokers, control.epoch)}")
             control.raise_above(control.epoch + step - 1)
     except FencedError as error:
         return error
@@ -155,7 +163,7 @@ def raised_line(brokers: Sequence[int], epoch: int) -> str:
     return f"{_brokers(brokers)} refused controller epoch {epoch}, having heard of a later one: ours is raised above it"
 
 
-def later_epoch_line(answers: Answers, epoch: int) -> str | None:
+def later_epoch_line(answers: BrokerResponses, epoch: int) -> str | None:
     """Say which brokers refuse every controller until they are restarted, None where none does."""
     brokers = answers.of_later_epoch
     if not brokers:
@@ -171,24 +179,24 @@ def _brokers(brokers: Sequence[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
-def _announcement(control: Controllership, brokers: Sequence[Row], due: Due) -> Announcement:
-    return Announcement(control.controller_id, control.epoch, brokers, due({row["broker_id"] for row in brokers}))
+def _announcement(control: Controllership, brokers: Sequence[Row], due: Due) -> ControlBatch:
+    return ControlBatch(control.controller_id, control.epoch, brokers, due({row["broker_id"] for row in brokers}))
 
 
 def _fenced(control: Controllership) -> FencedError | None:
     """Tell whether another controller has taken over meanwhile: brokers heeded it then, not us."""
     try:
         with suppress(*LOST):
-            persistently(control.refuse_fenced)
+            with_retries(control.refuse_fenced)
     except FencedError as error:
         return error
     return None
 
 
-def _renewing(control: Controllership, known: Announcement, due: Due) -> Callable[[], Announcement]:
+def _renewing(control: Controllership, known: ControlBatch, due: Due) -> Callable[[], ControlBatch]:
     """Make what reads who is registered now; those known before, where ZooKeeper does not answer."""
 
-    def renew() -> Announcement:
+    def renew() -> ControlBatch:
         nonlocal known
         with suppress(*LOST):
             brokers = read_brokers(control.client)
@@ -199,7 +207,7 @@ def _renewing(control: Controllership, known: Announcement, due: Due) -> Callabl
     return renew
 
 
-def prove(hosts: str, told: Told) -> None:
+def verify_written(hosts: str, told: NotificationResult) -> None:
     """Read back what was written, and say whose it is.
 
     Others may have gone on from it since the hand-back, a leader with its ISR or Kafka's controller: under our epoch or
@@ -210,22 +218,22 @@ def prove(hosts: str, told: Told) -> None:
         znodes = read_many(client, [state_path(each.change) for each in told.written])
     pairs = zip(told.written, znodes, strict=True)
     others = [znode.path for each, znode in pairs if not _goes_on(each, znode, told.epoch)]
-    count = sum(not each.is_found for each in told.written)
+    count = sum(not each.is_read_back for each in told.written)
     if others:
         raise SurveyorError(
             f"{len(others)} of {len(told.written)} state znodes just written do not carry our controller epoch "
             f"{told.epoch} or a later one, the first is {others[0]}: somebody writes without being the controller; "
             "find out who",
         )
-    say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
+    log(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
     if earlier := len(told.written) - count:
-        say(f"  {earlier} more stood so already when we were to write them")
+        log(f"  {earlier} more stood so already when we were to write them")
 
 
-def _goes_on(written: Written, znode: Znode, epoch: int) -> bool:
+def _goes_on(written: WrittenChange, znode: Znode, epoch: int) -> bool:
     if znode.version is None:
         return True
     state = understood(znode)
     if state is None or znode.version < written.state_version:
         return False
-    return written.is_found or state.controller_epoch >= epoch
+    return written.is_read_back or state.controller_epoch >= epoch

@@ -16,12 +16,12 @@ from jobs.adapters.zookeeper.connection import LOST, commit, read
 from jobs.adapters.zookeeper.controllership import (
     Controllership,
     SessionLostError,
+    await_reconnect,
     fenced,
     refused_by_epoch,
-    settled,
 )
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
-from jobs.adapters.zookeeper.multi_failure import Refusal, refusal
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, multi_failure
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.admin_znodes import (
     remove_topic,
@@ -29,9 +29,9 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.execution.batch.replica_deletion import counts_no_more
-from jobs.preconditions.operations import TopicNow, judge_tasks, read_topics
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.execution.batch.replica_deletion import confirmation_expired
+from jobs.preconditions.operations import TaskZnodes, judge_tasks, read_topics
+from jobs.repositories.plans.commit_log import RowOutcome
 from schemas.enums import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
@@ -39,16 +39,16 @@ from schemas.znodes import encode_config, encode_config_change
 _TRIES: Final = 3
 
 
-def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: float) -> Iterator[list[Verdict]]:
+def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: float) -> Iterator[list[RowOutcome]]:
     """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
     for task in tasks:
-        if why := control.why_over(max_hold):
-            yield [Verdict(task, Outcome.SKIPPED, why)]
+        if why := control.stop_reason(max_hold):
+            yield [RowOutcome(task, Outcome.SKIPPED, why)]
             continue
         try:
             verdict = _write(control, task)
         except (SessionLostError, KazooException, UnreadableError):
-            yield [Verdict(task, Outcome.UNKNOWN, "the session was lost; commit again")]
+            yield [RowOutcome(task, Outcome.UNKNOWN, "the session was lost; commit again")]
             raise SessionLostError(
                 "ZooKeeper was lost while we held the controllership: what was in flight is unknown; "
                 "commit the plan again, it reads back and goes on",
@@ -58,47 +58,49 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
             raise fenced(control.epoch)
 
 
-def _write(control: Controllership, task: Operation) -> Verdict:
+def _write(control: Controllership, task: Operation) -> RowOutcome:
     """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
-    refused: Refusal | None = None
+    refused: MultiFailure | None = None
     for _ in range(_TRIES):
         try:
             due, verdicts = judge_tasks(control.client, [task])
             if not due:
                 return verdicts[0]
-            if why := _not_ours(control, task):
-                return Verdict(task, Outcome.STALE, why)
+            if why := _foreign_tasks(control, task):
+                return RowOutcome(task, Outcome.STALE, why)
             refused = _carry_out(control, task) if task.action in CARRIED_OUT else _send(control, task)
         except FencedError:
-            return Verdict(task, Outcome.FENCED, "another controller took over")
+            return RowOutcome(task, Outcome.FENCED, "another controller took over")
         except LOST:
-            settled(control.client, control.session)
+            await_reconnect(control.client, control.session)
             continue
         if refused is None:
-            return Verdict(task, Outcome.APPLIED, "written")
+            return RowOutcome(task, Outcome.APPLIED, "written")
         if refused.forbidden:
             break
-    return Verdict(task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused))
+    return RowOutcome(
+        task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused)
+    )
 
 
-def _send(control: Controllership, task: Operation) -> Refusal | None:
+def _send(control: Controllership, task: Operation) -> MultiFailure | None:
     now = read_topics(control.client, [task.topic])[task.topic]
     told = task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
     multi = control.transaction(operations_of(task, now, has_notifications=told))
     results = commit(multi)
     if refused_by_epoch(results):
         raise fenced(control.epoch)
-    return refusal(multi, results)
+    return multi_failure(multi, results)
 
 
-def _not_ours(control: Controllership, task: Operation) -> str | None:
+def _foreign_tasks(control: Controllership, task: Operation) -> str | None:
     """Say why what brokers confirmed counts for nothing: somebody else has been the controller in between."""
     if task.action != OperationKind.REMOVE_TOPIC:
         return None
-    return counts_no_more(json.loads(task.data)[CONFIRMED_UNDER], control.epoch)
+    return confirmation_expired(json.loads(task.data)[CONFIRMED_UNDER], control.epoch)
 
 
-def _carry_out(control: Controllership, task: Operation) -> Refusal | None:
+def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
     """Do about a request what a controller that stays does."""
     data, topic = json.loads(task.data), task.topic
     match OperationKind(task.action):
@@ -111,7 +113,7 @@ def _carry_out(control: Controllership, task: Operation) -> Refusal | None:
     return withdraw_deletion(control, topic)
 
 
-def operations_of(task: Operation, now: TopicNow, *, has_notifications: bool) -> list[Op]:
+def operations_of(task: Operation, now: TaskZnodes, *, has_notifications: bool) -> list[Op]:
     """What a multi does for an operation, by what was found; `has_notifications`: /config/changes is there."""
     topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if now.topic.version is None else now.topic.version)
     if task.action == OperationKind.DELETE_TOPIC:
@@ -121,7 +123,7 @@ def operations_of(task: Operation, now: TopicNow, *, has_notifications: bool) ->
     return [topic, _altered(task, now), *parent, Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)]
 
 
-def _altered(task: Operation, now: TopicNow) -> Op:
+def _altered(task: Operation, now: TaskZnodes) -> Op:
     after = now.overrides | json.loads(task.data)["after"]
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"

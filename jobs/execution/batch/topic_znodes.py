@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi import Op, SetData
-from jobs.adapters.zookeeper.multi_failure import Refusal, TooLargeError
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, TooLargeError
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import adds_partition, topic_path
@@ -32,7 +32,7 @@ from schemas.znodes import (
     read_assignment,
 )
 
-LIMIT: Final = 1_000_000
+MAX_ZNODE_BYTES: Final = 1_000_000
 """Bytes of a topic with its configuration: jute.maxbuffer (1,048,575) with room for what is checked beside them."""
 
 
@@ -85,12 +85,15 @@ def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
     )
 
 
-def too_large(ops: Iterable[Op]) -> Refusal | None:
+def too_large(ops: Iterable[Op]) -> MultiFailure | None:
     """Find the topic that would be set to more than a request can hold: what moves is named three times in it."""
     for op in ops:
-        if isinstance(op, SetData) and len(op.data) > LIMIT:
-            size = f"it would take {len(op.data):,} bytes, more than {LIMIT:,}, and ZooKeeper takes about a megabyte"
-            return Refusal("set", op.path, TooLargeError(f"{size} a request (jute.maxbuffer); move fewer at once"))
+        if isinstance(op, SetData) and len(op.data) > MAX_ZNODE_BYTES:
+            size = (
+                f"it would take {len(op.data):,} bytes, more than {MAX_ZNODE_BYTES:,}, and ZooKeeper takes about "
+                "a megabyte"
+            )
+            return MultiFailure("set", op.path, TooLargeError(f"{size} a request (jute.maxbuffer); move fewer at once"))
     return None
 
 
@@ -98,11 +101,11 @@ def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Change]) -> 
     """Raise RefusedError, before anything is written, where a topic due could not be written at all."""
     topics = TopicZnodes.of(plan)
     for name, size in _sizes(client, topics, [change for change in due if change.partition is not None]):
-        if size > LIMIT:
+        if size > MAX_ZNODE_BYTES:
             raise RefusedError(
-                f"/brokers/topics/{name} and its configuration would take {size:,} bytes, more than {LIMIT:,}: "
-                "ZooKeeper takes about a megabyte a request (jute.maxbuffer); nothing was written; plan the topic "
-                "with fewer partitions or replicas",
+                f"/brokers/topics/{name} and its configuration would take {size:,} bytes, more than "
+                f"{MAX_ZNODE_BYTES:,}: ZooKeeper takes about a megabyte a request (jute.maxbuffer); nothing was "
+                "written; plan the topic with fewer partitions or replicas",
             )
 
 

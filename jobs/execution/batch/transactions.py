@@ -2,8 +2,8 @@
 
 A topic whose znode is large, or that grows, is written in a multi of its own, before those of its states. A crash in
 between leaves a topic without some states: the next commit finds it as it planned it and goes on, and so would Kafka's
-controller, to which such a topic is a new one (`onPartitionCreation`). Nothing here reads ZooKeeper: `depends_on` names
-what a creation depends on, the writer reads it once before, and what has moved on since refuses the multi.
+controller, to which such a topic is a new one (`onPartitionCreation`). Nothing here reads ZooKeeper: `required_reads`
+names what a creation depends on, the writer reads it once before, and what has moved on since refuses the multi.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from schemas.znodes import encode_state
 MULTI_BYTES: Final = 1 << 19
 """What a multi of states does not exceed: half of jute.maxbuffer (1 MB), beyond which servers close the connection."""
 
-ALONE: Final = 1 << 17
+TOPIC_MULTI_BYTES: Final = 1 << 17
 """Bytes of a topic that no longer shares a multi with states."""
 
 _OPERATION: Final = 60
@@ -37,8 +37,8 @@ _IN_ISR: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Znodes:
-    """The znodes of `depends_on` as they were read, there or not, by path."""
+class ZnodeReads:
+    """The znodes of `required_reads` as they were read, there or not, by path."""
 
     znodes: Mapping[str, Znode]
 
@@ -81,10 +81,10 @@ def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
 
 
 def _is_large(topic: str, topics: TopicZnodes) -> bool:
-    return sum(map(len, topics.created(topic))) > ALONE
+    return sum(map(len, topics.created(topic))) > TOPIC_MULTI_BYTES
 
 
-def depends_on(due: Sequence[Change]) -> list[str]:
+def required_reads(due: Sequence[Change]) -> list[str]:
     """Name the znodes that decide how these changes are made; none for states that are there, as they are assigned."""
     paths: list[str] = []
     for change in due:
@@ -96,7 +96,7 @@ def depends_on(due: Sequence[Change]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def apart(due: Sequence[Change], topics: TopicZnodes, znodes: Znodes) -> list[str]:
+def topics_needing_own_multi(due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[str]:
     """Name the topics that must be written in a multi of their own before the states of these changes."""
     grows = dict.fromkeys(change.topic for change in due if adds_partition(change))
     made = dict.fromkeys(change.topic for change in due if change.topic in topics.creations)
@@ -104,12 +104,12 @@ def apart(due: Sequence[Change], topics: TopicZnodes, znodes: Znodes) -> list[st
     return growing + [name for name in made if _is_large(name, topics) and not znodes.has(f"{TOPICS}/{name}")]
 
 
-def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: Znodes) -> bool:
+def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> bool:
     now = znodes[f"{TOPICS}/{topic}"]
     return now.stat is not None and topics.grown(topic, now.data) is not None
 
 
-def of_topic(topic: str, due: Sequence[Change], topics: TopicZnodes, znodes: Znodes) -> list[Op]:
+def topic_ops(topic: str, due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
     """Make or grow one topic, if the premises of the changes due to it hold."""
     mine = [change for change in due if change.topic == topic]
     if topic in topics.creations:
@@ -119,7 +119,7 @@ def of_topic(topic: str, due: Sequence[Change], topics: TopicZnodes, znodes: Zno
     return [*_premises(mine), SetData(now.path, data, mine[0].topic_version)]
 
 
-def of_states(due: Sequence[Change], topics: TopicZnodes, znodes: Znodes, controller_epoch: int) -> list[Op]:
+def state_ops(due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads, controller_epoch: int) -> list[Op]:
     """Write the states of these changes, and make the small topics among theirs that are not there."""
     ops = _premises(due)
     moved = [change for change in due if reassigns(change)]
@@ -132,13 +132,13 @@ def of_states(due: Sequence[Change], topics: TopicZnodes, znodes: Znodes, contro
 
 
 def _premises(due: Sequence[Change]) -> list[Op]:
-    live = sorted({broker for change in due for broker in leans_on(change)})
+    live = sorted({broker for change in due for broker in required_brokers(change)})
     dead = sorted({broker for change in due for broker in change.requires_dead})
     registered = [op for broker in live for op in check_registered(broker)]
     return registered + [op for broker in dead for op in check_absent(broker)]
 
 
-def _topic(change: Change, topics: TopicZnodes, znodes: Znodes) -> Iterator[Op]:
+def _topic(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Iterator[Op]:
     """Check a topic's version, or create it with all its partitions."""
     topic, path = change.topic, topic_path(change)
     if adds_partition(change):
@@ -153,7 +153,7 @@ def _topic(change: Change, topics: TopicZnodes, znodes: Znodes) -> Iterator[Op]:
         yield Create(f"{path}/partitions")
 
 
-def _assigned_anew(moved: Sequence[Change], znodes: Znodes) -> Iterator[Op]:
+def _assigned_anew(moved: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
     """Set a topic to what the reassignments of some of its partitions make of it, all others as they are."""
     path = topic_path(moved[0])
     yield SetData(path, with_assignments(znodes[path].data, moved), moved[0].topic_version)
@@ -165,14 +165,14 @@ def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
     return int(change.topic_version) if grown or topic.version is None else topic.version
 
 
-def _creation(topic: str, topics: TopicZnodes, znodes: Znodes) -> list[Op]:
+def _creation(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
     assignment, config = topics.created(topic)
     path = f"{CONFIGS}/{topic}"
     configured = SetData(path, config) if znodes.has(path) else Create(path, config)
     return [configured, Create(f"{TOPICS}/{topic}", assignment)]
 
 
-def _state(change: Change, znodes: Znodes, controller_epoch: int) -> Iterator[Op]:
+def _state(change: Change, znodes: ZnodeReads, controller_epoch: int) -> Iterator[Op]:
     path, data = state_path(change), encode_state(change.state_after(controller_epoch))
     if change.state_version != NO_VERSION:
         yield SetData(path, data, change.state_version)
@@ -187,14 +187,14 @@ def _folder(change: Change) -> str:
     return state_path(change).rsplit("/", 1)[0]
 
 
-def leans_on(change: Change) -> set[int]:
+def required_brokers(change: Change) -> set[int]:
     """Brokers that must be registered when a change is written."""
     leader = change.leader_after
     return set(change.requires_live) | ({leader} if leader >= 0 else set())
 
 
-def touched(change: Change) -> set[str]:
+def touched_paths(change: Change) -> set[str]:
     """Znodes that only some changes touch or count on, this one among them."""
     topic, state = topic_path(change), state_path(change)
     own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _folder(change), state}
-    return own | {f"{BROKER_IDS}/{broker}" for broker in leans_on(change) | set(change.requires_dead)}
+    return own | {f"{BROKER_IDS}/{broker}" for broker in required_brokers(change) | set(change.requires_dead)}

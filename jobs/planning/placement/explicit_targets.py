@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from jobs.core.errors import UsageError
 from jobs.planning.placement.lint import KEY, Lint, StatedTargets
-from jobs.planning.placement.optimise import placed_as_given
+from jobs.planning.placement.optimise import account_for
 from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
-from jobs.planning.placement.snapshot_targets import former
-from jobs.planning.plan import Planned, Planner
+from jobs.planning.placement.snapshot_targets import snapshot_targets
+from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.input_files import read_reassignment
@@ -33,7 +33,7 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
     stated = {"targets": targets, **racks, **limits.permissions, **stated_caps(limits.caps)}
 
-    def planner(at: SnapshotTables) -> Planned:
+    def planner(at: SnapshotTables) -> PlanDraft:
         return _given(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
 
     return planner
@@ -48,8 +48,8 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
         )
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
-    def planner(at: SnapshotTables) -> Planned:
-        past = former(at, snapshot_id, limits.scope())
+    def planner(at: SnapshotTables) -> PlanDraft:
+        past = snapshot_targets(at, snapshot_id, limits.scope())
         known = partitions_with_requests(at), at["topics"], at["brokers"]
         held = reassignment_rejections(past.targets, *known).localCheckpoint()
         free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
@@ -58,7 +58,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     return planner
 
 
-def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> Planned:
+def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
     lint = Lint(
         factor_may_change=True,
         rack_aware=limits.rack_aware,
@@ -71,7 +71,7 @@ def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) 
     if found and not limits.skip_unsafe:
         return targets.planned(at, faults)
     sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if found else targets.rows
-    answer = placed_as_given(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
+    answer = account_for(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
         faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()
     parameters = {**targets.parameters, "figures": answer.figures}

@@ -10,12 +10,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from jobs.planning.plan import Planned
+from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.changes import as_rejections
 from planner.reassignment.lint import RackRules, placement_faults
-from planner.reassignment.lint_waves import way_faults
+from planner.reassignment.lint_waves import intermediate_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
 
@@ -59,7 +59,7 @@ class Lint:
         last_seen = at["brokers_last_seen"]
         rules = RackRules(given_up=self.given_up, may_hold=self.may_hold, last_seen=last_seen)
         faults = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, rules=rules)
-        faults = faults if ways is None else faults.unionByName(way_faults(ways, *tables, rules=rules))
+        faults = faults if ways is None else faults.unionByName(intermediate_faults(ways, *tables, rules=rules))
         return faults.where(~F.col("code").isin(*self._waived())).distinct()
 
     def _waived(self) -> list[str]:
@@ -80,7 +80,7 @@ class StatedTargets:
     election_wave: int | None = None
     """The wave in which preferred replicas are elected once they are there, None where none are."""
 
-    def planned(self, at: SnapshotTables, faults: DataFrame) -> Planned:
+    def planned(self, at: SnapshotTables, faults: DataFrame) -> PlanDraft:
         """Plan what has no fault; refused if anything has one, unless that may be left out."""
         first = faults.orderBy(*KEY, "code", "fault").limit(FAULTS_SHOWN + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
@@ -93,7 +93,7 @@ class StatedTargets:
         changes = reassignment_changes(*known)
         if self.election_wave is not None:
             changes = changes.unionByName(elections_after_moves(*known, wave=self.election_wave))
-        return Planned(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
+        return PlanDraft(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
 
 
 def _as_rejections(faults: DataFrame) -> DataFrame:

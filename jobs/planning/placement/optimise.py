@@ -16,17 +16,17 @@ from pyspark.sql import DataFrame
 
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
-from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
+from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from planner.columns.changes import as_rejections
 from planner.placement.problem import (
-    NOBODY,
+    NO_BROKER,
     SHOWN,
     Bools,
     Brokers,
@@ -37,8 +37,8 @@ from planner.placement.problem import (
     Question,
 )
 from planner.placement.solve import as_given, place
-from planner.placement.waves import Caps, fewest_waves, waves
-from planner.text import counted
+from planner.placement.waves import WaveLimits, fewest_waves, waves
+from planner.text import pluralise
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
 
 REJECTED: Final = "topic string, partition int, code string, reason string"
@@ -60,12 +60,12 @@ class PlacementQuestion:
     emptied: frozenset[int] = frozenset()
     only: frozenset[int] | None = None
     rack_aware: bool = True
-    caps: Caps = field(default_factory=Caps)
+    caps: WaveLimits = field(default_factory=WaveLimits)
     elects: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacementResult:
     """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
 
     `given_up`: racks of which every broker is emptied or dead. `may_hold`: the brokers that may be given replicas.
@@ -80,7 +80,7 @@ class Placed:
     waves: int = 1
 
 
-def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> Placed:
+def optimise(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> PlacementResult:
     """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
@@ -99,12 +99,12 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
     held.append(_unknown(question.scope, cluster, at.snapshot["snapshot_id"]))
-    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
+    whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
     targets, figures, count = whole.in_waves(at, question.caps)
     if question.emptied:
         topics = cluster.names["topic"].to_pylist()
         figures = {**figures, "still_held": still_held(answer.replicas, topics, question.emptied)}
-    return Placed(
+    return PlacementResult(
         targets=targets,
         held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED).transform(
             as_rejections, Action.REASSIGN
@@ -122,7 +122,7 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     )
 
 
-def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_aware: bool) -> Placed:
+def account_for(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
     """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
@@ -130,20 +130,20 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     brokers, rackless = _brokers(at, question, cluster.partitions)
     targets = lists_of(rows["replicas"])
     named = rows_of(rows, cluster.names)
-    replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
+    replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NO_BROKER, dtype=np.int64)
     replicas[:, : known.shape[1]] = known
-    replicas[named] = NOBODY
+    replicas[named] = NO_BROKER
     replicas[named, : targets.shape[1]] = targets
     answer = as_given(brokers, cluster.partitions, replicas)
     unchanged = np.setdiff1d(named, answer.changed)
-    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
+    whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
     frame, figures, _ = whole.in_waves(at, caps)
     unknown = _concerning(rackless, cluster.partitions, answer)
-    return Placed(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
+    return PlacementResult(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Answer:
+class _Solution:
     """A placement and what names it; `barred`: rows that were asked for and stay as they are."""
 
     cluster: NamedPartitions
@@ -152,11 +152,11 @@ class _Answer:
     barred: Ints
     elects: bool = False
 
-    def in_waves(self, at: SnapshotTables, caps: Caps) -> tuple[DataFrame, Figures, int]:
+    def in_waves(self, at: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
         """Return the targets of each wave, the figures of all, and how many waves there are."""
         rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
         planned = waves(self.cluster.partitions, self.placement, rack_of, caps)
-        rows, schema = (rows_on_the_way, ON_THE_WAY) if caps.one_at_a_time else (target_rows, TARGETS)
+        rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
         frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
         allowed = set(self.brokers.ids[self.brokers.target].tolist())
         led = led_figures(self.placement, self.cluster.leader, allowed, elects=self.elects)
@@ -220,14 +220,14 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
 
     A broker that is gone is in the rack in which it was last seen.
     """
-    registered = {row["broker_id"]: row for row in as_of(at.tables.lake, at.snapshot, "brokers")}
-    holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
+    registered = {row["broker_id"]: row for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
+    holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
     ids = sorted(holding | registered.keys())
     emptied = question.emptied if question.only is None else frozenset(ids) - question.only
     _refuse_unknown(question, ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
-    may_hold = live - drained_brokers(at.tables.lake) - emptied
-    known = rack_of_each(registered.values(), brokers_last_seen(at.tables.lake, at.snapshot))
+    may_hold = live - drained_brokers(at.tables.warehouse) - emptied
+    known = rack_of_each(registered.values(), brokers_last_seen(at.tables.warehouse, at.snapshot))
     racks = known if question.rack_aware else {}
     brokers = Brokers(
         ids=np.array(ids, dtype=np.int64),
@@ -242,7 +242,7 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
 def _refuse_too_many(goal: Question, brokers: int) -> None:
     factor = goal.replication_factor or 0
     if factor > brokers:
-        raise RefusedError(f"--replication-factor {factor}: only {counted(brokers, 'broker')} may hold replicas")
+        raise RefusedError(f"--replication-factor {factor}: only {pluralise(brokers, 'broker')} may hold replicas")
 
 
 def _refuse_unknown(question: PlacementQuestion, known: list[int]) -> None:
@@ -256,7 +256,7 @@ def _refuse_unknown(question: PlacementQuestion, known: list[int]) -> None:
     )
     if question.goal.replacements or unknown == question.emptied:
         raise RefusedError(why)
-    say(f"surveyor: {why}; planned for {', '.join(map(str, sorted(question.emptied - unknown)))}")
+    log(f"surveyor: {why}; planned for {', '.join(map(str, sorted(question.emptied - unknown)))}")
 
 
 def _concerned(partitions: Partitions, question: PlacementQuestion) -> Bools:

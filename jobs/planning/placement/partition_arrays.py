@@ -19,8 +19,8 @@ from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import requests_of
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, table_as_of
-from jobs.runtime.console import say
-from planner.placement.problem import NOBODY, Bools, Ints, Partitions
+from jobs.runtime.console import log
+from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import padded, within
 from schemas.enums import NO_LEADER
 
@@ -55,7 +55,7 @@ class Scope:
         chosen = set(names) if self.topics is None else matching(self.topics, names)
         excluded = set() if self.exclude is None else matching(self.exclude, names)
         if self.exclude is not None and not excluded:
-            say(f"surveyor: --exclude {self.exclude.pattern!r} matches no topic")
+            log(f"surveyor: --exclude {self.exclude.pattern!r} matches no topic")
         return (chosen if self.named is None else chosen & self.named) - excluded
 
 
@@ -86,7 +86,7 @@ class NamedPartitions:
 
 def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     """Read the partitions that a snapshot left; raise RefusedError if the scope holds none."""
-    rows = table_as_of(at.tables.lake, at.snapshot, "partitions", columns=COLUMNS)
+    rows = table_as_of(at.tables.warehouse, at.snapshot, "partitions", columns=COLUMNS)
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)
@@ -104,7 +104,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
             topic=place_of[number].astype(np.int64),
             partition=rows["partition"].to_numpy().astype(np.int64),
             replicas=replicas,
-            movable=in_scope & ~bar & (replicas[:, 0] != NOBODY),
+            movable=in_scope & ~bar & (replicas[:, 0] != NO_BROKER),
             in_sync=_in_sync(replicas, rows["isr"]),
         ),
         barred=in_scope & bar,
@@ -124,7 +124,7 @@ def rows_of(named: pa.Table, names: pa.Table) -> Ints:
     order = np.argsort(known, kind="stable")
     place = np.minimum(np.searchsorted(known[order], sought), len(order) - 1)
     nearest = order[place]
-    rows: Ints = np.where(known[nearest] == sought, nearest, NOBODY)
+    rows: Ints = np.where(known[nearest] == sought, nearest, NO_BROKER)
     return rows
 
 
@@ -141,7 +141,7 @@ def _each(marks: list[bool], number: Ints) -> Bools:
 
 
 def _being_deleted(at: SnapshotTables) -> set[str]:
-    topics = as_of(at.tables.lake, at.snapshot, "topics", ("deletion_requested", "=", True))
+    topics = as_of(at.tables.warehouse, at.snapshot, "topics", ("deletion_requested", "=", True))
     return {row["topic"] for row in topics}
 
 
@@ -160,13 +160,13 @@ def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
     requests = [{"topic": row["topic"], "partition": row["partition"]} for row in requests_of(at)]
     if requests and rows.num_rows:
         numbers = rows_of(pa.Table.from_pylist(requests), rows)
-        requested[numbers[numbers != NOBODY]] = True
+        requested[numbers[numbers != NO_BROKER]] = True
     return requested
 
 
 def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
     """Rows that a registered member of their ISR leads, as `planner.columns.broker_sets.is_led`."""
-    registered = [row["broker_id"] for row in as_of(at.tables.lake, at.snapshot, "brokers")]
+    registered = [row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")]
     leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
     in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
     led: Bools = in_sync & np.isin(leader, registered)
@@ -185,7 +185,7 @@ def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
     [[False, True], [True, True]]
     """
     known = lists_of(pc.fill_null(isr, []))
-    in_sync: Bools = within(replicas.T, known.T).T | (known[:, :1] == NOBODY)
+    in_sync: Bools = within(replicas.T, known.T).T | (known[:, :1] == NO_BROKER)
     return in_sync
 
 

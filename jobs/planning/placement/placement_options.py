@@ -18,7 +18,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.problem import Question
-from planner.placement.waves import Caps
+from planner.placement.waves import WaveLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class PlacementLimits:
     """Not --skip-elections"""
     brokers: str | None = None
     """--broker-list"""
-    caps: Caps = field(default_factory=Caps)
+    caps: WaveLimits = field(default_factory=WaveLimits)
     allow_below_min_isr: bool = False
     skip_unsafe: bool = False
 
@@ -75,8 +75,8 @@ class StatedQuestion:
         """Raise RefusedError if a broker that is to take replicas cannot, by the snapshot."""
         refuse_empty(at.snapshot, topics=True)
         option, ids = self.taking
-        understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.lake, at.snapshot, "brokers")}
-        drained = drained_brokers(at.tables.lake)
+        understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
+        drained = drained_brokers(at.tables.warehouse)
         alive = ", ".join(map(str, sorted(understood))) or "none"
         for broker in sorted(ids):
             if broker not in understood:
@@ -100,7 +100,7 @@ def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQue
     )
 
 
-def stated_caps(caps: Caps) -> dict[str, Any]:
+def stated_caps(caps: WaveLimits) -> dict[str, Any]:
     """Return the caps that are set, as a plan states them."""
     given = {"max_moves_per_broker": caps.moves_per_broker, "one_replica_at_a_time": caps.one_at_a_time or None}
     return {key: cap for key, cap in given.items() if cap is not None}

@@ -13,11 +13,11 @@ from typing import Any, Final
 from jobs.core.errors import UsageError
 from jobs.planning.placement.explicit_targets import BACK, BY_FILE, from_file, from_snapshot
 from jobs.planning.placement.lint import Lint, StatedTargets
-from jobs.planning.placement.optimise import placed
+from jobs.planning.placement.optimise import optimise
 from jobs.planning.placement.placement_options import PlacementLimits, StatedQuestion, read_question
 from jobs.planning.placement.size_file import read_size_file
 from jobs.planning.placement.weights import Weights
-from jobs.planning.plan import Planned, Planner
+from jobs.planning.plan import PlanDraft, Planner
 from jobs.repositories.snapshot_tables import SnapshotTables
 
 _GIVEN: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {BY_FILE: from_file, BACK: from_snapshot}
@@ -55,9 +55,9 @@ def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
         below_min_isr=stated.limits.allow_below_min_isr,
     )
 
-    def planner(at: SnapshotTables) -> Planned:
+    def planner(at: SnapshotTables) -> PlanDraft:
         stated.refuse_unable(at)
-        answer = placed(at, question, weights)
+        answer = optimise(at, question, weights)
         checks = replace(lint, given_up=answer.given_up, may_hold=answer.may_hold)
         faults = checks.faults(at, answer.targets).localCheckpoint()
         parameters = {**stated.parameters, "figures": answer.figures}

@@ -13,28 +13,28 @@ from jobs.planning.placement.partition_arrays import Scope
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot
 from planner.columns.changes import as_rejections
-from planner.reassignment.snapshot_targets import former_targets
+from planner.reassignment.snapshot_targets import snapshot_targets as targets_from
 from schemas.enums import Action
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
+class SnapshotTargets:
     """Targets as reassignment plans take them, and rejections."""
 
     targets: DataFrame
     held: DataFrame
 
 
-def former(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Former:
+def snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> SnapshotTargets:
     """Compare two snapshots; raise UsageError for one that is not there, RefusedError if the scope holds nothing."""
-    then = SnapshotTables(at.tables, find_snapshot(at.tables.lake, snapshot_id))
+    then = SnapshotTables(at.tables, find_snapshot(at.tables.warehouse, snapshot_id))
     both = {"then": then, "now": at}
     known = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
     inside = scope.among(known["then"] | known["now"])
     tables = {when: _in_scope(each, known[when], inside) for when, each in both.items()}
     if not any(topics.count() for topics in tables.values()):
         raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is asked for")
-    rows = former_targets(
+    rows = targets_from(
         _of(then, tables["then"]),
         tables["then"],
         _of(at, tables["now"]),
@@ -42,7 +42,7 @@ def former(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Former:
         at["brokers"],
         then=snapshot_id,
     ).localCheckpoint()
-    return Former(
+    return SnapshotTargets(
         targets=rows.where(F.col("code").isNull()).select("topic", "partition", "replicas"),
         held=rows.transform(as_rejections, Action.REASSIGN),
     )

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.planning.placement.partition_arrays import NamedPartitions
-from planner.placement.problem import NOBODY, Ints, Placement
+from planner.placement.problem import NO_BROKER, Ints, Placement
 from planner.placement.waves import Waves
 
 TARGETS: Final = "topic string, partition int, replicas array<int>, reason string, wave int"
-ON_THE_WAY: Final = f"{TARGETS}, steps int, goal array<int>, earlier array<array<int>>"
+INTERMEDIATE: Final = f"{TARGETS}, steps int, goal array<int>, earlier array<array<int>>"
 """`goal`: the list it ends with; `earlier`: those it had in the waves before, in order."""
 
 
@@ -24,7 +24,7 @@ def target_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, bar
     return pa.concat_tables([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])
 
 
-def rows_on_the_way(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
+def intermediate_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
     """As `target_rows`, with what a partition that takes several waves has before and after."""
     first = np.arange(len(planned.row)) - planned.nth
     of_step = np.arange(planned.nth.sum()) - np.repeat(np.cumsum(planned.nth) - planned.nth, planned.nth)
@@ -42,7 +42,7 @@ def rows_on_the_way(cluster: NamedPartitions, answer: Placement, planned: Waves,
 
 def lists(replicas: Ints) -> pa.ListArray:
     """Lists of broker ids without their padding."""
-    filled = replicas != NOBODY
+    filled = replicas != NO_BROKER
     return pa.ListArray.from_arrays(_offsets(filled.sum(axis=1)), replicas[filled].astype(np.int32))
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.runtime.console import say
-from planner.placement.problem import NOBODY, Ints, Partitions
+from jobs.runtime.console import log
+from planner.placement.problem import NO_BROKER, Ints, Partitions
 
 UNKNOWN_SIZE: Final = -1
 """Weight of a partition that has no size."""
@@ -45,13 +45,13 @@ class Weights:
         Raise RefusedError where a file names unknown partitions, and where no size is known at all.
         """
         if self.file is None:
-            known = _largest(at.tables.lake, cluster)
+            known = _largest(at.tables.warehouse, cluster)
         else:
             known = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot['snapshot_id']}")
         weights, assumed = completed(known, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:
-            say(
+            log(
                 f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
                 "or of all where its topic has none",
             )
@@ -84,31 +84,31 @@ def digest(weights: Ints, partitions: Partitions) -> str:
     return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGITS]
 
 
-def _largest(lake: Lake, cluster: NamedPartitions) -> Ints:
+def _largest(lake: Warehouse, cluster: NamedPartitions) -> Ints:
     logs = lake.read(
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
     rows = rows_of(logs, cluster.names)
     # NOBODY finds the last row, which is masked
     assigned = cluster.partitions.replicas[rows] == logs["broker_id"].to_numpy()[:, None]
-    counts = (rows != NOBODY) & assigned.any(axis=1)
+    counts = (rows != NO_BROKER) & assigned.any(axis=1)
     if counts.any():
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
-        say(f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC")
+        log(f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC")
     return _most(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
 
 
 def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
     rows = rows_of(sizes, cluster.names)
-    unknown = np.flatnonzero(rows == NOBODY)
+    unknown = np.flatnonzero(rows == NO_BROKER)
     if len(unknown):
-        known = rows != NOBODY
+        known = rows != NO_BROKER
         named = [f"{row['topic']}-{row['partition']}" for row in sizes.take(pa.array(unknown[:NAMED])).to_pylist()]
         more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
         why = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
         if not known.any():
             raise RefusedError(f"{why}; take them out of the file, or take a new `surveyor snapshot`")
-        say(f"surveyor: {why}; these sizes are left out")
+        log(f"surveyor: {why}; these sizes are left out")
         rows, sizes = rows[known], sizes.filter(pa.array(known))
     return _most(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 
@@ -120,6 +120,6 @@ def _most(rows: Ints, sizes: Ints, count: int) -> Ints:
 
 
 def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:
-    replicas = (partitions.replicas != NOBODY).sum(axis=1)
+    replicas = (partitions.replicas != NO_BROKER).sum(axis=1)
     if float((weights.astype(np.float64) * replicas).sum()) > MOST:
         raise RefusedError(f"the sizes add up to more than {MOST} bytes, which no cluster holds; check their unit")

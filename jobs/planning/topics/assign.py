@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
-from jobs.planning.plan import Planned
+from jobs.planning.plan import PlanDraft
 from jobs.planning.topics.existing_topic import operation
 from jobs.planning.topics.new_partitions import (
     BALANCED,
@@ -55,9 +55,9 @@ class AssignRequest:
         if not self.from_file:
             raise_any(self._meaning_faults())
 
-    def plan(self, at: SnapshotTables) -> Planned:
+    def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the topics on a snapshot."""
-        registered = as_of(at.tables.lake, at.snapshot, "brokers")
+        registered = as_of(at.tables.warehouse, at.snapshot, "brokers")
         live = sorted(row["broker_id"] for row in registered if row["understood"])
         if not live:
             raise RefusedError(
@@ -105,7 +105,9 @@ class AssignRequest:
             for fault in topic.placement_faults(brokers, live):
                 yield RefusedError, fault
 
-    def _planned(self, at: SnapshotTables, brokers: list[int], usable: Sequence[Row], racks: dict[int, str]) -> Planned:
+    def _planned(
+        self, at: SnapshotTables, brokers: list[int], usable: Sequence[Row], racks: dict[int, str]
+    ) -> PlanDraft:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
         rows.sort(key=lambda row: str(row["topic"]))
         known = have_topic_ids(at)
@@ -115,7 +117,7 @@ class AssignRequest:
         settled |= racks_told(racks)
         assigned = assign_topics(at.tables.spark, rows, settled)
         assignments = assigned.join(F.broadcast(_known(at, ids)), "topic")
-        changes = creation_changes(assignments, at["brokers"], at.tables.lake.cluster)
+        changes = creation_changes(assignments, at["brokers"], at.tables.warehouse.cluster)
         details = [_operation_data(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
         operations = [
             operation(number, OperationKind.CREATE_TOPIC, row["topic"], json.dumps(data, sort_keys=True))
@@ -126,7 +128,7 @@ class AssignRequest:
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         if self._may_crowd(usable):
             parameters |= crowded(assigned, usable, self._instead)
-        return Planned(PlanKind.ASSIGN, parameters, changes, operations=operations)
+        return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
     def _may_crowd(self, brokers: Sequence[Row]) -> bool:
         """Whether new partitions may have more replicas in one rack than needed, unless racks are to be ignored."""

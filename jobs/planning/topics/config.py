@@ -12,8 +12,8 @@ from typing import Any, Final
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.broker_features import config_notes
-from jobs.planning.plan import Planned
-from jobs.planning.topics.existing_topic import KnownTopic, find_topic, operation
+from jobs.planning.plan import PlanDraft
+from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, operation
 from jobs.repositories.snapshot_tables import SnapshotTables
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.topic_configs import MIN_ISR, conflicts
@@ -32,7 +32,7 @@ class ConfigRequest:
     overrides: Overrides
     unknown_config_allowed: bool = False
 
-    def plan(self, at: SnapshotTables) -> Planned:
+    def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan what differs; nothing does: a plan without operations."""
         topic = find_topic(at, self.topic)
         _refuse_unread(topic)
@@ -44,7 +44,7 @@ class ConfigRequest:
             text = json.dumps(self._data(at, topic, before, after), sort_keys=True)
             operations.append(operation(0, OperationKind.ALTER_CONFIG, self.topic, text))
         missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
-        return Planned(
+        return PlanDraft(
             PlanKind.CONFIG,
             {"topic": self.topic, "config": self.overrides}
             | ({"allow_unknown_config": True} if self.unknown_config_allowed else {}),
@@ -53,7 +53,7 @@ class ConfigRequest:
             rejected_operations=missing,
         )
 
-    def _data(self, at: SnapshotTables, topic: KnownTopic, before: Overrides, after: Overrides) -> dict[str, Any]:
+    def _data(self, at: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides) -> dict[str, Any]:
         values = {name: value for name, value in after.items() if value is not None}
         data = {
             "topic_id": topic.row["topic_id"],
@@ -65,7 +65,7 @@ class ConfigRequest:
             data["replication_factor"] = min((len(row["replicas"]) for row in topic.partitions), default=None)
         return data
 
-    def _refuse_conflicts(self, topic: KnownTopic) -> None:
+    def _refuse_conflicts(self, topic: ExistingTopic) -> None:
         merged = topic.row["config"] | self.overrides
         fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
         if fault is not None:
@@ -81,7 +81,7 @@ class ConfigRequest:
         }
 
 
-def _refuse_unread(topic: KnownTopic) -> None:
+def _refuse_unread(topic: ExistingTopic) -> None:
     """Refuse to alter a config of which something cannot be read: Kafka, too, writes it as a whole or not at all."""
     config = topic.row["config"]
     if config is not None and None not in config.values():

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError
-from jobs.planning.plan import Planned
+from jobs.planning.plan import PlanDraft
 from jobs.planning.topics.existing_topic import is_assignment_understood, operation, unknown_topics
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
@@ -32,9 +32,9 @@ class DeleteRequest:
                 "offsets and transactions there, or to the tools around it; leave them out, or say --allow-internal",
             )
 
-    def plan(self, at: SnapshotTables) -> Planned:
+    def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the deletion of those that can be deleted; the others are rejections."""
-        lake = at.tables.lake
+        lake = at.tables.warehouse
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
         known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in known]
@@ -48,7 +48,7 @@ class DeleteRequest:
             operation(number, OperationKind.DELETE_TOPIC, row["topic"], json.dumps({"topic_id": row["topic_id"]}))
             for number, row in enumerate(deletable)
         ]
-        return Planned(
+        return PlanDraft(
             PlanKind.DELETE,
             {"topics": self.topics} | ({"allow_internal": True} if self.allow_internal else {}),
             changes=None,

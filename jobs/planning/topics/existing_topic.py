@@ -12,7 +12,7 @@ from schemas.znodes import MalformedZnodeError, check_topic_name
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopic:
+class ExistingTopic:
     """A topic and its partitions, in order, as a snapshot has them."""
 
     row: Row
@@ -52,16 +52,16 @@ def _hint(topic: str, flag: str) -> str:
     return f"; {flag} takes names as they are, no patterns" if set(topic) & set("*?+|()[]^$") else ""
 
 
-def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
+def find_topic(at: SnapshotTables, topic: str) -> ExistingTopic:
     """Return a topic that may be changed; raise RefusedError where it may not."""
     snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
-    rows = as_of(at.tables.lake, at.snapshot, "topics", mine)
+    rows = as_of(at.tables.warehouse, at.snapshot, "topics", mine)
     if not rows:
         raise unknown_topics([topic], snapshot_id)
     if rows[0]["deletion_requested"]:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
-    partitions = as_of(at.tables.lake, at.snapshot, "partitions", mine)
-    return KnownTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
+    partitions = as_of(at.tables.warehouse, at.snapshot, "partitions", mine)
+    return ExistingTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
 
 
 def is_assignment_understood(topic: Row) -> bool:

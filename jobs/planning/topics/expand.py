@@ -8,14 +8,14 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError, raise_any
-from jobs.planning.plan import Planned
+from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import requests_of
-from jobs.planning.topics.existing_topic import KnownTopic, find_topic, is_assignment_understood, operation
+from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood, operation
 from jobs.planning.topics.new_partitions import SPREAD_LATER, assign_topics, crowded, may_crowd, racks_of, racks_told
 from jobs.planning.topics.new_topics import not_alive
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
-from planner.text import counted
+from planner.text import pluralise
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import INTERNAL_TOPICS, OperationKind, PlanKind
@@ -39,18 +39,18 @@ class ExpandRequest:
                 "is kept, so with more of them theirs are no longer found; say --allow-internal if nothing is kept yet",
             )
 
-    def plan(self, at: SnapshotTables) -> Planned:
+    def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the partitions to be added on a snapshot."""
         topic = find_topic(at, self.topic)
         _refuse_unsettled(at, topic)
         existing = len(topic.partitions)
         if self.partitions <= existing:
             raise RefusedError(
-                f"topic {self.topic} has {counted(existing, 'partition')}: --partitions "
+                f"topic {self.topic} has {pluralise(existing, 'partition')}: --partitions "
                 f"{self.partitions} adds none, and Kafka "
                 "takes none away; ask for more",
             )
-        registered = as_of(at.tables.lake, at.snapshot, "brokers")
+        registered = as_of(at.tables.warehouse, at.snapshot, "brokers")
         live = sorted((row for row in registered if row["understood"]), key=lambda row: row["broker_id"])
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:
@@ -62,23 +62,23 @@ class ExpandRequest:
         assigned = assign_topics(at.tables.spark, [row], placement)
         assignments = assigned.withColumns({"topic_id": F.lit(topic.row["topic_id"]).cast("string")})
         version = topic.row["topic_version"]
-        changes = expansion_changes(assignments, at["brokers"], at.tables.lake.cluster, version)
+        changes = expansion_changes(assignments, at["brokers"], at.tables.warehouse.cluster, version)
         placement |= {"allow_internal": True} if self.allow_internal else {}
         data = {"existing": existing, "partitions": self.partitions, "topic_id": topic.row["topic_id"]}
         expansion = operation(0, OperationKind.EXPAND_TOPIC, self.topic, json.dumps(data, sort_keys=True))
         replicas = len(topic.partitions[0]["replicas"])
         if self.rack_aware and (self.by_hand is not None or may_crowd(replicas, live)):
             placement |= crowded(assigned, live, SPREAD_LATER)
-        return Planned(PlanKind.EXPAND, placement, changes, operations=[expansion])
+        return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[expansion])
 
-    def _placement(self, topic: KnownTopic, live: list[Row]) -> dict[str, Any]:
+    def _placement(self, topic: ExistingTopic, live: list[Row]) -> dict[str, Any]:
         """Settle what the algorithm needs."""
         first, brokers = topic.partitions[0]["replicas"], [row["broker_id"] for row in live]
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
         if len(first) > len(brokers):
             raise RefusedError(
-                f"partition 0 of {topic.name} has {counted(len(first), 'replica')}, and only "
-                f"{counted(len(brokers), 'broker', 'is', 'are')} alive in "
+                f"partition 0 of {topic.name} has {pluralise(len(first), 'replica')}, and only "
+                f"{pluralise(len(brokers), 'broker', 'is', 'are')} alive in "
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
         size = topic_bytes(self.partitions, len(first), brokers)
@@ -87,13 +87,13 @@ class ExpandRequest:
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
         return placement | racks_told(racks)
 
-    def _added(self, topic: KnownTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
+    def _added(self, topic: ExistingTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
         """Return the assignment of the partitions to be added, checked as `AdminZkClient` does."""
         now = [row["replicas"] for row in topic.partitions]
         added = self.partitions - len(now)
         if len(by_hand) not in {added, self.partitions}:
             raise UsageError(
-                f"--replica-assignment has {counted(len(by_hand), 'partition')}: give the {added} that "
+                f"--replica-assignment has {pluralise(len(by_hand), 'partition')}: give the {added} that "
                 "are added, or all "
                 f"{self.partitions} as kafka-topics takes them",
             )
@@ -115,7 +115,7 @@ class ExpandRequest:
         return assignment
 
 
-def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
+def _refuse_unsettled(at: SnapshotTables, topic: ExistingTopic) -> None:
     """Refuse what Kafka would, and a topic whose partitions cannot be counted."""
     requested = [row["partition"] for row in requests_of(at) if row["topic"] == topic.name]
     moving = sorted({*topic.moving, *requested})

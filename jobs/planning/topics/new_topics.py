@@ -99,7 +99,9 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
     yield from ((UsageError, f"topic {name} is asked for {count[name]} times") for name in known if count[name] > 1)
     if METADATA_TOPIC in count:
         yield RefusedError, f"topic {METADATA_TOPIC} is KRaft's own log, and Kafka makes none; choose another name"
-    taken = _by_metric_name(table_as_of(at.tables.lake, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist())
+    taken = _by_metric_name(
+        table_as_of(at.tables.warehouse, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist()
+    )
     named = _by_metric_name(known)
     for name in known:
         there = taken[_metric_name(name)]

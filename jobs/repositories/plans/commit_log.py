@@ -14,12 +14,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Lake, Row, quoted, schema_of
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of
 from jobs.core.errors import RefusedError, SurveyorError
-from jobs.repositories.actor import Author, this_author
-from jobs.repositories.drained_brokers import mark, strike_out
+from jobs.repositories.actor import Actor, this_actor
+from jobs.repositories.drained_brokers import add, remove
 from jobs.repositories.plans.repository import Plan
-from jobs.runtime.console import say
+from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRow
 
@@ -31,7 +31,7 @@ CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RowOutcome:
     """What became of one change."""
 
     change: PlanRow
@@ -45,14 +45,14 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Ledger:
+class CommitLog:
     """One attempt at a plan."""
 
-    lake: Lake
+    warehouse: Warehouse
     plan: Plan
-    author: Author
-    verdicts: list[Verdict] = field(default_factory=list)
-    settled: int = 0
+    author: Actor
+    outcomes: list[RowOutcome] = field(default_factory=list)
+    already_decided: int = 0
     """How many of them were found applied before anything was done."""
     controller_epoch: int | None = None
     """Under which we are the controller and stay it, None while we are not."""
@@ -60,10 +60,10 @@ class Ledger:
     """Of the brokers that are registered as the attempt begins."""
     written_under: int | None = None
     """Under which we are, or were, the controller for this attempt; None where Kafka's is asked."""
-    begun: bool = False
+    intents_written: bool = False
     unfinished: bool = False
     """What was asked for still runs, and the plan has something to do once it is complete."""
-    unheard: bool = False
+    unanswered: bool = False
     """What was written was accepted by none of the brokers it was told to."""
     _attempt: int | None = None
 
@@ -71,39 +71,40 @@ class Ledger:
     def attempt(self) -> int:
         """The number of this attempt, taken once there is something to record: of two at once each has its own."""
         if self._attempt is None:
-            self._attempt = next_attempt(self.lake, self.plan.plan_id)
+            self._attempt = next_attempt(self.warehouse, self.plan.plan_id)
         return self._attempt
 
     @classmethod
-    def open(cls, lake: Lake, plan: Plan, author: Author | None = None) -> "Ledger":
+    def open(cls, lake: Warehouse, plan: Plan, author: Actor | None = None) -> "CommitLog":
         """Begin an attempt in the name of an author, else of this process."""
         for table in ("commits", "plans"):
             lake.ensure_columns(table)
-        return cls(lake, plan, author or this_author())
+        return cls(lake, plan, author or this_actor())
 
-    def intend(self, changes: Sequence[PlanRow]) -> None:
+    def append_intents(self, changes: Sequence[PlanRow]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
         self.refuse_closed()
-        self.begun = True
-        self.lake.append_all("commits", self._pending(changes))
-        mark(self.lake, self.plan.row, self.controller_epoch, self.broker_epochs)
+        self.intents_written = True
+        self.warehouse.append_all("commits", self._pending(changes))
+        add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
         self._status(PlanStatus.COMMITTING)
 
     def refuse_closed(self) -> None:
         """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
-        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        (row,) = self.warehouse.rows("plans", ("plan_id", "=", self.plan.plan_id))
         if row["status"] in CLOSED:
             raise RefusedError(
-                f"plan {self.plan.title} {closed_line(self.lake, row)}: nothing more of it is asked for; plan again"
+                f"plan {self.plan.title} {closed_line(self.warehouse, row)}: nothing more of it is asked for; "
+                "plan again"
             )
 
     @property
     def is_closed(self) -> bool:
         """Whether the plan was cancelled or rolled back since it was read."""
-        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        (row,) = self.warehouse.rows("plans", ("plan_id", "=", self.plan.plan_id))
         return row["status"] in CLOSED
 
-    def note(self, verdicts: Iterable[Verdict]) -> None:
+    def append_now(self, verdicts: Iterable[RowOutcome]) -> None:
         """Record at once what is no outcome of the plan's own changes, such as what a cancellation does."""
         self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
 
@@ -111,48 +112,48 @@ class Ledger:
         """Record what is done with no partition: a take-over, a hand-back, a cancellation."""
         self._append([self._common(outcome, message) | {"action": step.value}])
 
-    def find(self, settled: Sequence[Verdict]) -> None:
+    def set_preflight_outcomes(self, settled: Sequence[RowOutcome]) -> None:
         """Take note of the changes that nothing is to be done about, in place of what was noted before."""
-        self.verdicts = [*settled]
-        self.settled = len(self.of(Outcome.APPLIED))
+        self.outcomes = [*settled]
+        self.already_decided = len(self.of(Outcome.APPLIED))
 
-    def begin_again(self, settled: Sequence[Verdict]) -> None:
+    def begin_again(self, settled: Sequence[RowOutcome]) -> None:
         """Become the attempt after whatever was committed meanwhile, of which nothing was judged but this."""
         self._attempt = None
-        self.find(settled)
+        self.set_preflight_outcomes(settled)
 
-    def judge(self, verdicts: Iterable[Verdict]) -> None:
+    def judge(self, verdicts: Iterable[RowOutcome]) -> None:
         """Take note of what became of changes; `close` writes it down."""
-        self.verdicts += verdicts
+        self.outcomes += verdicts
 
-    def revise(self, verdicts: Iterable[Verdict]) -> None:
+    def replace_outcomes(self, verdicts: Iterable[RowOutcome]) -> None:
         """Take back what was said of the same changes: what was accepted has come to nothing."""
         newer = {verdict.change.place: verdict for verdict in verdicts}
-        self.verdicts = [newer.get(verdict.change.place, verdict) for verdict in self.verdicts]
+        self.outcomes = [newer.get(verdict.change.place, verdict) for verdict in self.outcomes]
 
     def close(self) -> None:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
-        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
-        whole = len(self.verdicts) == self.plan.size
+        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.outcomes)
+        whole = len(self.outcomes) == self.plan.size
         drains = done and whole and self._drained()
-        if not (self.begun or self.verdicts or drains):
+        if not (self.intents_written or self.outcomes or drains):
             return
-        rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
+        rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.outcomes)
         self._append(rows)
         self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
 
     def _drained(self) -> bool:
         """Record who is drained from now on, or no more; return whether the plan is about that."""
-        drains = mark(self.lake, self.plan.row, self.controller_epoch, self.broker_epochs)
-        return drains or strike_out(self.lake, self.plan.row)
+        drains = add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
+        return drains or remove(self.warehouse, self.plan.row)
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
-        counted = Counter(verdict.outcome.value for verdict in self.verdicts)
+        counted = Counter(verdict.outcome.value for verdict in self.outcomes)
         return {outcome.value: counted[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
 
-    def of(self, outcome: Outcome) -> list[Verdict]:
-        return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
+    def of(self, outcome: Outcome) -> list[RowOutcome]:
+        return [verdict for verdict in self.outcomes if verdict.outcome is outcome]
 
     def _row(self, change: PlanRow, outcome: Outcome, message: str, version: int | None = None) -> Row:
         named = {name: getattr(change, name) for name in _NAMED}
@@ -172,21 +173,21 @@ class Ledger:
     def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:
         """Make the rows of intents by columns: the controllership is held meanwhile."""
         schema = schema_of("commits")
-        alike = self._common(Outcome.PENDING, "") | {"cluster": self.lake.cluster, "state_version_after": None}
+        alike = self._common(Outcome.PENDING, "") | {"cluster": self.warehouse.cluster, "state_version_after": None}
         named = {name: [getattr(change, name) for change in changes] for name in _NAMED}
         columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}
         return pa.table(columns, schema=schema)
 
     def _append(self, rows: Iterable[Row]) -> None:
-        self.lake.append("commits", rows)
+        self.warehouse.append("commits", rows)
 
     def _status(self, status: PlanStatus) -> None:
         closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
         mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
-        self.lake.update("plans", mine, status=quoted(status.value))
+        self.warehouse.update("plans", mine, status=quoted(status.value))
 
 
-def next_attempt(lake: Lake, plan_id: str) -> int:
+def next_attempt(lake: Warehouse, plan_id: str) -> int:
     """Return the number of a commit of a plan that begins now: of two that begin at once each has its own."""
     begun = lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
     number = [max(begun, default=0) + 1]
@@ -199,11 +200,11 @@ def next_attempt(lake: Lake, plan_id: str) -> int:
             plans.set_column(plans.schema.get_field_index("last_attempt"), "last_attempt", column) if before else plans
         )
 
-    lake.rewrite("plans", ("plan_id", "=", plan_id), counted)
+    lake.transform_rows("plans", ("plan_id", "=", plan_id), counted)
     return number[0]
 
 
-def closed_line(lake: Lake, plan: Row) -> str:
+def closed_line(lake: Warehouse, plan: Row) -> str:
     """Say by whom, as recorded, and when a plan was cancelled or rolled back."""
     if plan["status"] == PlanStatus.ROLLED_BACK:
         ways = lake.rows("plans", ("kind", "=", PlanKind.REASSIGN.value))
@@ -222,7 +223,7 @@ def _recorded(rows: Sequence[Row]) -> str:
     return f" by {last['who']}{run} at {last['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
+def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]]:
     """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
 
     What a commit found applied already when it began, set aside as stale or never came to is not among it.
@@ -236,12 +237,12 @@ def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
     return {key[1:] for key, seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
 
 
-def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:
+def close_plan(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
     """Make a plan cancelled or rolled back: no commit goes on with it, and none that runs changes that."""
     lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))
 
 
-def note_verified(lake: Lake, plan: Plan) -> None:
+def note_verified(lake: Warehouse, plan: Plan) -> None:
     """Record when a plan was first found complete; a warehouse that cannot be written is left as it is."""
     if plan.size and plan.row.get("verified_at") is None:
         try:
@@ -249,4 +250,4 @@ def note_verified(lake: Lake, plan: Plan) -> None:
             now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
             lake.update("plans", f"plan_id = {quoted(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
         except (SurveyorError, OSError) as error:
-            say(f"surveyor: that plan {plan.title} is complete was not recorded: {error}")
+            log(f"surveyor: that plan {plan.title} is complete was not recorded: {error}")

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.core.errors import RefusedError, UsageError
 from schemas.digest import ID_LENGTH
 from schemas.enums import PlanKind
@@ -47,7 +47,7 @@ def names_of(plan: Row) -> list[str]:
     return list(plan.get("names") or ([plan["name"]] if plan["name"] else []))
 
 
-def plan_named(lake: Lake, name: str | None) -> Row | None:
+def plan_named(lake: Warehouse, name: str | None) -> Row | None:
     """Return the plan that has a name, None where none has; raise RefusedError where somebody gave it to several."""
     if name is None:
         return None
@@ -63,7 +63,7 @@ def plan_named(lake: Lake, name: str | None) -> Row | None:
     return namesakes[0]
 
 
-def give_name(lake: Lake, plan_id: str, alias: Alias) -> Row:
+def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> Row:
     """Give a plan a name beside those it has, and return its row; refused where another plan has it and keeps it."""
     given: list[Row] = []
 
@@ -72,7 +72,7 @@ def give_name(lake: Lake, plan_id: str, alias: Alias) -> Row:
         given[:] = [plan for plan in plans if plan["plan_id"] == plan_id]
         return pa.Table.from_pylist(plans, schema=table.schema)
 
-    lake.rewrite("plans", _EVERY_PLAN, renamed)
+    lake.transform_rows("plans", _EVERY_PLAN, renamed)
     if not given:
         raise RefusedError(
             f"plan {plan_id} finds nothing to change, and a newer one took its place meanwhile; plan again"

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import is_cycle
 from schemas.enums import Outcome, PlanStatus, Step
 
@@ -33,7 +33,7 @@ class Outcomes:
     """When a commit last recorded something, UTC."""
 
 
-def read_outcomes(lake: Lake) -> Outcomes:
+def read_outcomes(lake: Warehouse) -> Outcomes:
     """Count plans and rows of commits; raise UnreadableError where there are no such tables."""
     plans = lake.read("plans", columns=["status", "kind", "parameters"]).to_pylist()
     statuses = Counter(plan["status"] for plan in plans if not is_cycle(plan))

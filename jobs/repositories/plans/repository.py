@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans import digest
@@ -77,7 +77,7 @@ def is_cycle(plan: Row) -> bool:
     return plan["kind"] == PlanKind.RECONCILE and CONTROL in json.loads(plan.get("parameters") or "{}")
 
 
-def find_plan(lake: Lake, id_or_name: str) -> Row:
+def find_plan(lake: Warehouse, id_or_name: str) -> Row:
     """Return a plan's row by id or alias."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse)
@@ -90,7 +90,7 @@ def find_plan(lake: Lake, id_or_name: str) -> Row:
     )
 
 
-def read_plan(lake: Lake, id_or_name: str) -> Plan:
+def read_plan(lake: Warehouse, id_or_name: str) -> Plan:
     """Return a plan whole."""
     row = find_plan(lake, id_or_name)
     mine = ("plan_id", "=", row["plan_id"])
@@ -117,7 +117,7 @@ def refuse_edited(plan: Plan) -> None:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
 
 
-def record_submission(lake: Lake, plan: Plan, submission: str) -> None:
+def record_submission(lake: Warehouse, plan: Plan, submission: str) -> None:
     """Record what a commit is about to submit to `surveyor control`."""
     lake.ensure_columns("plans")
     lake.update("plans", f"plan_id = {quoted(plan.plan_id)}", submission=quoted(submission))

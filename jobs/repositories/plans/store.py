@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
-from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import Alias, give_name, names_of, written
 from schemas.digest import plan_header
@@ -31,7 +31,7 @@ class PlanRows(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class PlanHeader:
     """What a plan says besides its rows; `broker_epochs` are those of the brokers alive."""
 
     kind: PlanKind
@@ -45,10 +45,10 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowLists:
+class InMemoryRows:
     """Rows that were made without Spark."""
 
-    lake: Lake
+    lake: Warehouse
     changes: Sequence[Row]
     rejections: Sequence[Row]
     operations: Sequence[Row] = field(default_factory=list)
@@ -65,7 +65,7 @@ class RowLists:
         return {"changes": self.changes, "operations": self.operations, "rejections": self.rejections}
 
 
-def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
+def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> Row:
     """Store a plan, or find it stored; it gets the name beside those it has."""
     epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in content.broker_epochs.items())
     plan: Row = {
@@ -94,7 +94,7 @@ def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
     return stored if named else give_name(lake, plan["plan_id"], alias)
 
 
-def is_empty(lake: Lake, plan: Row) -> bool:
+def is_empty(lake: Warehouse, plan: Row) -> bool:
     """Whether a plan was never more than a look: a commit of it would do nothing, not even mark a broker as drained."""
     marks = plan["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN}
     if plan["changes"] or plan["status"] != PlanStatus.PLANNED or marks:
@@ -102,14 +102,14 @@ def is_empty(lake: Lake, plan: Row) -> bool:
     return not lake.read("operations", ("plan_id", "=", plan["plan_id"]), columns=["plan_id"]).num_rows
 
 
-def _superseded(lake: Lake, plan: Row) -> list[str]:
+def _superseded(lake: Warehouse, plan: Row) -> list[str]:
     """Plans without a name that found nothing to change, either, for the same question on an older snapshot."""
     alike = [(name, "=", plan[name]) for name in ("kind", "parameters")]
     older = lake.rows("plans", *alike, ("snapshot_id", "<", plan["snapshot_id"]))
     return [row["plan_id"] for row in older if not names_of(row) and is_empty(lake, row)]
 
 
-def drop_plans(lake: Lake, plan_ids: Sequence[str]) -> None:
+def drop_plans(lake: Warehouse, plan_ids: Sequence[str]) -> None:
     """Delete plans that change nothing, the row in `plans` first: a crash leaves rows that no plan has."""
     if plan_ids:
         these = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"

@@ -14,7 +14,7 @@ import streamlit as st
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import SurveyorError
 from jobs.core.units import shown_duration
-from jobs.web.dashboard.cache import Place, clusters, snapshots
+from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
 from jobs.web.dashboard.parts import plain
 from jobs.web.dashboard.sections import CLUSTER, PAGES
 from jobs.web.render import shown_time
@@ -54,7 +54,7 @@ def _show(told: argparse.Namespace) -> None:
     age = shown_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
     known_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
     st.text(f"snapshot {snapshot['snapshot_id']}{known_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")
-    PAGES[page](Place(told.warehouse, cluster, snapshot["snapshot_id"]), told.max_plan_age_hours)
+    PAGES[page](SnapshotRef(told.warehouse, cluster, snapshot["snapshot_id"]), told.max_plan_age_hours)
 
 
 def _chosen(cluster: str, taken: list[Row]) -> Row:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
@@ -29,7 +29,7 @@ SHOWN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SnapshotRef:
     """One cluster in a warehouse as of one snapshot."""
 
     warehouse: str
@@ -37,26 +37,26 @@ class Place:
     snapshot_id: int
 
     @property
-    def lake(self) -> Lake:
-        return Lake(self.warehouse, self.cluster)
+    def lake(self) -> Warehouse:
+        return Warehouse(self.warehouse, self.cluster)
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
 def clusters(warehouse: str) -> list[str]:
     """Name the clusters of a warehouse."""
-    return Lake(warehouse, "").clusters()
+    return Warehouse(warehouse, "").clusters()
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
 def snapshots(warehouse: str, cluster: str) -> list[Row]:
     """The snapshots of a cluster, the oldest first: snapshot_id, taken_at and cluster_id."""
     columns = ["snapshot_id", "taken_at", "cluster_id"]
-    rows = Lake(warehouse, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
+    rows = Warehouse(warehouse, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
     return list(rows.to_pylist())
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def views(place: Place, names: Sequence[str]) -> dict[str, pa.Table]:
+def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
     """Views that a snapshot decides; rows as in `jobs.sql_views`."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
@@ -64,7 +64,7 @@ def views(place: Place, names: Sequence[str]) -> dict[str, pa.Table]:
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def held_by(place: Place, broker: int) -> pa.Table:
+def held_by(place: SnapshotRef, broker: int) -> pa.Table:
     """The partitions that a broker leads or holds, and its part in each."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
@@ -84,7 +84,7 @@ def held_by(place: Place, broker: int) -> pa.Table:
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def sections(place: Place) -> dict[str, pa.Table]:
+def sections(place: SnapshotRef) -> dict[str, pa.Table]:
     """Tables as the report has them: partitions in trouble, and who led what when."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
@@ -92,7 +92,7 @@ def sections(place: Place) -> dict[str, pa.Table]:
 
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
-def plans_and_commits(place: Place) -> dict[str, pa.Table]:
+def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
     """Plans and commits of a cluster up to a snapshot; up to now for the newest."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
@@ -102,7 +102,7 @@ def plans_and_commits(place: Place) -> dict[str, pa.Table]:
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
 def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
     """What became of each row in one commit of a plan; messages without what must not be shown."""
-    lake = Lake(warehouse, cluster)
+    lake = Warehouse(warehouse, cluster)
     at = Summaries(lake, find_snapshot(lake), {"commits": ("plan_id", "=", plan_id)})
     rows = at.query(f"SELECT * FROM commit_rows WHERE attempt = {attempt}", "commit_rows")  # noqa: S608 - a number
     words = pa.array([masked_text(text) for text in rows["message"].to_pylist()], pa.string())
@@ -113,7 +113,7 @@ def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table
 @st.cache_resource(ttl=60, max_entries=4, show_spinner=False)
 def plan(warehouse: str, cluster: str, plan_id: str) -> PlanTables:
     """One plan; checked against its id."""
-    return PlanTables.read(Lake(warehouse, cluster), plan_id)
+    return PlanTables.read(Warehouse(warehouse, cluster), plan_id)
 
 
 def searched(rows: pa.Table, words: str) -> pa.Table:

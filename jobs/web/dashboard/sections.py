@@ -13,15 +13,15 @@ from jobs.preconditions.copy_volume import volume
 from jobs.repositories.plans.repository import titled
 from jobs.repositories.stored_rows import summary
 from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
-from jobs.web.dashboard.cache import Place, commit, held_by, plan, plans_and_commits, sections, views
+from jobs.web.dashboard.cache import SnapshotRef, commit, held_by, plan, plans_and_commits, sections, views
 from jobs.web.dashboard.parts import bars, cards, heat_map, lines, plain, table
 from jobs.web.plan_page import (
     before_and_after,
-    changes_island,
+    changes_table,
     figures_of_page,
-    operations_island,
+    operations_table,
     question_of,
-    rejections_island,
+    rejections_table,
     sums_of,
     warnings_of,
 )
@@ -30,7 +30,7 @@ from jobs.web.render import Fact, alarming, fact
 SNAPSHOTS_DRAWN: Final = 60
 
 
-def cluster(place: Place, _: float) -> None:
+def cluster(place: SnapshotRef, _: float) -> None:
     """How the cluster is, and how it became so."""
     known = views(place, ("health", "leadership", "imbalance_history"))
     cards(health_facts(as_rows(known["health"])[0]))
@@ -64,7 +64,7 @@ def _imbalance(rows: list[Row]) -> None:
         lines("Share of partitions not led by their preferred replica", values, ("whole cluster", "worst broker"))
 
 
-def brokers(place: Place, _: float) -> None:
+def brokers(place: SnapshotRef, _: float) -> None:
     """From a broker to its partitions."""
     rows = as_rows(views(place, ("health", "leadership", "imbalance_history"))["leadership"])
     if not rows:
@@ -84,7 +84,7 @@ def brokers(place: Place, _: float) -> None:
     table(held_by(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
 
 
-def leaders(place: Place, _: float) -> None:
+def leaders(place: SnapshotRef, _: float) -> None:
     """Who led what when."""
     over_time = as_rows(views(place, ("leaders_over_time",))["leaders_over_time"])
     newest = set(sorted({row["snapshot_id"] for row in over_time})[-SNAPSHOTS_DRAWN:])
@@ -100,7 +100,7 @@ def leaders(place: Place, _: float) -> None:
     table(sections(place)["leaders"], "leaders of partitions", "leaders")
 
 
-def plans(place: Place, max_age_hours: float) -> None:
+def plans(place: SnapshotRef, max_age_hours: float) -> None:
     """The plans, and one of them before and after."""
     listed = plans_and_commits(place)["plans"]
     table(listed, "plans", "plans")
@@ -110,7 +110,7 @@ def plans(place: Place, max_age_hours: float) -> None:
         _plan(place, chosen, max_age_hours)
 
 
-def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
+def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     chosen = plan(place.warehouse, place.cluster, plan_id)
     st.subheader(plain(f"Plan {titled(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
@@ -131,13 +131,13 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
     for place_, what in zip(st.columns(2), ("leaders", "replicas"), strict=True):
         with place_:
             bars(f"{what.capitalize()} before and after", rows, "broker", (f"{what}_before", f"{what}_after"))
-    table(changes_island(chosen).rows, "changes", f"changes-{plan_id}")
-    for island in (operations_island(chosen), rejections_island(chosen)):
+    table(changes_table(chosen).rows, "changes", f"changes-{plan_id}")
+    for island in (operations_table(chosen), rejections_table(chosen)):
         if island.total:
             table(island.rows, island.name, f"{island.name}-{plan_id}")
 
 
-def commits(place: Place, _: float) -> None:
+def commits(place: SnapshotRef, _: float) -> None:
     """What became of plans, attempt by attempt, and one of them row by row."""
     listed = plans_and_commits(place)["commits"]
     table(listed, "commits", "commits")
@@ -150,7 +150,7 @@ def commits(place: Place, _: float) -> None:
 
 CLUSTER: Final = "Cluster"
 
-PAGES: Final[Mapping[str, Callable[[Place, float], None]]] = {
+PAGES: Final[Mapping[str, Callable[[SnapshotRef, float], None]]] = {
     CLUSTER: cluster,
     "Brokers": brokers,
     "Who led what when": leaders,

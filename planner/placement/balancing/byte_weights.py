@@ -9,42 +9,42 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.balancing.exchange_graph import Exchange
-from planner.placement.forced_moves import welcome
-from planner.placement.model import World, copies
-from planner.placement.problem import NOBODY, Bools, Ints, Question
+from planner.placement.balancing.exchange_graph import ExchangeGraph
+from planner.placement.forced_moves import allowed_brokers
+from planner.placement.model import PlacementModel, copies
+from planner.placement.problem import NO_BROKER, Bools, Ints, Question
 from planner.placement.replica_arrays import arrivals, count_bytes
 
 TOLERANCE: Final = 100
 """Brokers within a hundredth of the mean count as even: the last bytes would cost most moves."""
 
 
-def spread_bytes(world: World, weights: Ints, question: Question, redirected: Bools) -> None:
+def spread_bytes(world: PlacementModel, weights: Ints, question: Question, redirected: Bools) -> None:
     """Place the forced replicas anew by size, then, if asked for, even out."""
     _replace(world, weights, np.flatnonzero(redirected & world.movable))
     rows = np.flatnonzero(world.movable)
     if question.even and len(rows):
         left = len(rows) * len(world.after) if question.max_moves is None else question.max_moves - copies(world)
-        exchange = Exchange(world, rows, voluntary=True)
+        exchange = ExchangeGraph(world, rows, voluntary=True)
         _even_out(exchange, count_bytes(world.after, weights, world.size), weights[rows], left)
         exchange.finish()
 
 
-def _replace(world: World, weights: Ints, rows: Ints) -> None:
+def _replace(world: PlacementModel, weights: Ints, rows: Ints) -> None:
     after, before = world.after[:, rows], world.before[:, rows]
     new = arrivals(before, after)
-    world.after[:, rows] = np.where(new, NOBODY, after)
+    world.after[:, rows] = np.where(new, NO_BROKER, after)
     load = count_bytes(world.after, weights, world.size)
     vacancies = new.sum(axis=0)
     largest = np.argsort(-weights[rows], kind="stable")
     for row in np.repeat(rows[largest], vacancies[largest]):
-        may = welcome(world, np.array([row]))[:, 0]
+        may = allowed_brokers(world, np.array([row]))[:, 0]
         broker = int(np.where(may, load, np.iinfo(np.int64).max).argmin())
-        world.after[(world.after[:, row] == NOBODY).argmax(), row] = broker
+        world.after[(world.after[:, row] == NO_BROKER).argmax(), row] = broker
         load[broker] += weights[row]
 
 
-def _even_out(exchange: Exchange, load: Ints, weights: Ints, left: int) -> None:
+def _even_out(exchange: ExchangeGraph, load: Ints, weights: Ints, left: int) -> None:
     takers = np.flatnonzero(exchange.world.target)
     mean = int(load[takers].sum()) // max(len(takers), 1)
     blocked: set[int] = set()
@@ -59,7 +59,7 @@ def _even_out(exchange: Exchange, load: Ints, weights: Ints, left: int) -> None:
         left -= given
 
 
-def _give(exchange: Exchange, load: Ints, weights: Ints, source: int, mean: int) -> int:
+def _give(exchange: ExchangeGraph, load: Ints, weights: Ints, source: int, mean: int) -> int:
     """Move one replica away from `source`, to the emptiest broker that one fits; 1 if there was one.
 
     First one that overshoots on neither side, then, for the last bytes, the one that brings the two closest.

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from planner.placement.balancing.shortest_paths import COSTS, reachable, search, way
+from planner.placement.balancing.shortest_paths import COSTS, cheapest_paths, reachable, way
 from planner.placement.problem import Bools, Ints
 
 UNLIMITED: Final = 1 << 60
@@ -97,7 +97,7 @@ class _Descent:
 
     def step(self, source: int) -> bool:
         """Send load from `source` to where it helps most; False if nowhere."""
-        distance, previous = search(self.graph.lengths, source)
+        distance, previous = cheapest_paths(self.graph.lengths, source)
         cost = distance // self.scale
         target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.left), cost)
         if amount == 0:
@@ -111,7 +111,7 @@ class _Descent:
         for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:FULLEST].tolist():
             if not self.takers[source]:
                 break
-            distance, previous = search(self.graph.lengths, source)
+            distance, previous = cheapest_paths(self.graph.lengths, source)
             cost = distance // self.scale
             gap = self.graph.load[source] - self.graph.load
             helps = self.takers & reachable(distance) & (cost <= self.left) & ((gap > 1) | ((gap == 1) & (cost < 0)))

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from planner.placement.balancing.shortest_paths import arcs
-from planner.placement.model import World, topic_load
-from planner.placement.problem import NOBODY, Bools, Ints
+from planner.placement.model import PlacementModel, topic_load
+from planner.placement.problem import NO_BROKER, Bools, Ints
 from planner.placement.racks import alone, by_rack, crowding, spanned
 from planner.placement.removal_order import guarded
 from planner.placement.replica_arrays import arrivals, within
@@ -23,16 +23,16 @@ AT_ONCE: Final = 1 << 15
 """Rows counted at once, for the sake of memory."""
 
 
-class Exchange:
+class ExchangeGraph:
     """Rows that may change, and how many of them offer each arc.
 
     `voluntary`: replicas that need not move may. `edges` is (cost + 1, from, to).
     """
 
-    def __init__(self, world: World, rows: Ints, *, voluntary: bool) -> None:
+    def __init__(self, world: PlacementModel, rows: Ints, *, voluntary: bool) -> None:
         self.world, self.rows, self.voluntary = world, rows, voluntary
         self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (world.before, world.after))
-        self.need, self.pinned, self.stay = world.need[rows], world.pinned[rows], world.stay[:, rows]
+        self.need, self.pinned, self.stay = world.min_racks[rows], world.pinned[rows], world.keep_in_sync[:, rows]
         factor, count = world.factor[rows], max(len(world.rack_names), 1)
         self.best, self.even = np.minimum(factor, len(world.rack_names)), -(-factor // count)
         self.crowds = bool((self.even > 1).any() and world.rack_names)
@@ -82,7 +82,7 @@ class Exchange:
     def allowed(self, columns: Ints, source: int, target: int, cost: int) -> Bools:
         before, after = self.before[:, columns], self.after[:, columns]
         costs = (before == source).any(axis=0).astype(int) - (before == target).any(axis=0)
-        may_come = self.world.fresh[target] | (before == target).any(axis=0)
+        may_come = self.world.may_receive[target] | (before == target).any(axis=0)
         free = may_come & ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
         stay = self.stay[:, columns]
         free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
@@ -112,20 +112,20 @@ class Exchange:
         Every target may have back what it gave away, at one copy less; only fresh ones get what they did not have.
         """
         before, after = self.before[:, columns], self.after[:, columns]
-        new, gone = ~within(after, before), ~within(before, after) & (before != NOBODY)
+        new, gone = ~within(after, before), ~within(before, after) & (before != NO_BROKER)
         stay = self.stay[:, columns]
         held_back = guarded(after, stay)
-        may = (after != NOBODY) & self.world.target[after] & (after != self.pinned[columns])
+        may = (after != NO_BROKER) & self.world.target[after] & (after != self.pinned[columns])
         open_to = self._open_racks(columns) & may[:, None, :]
         cost = np.where(new, 1, 2)
         starts = cost * self.world.size + after
         if held_back.any():
-            back = self._arcs(open_to & held_back[:, None, :], starts, before, gone & (stay != NOBODY))
+            back = self._arcs(open_to & held_back[:, None, :], starts, before, gone & (stay != NO_BROKER))
             np.add.at(self._returns.reshape(-1), back - self.world.size**2, sign)
             open_to &= ~held_back[:, None, :]
         slot, rack, row = np.nonzero(open_to)
         np.add.at(self._by_rack.reshape(-1), starts[slot, row] * open_to.shape[1] + rack, sign)
-        held = self._arcs(open_to, starts, after, after != NOBODY)
+        held = self._arcs(open_to, starts, after, after != NO_BROKER)
         np.add.at(self._apart.reshape(-1), held, -sign)
         returning = self._arcs(open_to, starts, before, gone)
         np.add.at(self._apart.reshape(-1), returning, -sign)
@@ -140,12 +140,12 @@ class Exchange:
 
     def _refresh(self, brokers: Ints) -> None:
         """Count and measure again the arcs that leave these brokers: no others have changed."""
-        changed = np.unique(brokers[brokers != NOBODY])
+        changed = np.unique(brokers[brokers != NO_BROKER])
         self.edges[:, changed] = self._edges(changed)
         self.lengths[changed] = arcs(self.edges[:, changed])
 
     def _edges(self, brokers: Ints) -> Ints:
-        fresh = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.fresh
+        fresh = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.may_receive
         edges: Ints = fresh + self._returns[:, brokers] * self.world.target
         if not self.voluntary:
             edges[2] = 0

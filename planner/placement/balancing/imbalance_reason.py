@@ -9,24 +9,26 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.balancing.exchange_graph import Exchange
+from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.shortest_paths import reachable
-from planner.placement.model import World
+from planner.placement.model import PlacementModel
 from planner.placement.problem import Bools, Question
 from planner.placement.removal_order import guarded
-from planner.text import counted
+from planner.text import pluralise
 
 SHOWN: Final = 5
 """Brokers that are named."""
 
 
-def why_uneven(world: World, question: Question, graph: Exchange | None, *, copied: int, left: int) -> str:
+def why_uneven(
+    world: PlacementModel, question: Question, graph: ExchangeGraph | None, *, copied: int, left: int
+) -> str:
     """Say what keeps brokers from being even; `copied` replicas are, `left` have to be and are not."""
     held = world.load()[world.target]
     if not len(held) or np.ptp(held) <= 1:
         return ""
     if left:
-        return f"--max-moves {question.max_moves} leaves {counted(left, 'replica')} where they may not stay"
+        return f"--max-moves {question.max_moves} leaves {pluralise(left, 'replica')} where they may not stay"
     if not question.even:
         return "only replicas that have to move do; --rebalance evens out what they leave uneven"
     if graph is None:
@@ -34,7 +36,7 @@ def why_uneven(world: World, question: Question, graph: Exchange | None, *, copi
     return _of_graph(world, question, graph, copied)
 
 
-def _of_graph(world: World, question: Question, graph: Exchange, copied: int) -> str:
+def _of_graph(world: PlacementModel, question: Question, graph: ExchangeGraph, copied: int) -> str:
     load, takers, arcs = graph.load, world.target, reachable(graph.lengths)
     most, least = int(load[takers].max()), int(load[takers].min())
     giving = _closure(arcs, takers & (load == most))
@@ -56,30 +58,31 @@ def _closure(arcs: Bools, start: Bools) -> Bools:
         closed = more
 
 
-def _limit(world: World, question: Question, copied: int) -> str:
+def _limit(world: PlacementModel, question: Question, copied: int) -> str:
     if question.max_moves is not None and (not question.onto or copied >= question.max_moves):
         return f"--max-moves {question.max_moves} allows no more copies that would help"
-    return f"nobody but {_named(world, world.fresh)} is to take any, nor more than an even share; --rebalance evens all"
+    only = _named(world, world.may_receive)
+    return f"nobody but {only} is to take any, nor more than an even share; --rebalance evens all"
 
 
-def _named(world: World, brokers: Bools) -> str:
+def _named(world: PlacementModel, brokers: Bools) -> str:
     ids = world.ids[brokers].tolist()
     more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
     return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:SHOWN]))}{more}"
 
 
-def _binding(world: World, sources: Bools, targets: Bools) -> str:
+def _binding(world: PlacementModel, sources: Bools, targets: Bools) -> str:
     """Of the replicas on `sources`, how many may not go to `targets`, by what forbids it."""
-    open_to = targets & world.fresh
+    open_to = targets & world.may_receive
     if not open_to.any():
-        return f"nobody but {_named(world, world.fresh)} is to take any"
+        return f"nobody but {_named(world, world.may_receive)} is to take any"
     here, there = (np.append(brokers, False)[world.after] for brokers in (sources, open_to))
     replicas = here.sum(axis=0)
     fixed = ~world.movable
     everywhere = ~fixed & (there.sum(axis=0) == int(open_to.sum()))
     rest = ~fixed & ~everywhere
-    kept = (here & guarded(world.after, world.stay)).sum(axis=0)
-    crowded = (world.limit < world.factor - world.need + 1) & (world.need > 0)
+    kept = (here & guarded(world.after, world.keep_in_sync)).sum(axis=0)
+    crowded = (world.limit < world.factor - world.min_racks + 1) & (world.min_racks > 0)
     lost = "in partitions that would lose a rack" + (" or crowd one" if (crowded & rest & (replicas > 0)).any() else "")
     counts = {
         "in partitions that may not change": int(replicas[fixed].sum()),

@@ -12,20 +12,20 @@ import numpy as np
 
 from planner.placement.balancing.descent import descend
 from planner.placement.balancing.shortest_paths import arcs
-from planner.placement.model import World, numbered
-from planner.placement.problem import NOBODY, Bools, Ints, Question
+from planner.placement.model import PlacementModel, numbered
+from planner.placement.problem import NO_BROKER, Bools, Ints, Question
 from planner.placement.replica_arrays import arrivals, count_leaders
 
 
 class Leadership:
     """The graph of leaders over the rows that may change; `edges` is (cost + 1, from, to)."""
 
-    def __init__(self, world: World, rows: Ints) -> None:
+    def __init__(self, world: PlacementModel, rows: Ints) -> None:
         self.world, self.rows = world, rows
         self.after = world.after[:, self.rows]
         self.leader = self.after[0].copy()
         stays = (self.after == world.before[0, self.rows]).any(axis=0)
-        self.home = np.where(stays, world.before[0, self.rows], NOBODY)
+        self.home = np.where(stays, world.before[0, self.rows], NO_BROKER)
         self.changed = (self.after != world.before[:, self.rows]).any(axis=0)
         self.topic = numbered(world.topic[self.rows])
         topics = int(self.topic.max(initial=-1)) + 1
@@ -74,18 +74,18 @@ class Leadership:
         size, target = self.world.size, self.world.target
         leader = self.leader[columns]
         for other in self.after[:, columns]:
-            at = (other != NOBODY) & (other != leader) & target[other] & target[leader]
+            at = (other != NO_BROKER) & (other != leader) & target[other] & target[leader]
             keys = ((self._costs(columns, other) + 1) * size + leader) * size + other
             np.add.at(self.edges.reshape(-1), keys[at], sign)
 
 
-def even_leaders(world: World, question: Question) -> tuple[int, Ints]:
+def even_leaders(world: PlacementModel, question: Question) -> tuple[int, Ints]:
     """Reorder the rows that the question allows.
 
     Return what is given up by that: how many more rows would be reordered if all could be, and what brokers would lead
     then. A new replication factor keeps who leads, unless all rows are asked for.
     """
-    rows: Bools = world.movable & (world.after[0] != NOBODY)
+    rows: Bools = world.movable & (world.after[0] != NO_BROKER)
     if question.leaders and question.reorder:
         _evened(world, rows).finish()
     if not question.leaders or question.reorder:
@@ -98,21 +98,21 @@ def even_leaders(world: World, question: Question) -> tuple[int, Ints]:
     return int(left_as_they_are.sum()), more.load
 
 
-def _evened(world: World, rows: Bools) -> Leadership:
+def _evened(world: PlacementModel, rows: Bools) -> Leadership:
     leadership = Leadership(world, np.flatnonzero(rows))
     if rows.any():
         descend(leadership, world.target)
     return leadership
 
 
-def _touched(world: World) -> Bools:
+def _touched(world: PlacementModel) -> Bools:
     """Rows that may change and get a replica or lose one."""
     moved = np.concatenate([arrivals(world.before, world.after), arrivals(world.after, world.before)])
     touched: Bools = world.movable & moved.any(axis=0)
     return touched
 
 
-def keep_places(world: World) -> None:
+def keep_places(world: PlacementModel) -> None:
     """Put each replica that stays where it stood, and new ones in the places that became free."""
     before, after = world.before, world.after
     rows = np.flatnonzero((before != after).any(axis=0))
@@ -123,5 +123,5 @@ def keep_places(world: World) -> None:
     nth = np.maximum(np.cumsum(new, axis=0) - 1, 0)
     of_new = np.where(nth < gone.sum(axis=0), np.take_along_axis(free, nth, axis=0), width + nth)
     stood = np.array([(replicas == before).argmax(axis=0) for replicas in after])
-    place = np.where(new, of_new, np.where(after == NOBODY, 3 * width, stood))
+    place = np.where(new, of_new, np.where(after == NO_BROKER, 3 * width, stood))
     world.after[:, rows] = np.take_along_axis(after, np.argsort(place, axis=0, kind="stable"), axis=0)

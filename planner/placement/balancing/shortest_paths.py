@@ -24,7 +24,7 @@ def arcs(edges: Ints) -> Ints:
     return cheapest
 
 
-def search(lengths: Ints, source: int) -> tuple[Ints, Ints]:
+def cheapest_paths(lengths: Ints, source: int) -> tuple[Ints, Ints]:
     """Length of the shortest way from `source` to each broker, and the broker before it on that way."""
     distance, previous = lengths[source].copy(), np.full(len(lengths), source)
     distance[source] = 0

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.model import World, topic_load
+from planner.placement.model import PlacementModel, topic_load
 from planner.placement.problem import Bools, Ints
 from planner.placement.racks import NO_RACK
 from planner.placement.replica_arrays import arrivals
@@ -22,7 +22,7 @@ PARTNERS_TRIED: Final = 4
 """Partners tried for a replica: of each broker that the topic gives least, the best."""
 
 
-def even_topics(world: World, rows: Bools) -> None:
+def even_topics(world: PlacementModel, rows: Bools) -> None:
     """Exchange targets of moving replicas in `rows` while that evens out topics."""
     swaps = _Swaps(world, rows)
     for moving in swaps.crowded()[:LIMIT].tolist():
@@ -32,7 +32,7 @@ def even_topics(world: World, rows: Bools) -> None:
 class _Swaps:
     """Replicas that move, by the row and slot they belong to, and what each topic gives each broker."""
 
-    def __init__(self, world: World, rows: Bools) -> None:
+    def __init__(self, world: PlacementModel, rows: Bools) -> None:
         self.world = world
         self.slot, self.row = np.nonzero(arrivals(world.before, world.after) & (rows & world.movable))
         self.topic, self.load = topic_load(world, self.row)

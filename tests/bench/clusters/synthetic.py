@@ -12,7 +12,7 @@ from kazoo.client import KazooClient, TransactionRequest
 
 from jobs.adapters.embedded.ports import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.zookeeper.connection import answer
+from jobs.adapters.zookeeper.connection import await_result
 from jobs.runtime.progress import progress
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 
@@ -137,9 +137,9 @@ def _commit_all(multis: Iterable[TransactionRequest]) -> None:
     for multi in multis:
         pending.append(multi.commit_async())
         if len(pending) > IN_FLIGHT:
-            _check(answer(pending.popleft()))
+            _check(await_result(pending.popleft()))
     for one in pending:
-        _check(answer(one))
+        _check(await_result(one))
 
 
 def _check(results: Iterable[object]) -> None:

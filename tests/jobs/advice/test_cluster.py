@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.advice.cluster import Situation, next_steps
+from jobs.advice.cluster import ClusterSituation, next_steps
 from jobs.advice.outage import Outage
-from jobs.repositories.warehouse_status import Recent
-from jobs.runtime.suggestions import NextStep
+from jobs.repositories.warehouse_status import WarehouseStatus
+from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
@@ -64,9 +64,9 @@ def uneven(broker: int) -> Row:
     return {"broker_id": broker, "exceeds": True}
 
 
-def steps(health: Health = WELL, **recent: object) -> list[NextStep]:
-    known = Recent(**{"snapshot": SNAPSHOT, **recent})  # type: ignore[arg-type]
-    return next_steps(Situation(health=health, recent=known, now=NOW, max_plan_age=DAY))
+def steps(health: Health = WELL, **recent: object) -> list[Suggestion]:
+    known = WarehouseStatus(**{"snapshot": SNAPSHOT, **recent})  # type: ignore[arg-type]
+    return next_steps(ClusterSituation(health=health, warehouse_status=known, now=NOW, max_plan_age=DAY))
 
 
 STOPPED: Final = (
@@ -205,14 +205,14 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
 
 @pytest.mark.parametrize(("columns", "recent", "what", "command"), CASES)
 def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str, command: str | None) -> None:
-    assert steps(replace(WELL, **columns), **recent) == [NextStep(what, command)]  # type: ignore[arg-type]
+    assert steps(replace(WELL, **columns), **recent) == [Suggestion(what, command)]  # type: ignore[arg-type]
 
 
 def test_a_znode_in_kafkas_way_comes_before_all_that_surveyor_does() -> None:
     blocking = [BLOCKING | {"mend": "delete /feature"}, *[BLOCKING] * 9]
     steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
 
-    assert steps_due[0] == NextStep(
+    assert steps_due[0] == Suggestion(
         "/feature blocks Kafka's fail-over: why; delete it", zookeeper_shell="delete /feature"
     )
     assert [step.command for step in steps_due] == [None, "show quarantine", "show quarantine", "reconcile"]
@@ -230,23 +230,27 @@ OUTAGE: Final = Outage(
 )
 
 
-def gone_for(hours: float, health: Health, **columns: object) -> list[NextStep]:
+def gone_for(hours: float, health: Health, **columns: object) -> list[Suggestion]:
     """What is due where snapshots have missed every broker that is gone for so long."""
-    recent = Recent(**{"snapshot": SNAPSHOT, **columns})  # type: ignore[arg-type]
+    recent = WarehouseStatus(**{"snapshot": SNAPSHOT, **columns})  # type: ignore[arg-type]
     since = dict.fromkeys(health.gone, NOW - timedelta(hours=hours))
-    return next_steps(Situation(health=health, recent=recent, now=NOW, max_plan_age=DAY, missing_since=since))
+    return next_steps(
+        ClusterSituation(health=health, warehouse_status=recent, now=NOW, max_plan_age=DAY, missing_since=since)
+    )
 
 
 def test_a_broker_is_given_up_last_and_later() -> None:
     """Once snapshots, the newest of them fresh, have missed it for long; never one that was drained."""
     gone = replace(WELL, gone={4: 1}, quarantined=1)
-    start = NextStep("broker 4 is gone: start it", None)
-    quarantine = next_steps(Situation(health=gone, recent=Recent(), now=NOW, max_plan_age=DAY))[-1]
-    last = NextStep(
+    start = Suggestion("broker 4 is gone: start it", None)
+    quarantine = next_steps(
+        ClusterSituation(health=gone, warehouse_status=WarehouseStatus(), now=NOW, max_plan_age=DAY)
+    )[-1]
+    last = Suggestion(
         "broker 4 has been gone for 3 h 0 min at least: only where that is for good, copy to others what was there",
         "plan reassign --remove-brokers 4 --refresh",
     )
-    too_few = NextStep(
+    too_few = Suggestion(
         "broker 4 has been gone for 3 h 0 min at least: before giving up, add another broker, as 2 brokers cannot "
         "hold 3 replicas",
     )
@@ -262,19 +266,21 @@ def test_a_broker_is_given_up_last_and_later() -> None:
 def test_an_outage_comes_first_and_nothing_is_given_up() -> None:
     """Which broker to start, in which order, and, last, what is left where it cannot be started."""
     dark = replace(WELL, gone={3: 1, 4: 1}, stuck=1, offline=1)
-    recent = Recent(snapshot=SNAPSHOT)
+    recent = WarehouseStatus(snapshot=SNAPSHOT)
     since = dict.fromkeys(dark.gone, NOW - timedelta(days=3))
     advised = next_steps(
-        Situation(health=dark, recent=recent, now=NOW, max_plan_age=DAY, missing_since=since, outage=OUTAGE)
+        ClusterSituation(
+            health=dark, warehouse_status=recent, now=NOW, max_plan_age=DAY, missing_since=since, outage=OUTAGE
+        )
     )
 
     assert advised == [
-        NextStep(
+        Suggestion(
             "1 partition offline, nothing can be done from here: start broker 3 first (last in sync of it), "
             "broker 4 was not",
         ),
-        NextStep("brokers 3, 4 are gone: start them, in the order above"),
-        NextStep(
+        Suggestion("brokers 3, 4 are gone: start them, in the order above"),
+        Suggestion(
             "if those brokers cannot be started: see which replica could lead, and what that loses",
             "plan recover --refresh",
         ),
@@ -284,7 +290,7 @@ def test_an_outage_comes_first_and_nothing_is_given_up() -> None:
 def test_where_no_broker_is_alive_none_can_be_the_controller() -> None:
     dark = replace(WELL, live=[], controller_id=NO_CONTROLLER, gone={0: 9, 1: 9})
 
-    assert steps(dark) == [NextStep("brokers 0, 1 are gone: start them")]
+    assert steps(dark) == [Suggestion("brokers 0, 1 are gone: start them")]
 
 
 @pytest.mark.parametrize("command", sorted({command for *_, command in CASES if command is not None}))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kazoo.security import make_acl, make_digest_acl
 
-from jobs.adapters.delta.warehouse import Lake
-from jobs.advice.doctor import State
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.advice.doctor import CheckStatus
 from schemas.znodes import State as PartitionState
 from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
@@ -31,8 +31,8 @@ def look(surveyor: Surveyor) -> Callable[..., Findings]:
         assert ran.exit_code == code, ran.stdout
         result = json.loads(ran.stdout)
         findings = {row["check"]: (row["state"], row["found"], row["advice"]) for row in result["findings"]}
-        assert result["faults"] == sum(state == State.FAULT for state, _, _ in findings.values())
-        assert all(advice for state, _, advice in findings.values() if state == State.WARNING)
+        assert result["faults"] == sum(state == CheckStatus.FAULT for state, _, _ in findings.values())
+        assert all(advice for state, _, advice in findings.values() if state == CheckStatus.WARNING)
         return findings
 
     return doctor
@@ -42,14 +42,14 @@ def states(findings: Findings) -> dict[str, str]:
     return {check: state for check, (state, _, _) in findings.items()}
 
 
-def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:
+def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
     Cluster(lake).snapshot()
     before = tree.dump()
 
     findings = look(tree.hosts)
 
     # fake brokers answer control requests and no others
-    assert states(findings) == dict.fromkeys(findings, State.FINE) | {"settings": State.WARNING}
+    assert states(findings) == dict.fromkeys(findings, CheckStatus.FINE) | {"settings": CheckStatus.WARNING}
     assert [*findings] == [
         *("python", "java", "jars", "warehouse", "tables"),
         *("zookeeper", "controller", "permissions", "clock", "brokers", "settings", "control requests"),
@@ -62,11 +62,11 @@ def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Lake, look: Call
 
 
 def test_nothing_is_made_where_there_is_no_warehouse(
-    tree: KafkaTree, lake: Lake, look: Callable[..., Findings]
+    tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]
 ) -> None:
     findings = look(tree.hosts)
 
-    assert findings["tables"] == (State.WARNING, "no snapshot of default yet", "surveyor snapshot")
+    assert findings["tables"] == (CheckStatus.WARNING, "no snapshot of default yet", "surveyor snapshot")
     assert not Path(lake.warehouse).exists()
 
 
@@ -82,7 +82,7 @@ def test_what_the_cluster_has_in_the_way(
 
     findings = look(tree.hosts)
 
-    warned = {check for check, state in states(findings).items() if state == State.WARNING}
+    warned = {check for check, state in states(findings).items() if state == CheckStatus.WARNING}
     assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
     assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over and broker start: ")
@@ -122,7 +122,7 @@ def test_an_epoch_before_that_of_a_state_is_a_fault(
     findings = look(tree.hosts, code=1)
 
     fault, what, advice = findings["controller epoch"]
-    assert (fault, what.startswith(found)) == (State.FAULT, True)
+    assert (fault, what.startswith(found)) == (CheckStatus.FAULT, True)
     assert (advice or "").startswith("surveyor reconcile --apply")
 
 
@@ -132,8 +132,8 @@ def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., 
 
     findings = look(bare_tree.hosts, code=1)
 
-    assert findings["migration"][0] == State.FAULT
-    assert findings["brokers"][:2] == (State.WARNING, "none is registered")
+    assert findings["migration"][0] == CheckStatus.FAULT
+    assert findings["brokers"][:2] == (CheckStatus.WARNING, "none is registered")
 
 
 def test_a_machine_that_lacks_things(
@@ -141,19 +141,24 @@ def test_a_machine_that_lacks_things(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path / "empty"))
-    monkeypatch.setattr("jobs.advice.doctor.ROOM", 2**80)
+    monkeypatch.setattr("jobs.advice.doctor.MIN_FREE_BYTES", 2**80)
 
     findings = look(f"{tree.hosts}/elsewhere", code=1)
 
     of_machine = ("java", "jars", "warehouse", "zookeeper")
-    assert [findings[check][0] for check in of_machine] == [State.FAULT, State.WARNING, State.WARNING, State.FAULT]
+    assert [findings[check][0] for check in of_machine] == [
+        CheckStatus.FAULT,
+        CheckStatus.WARNING,
+        CheckStatus.WARNING,
+        CheckStatus.FAULT,
+    ]
     assert "JAVA_HOME" in findings["java"][1]
     assert "/brokers/ids does not exist" in findings["zookeeper"][1]
     assert not (tmp_path / "empty").exists()
 
 
 def test_people_read_what_to_do(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.advice.doctor.PATIENCE", 0.5)  # of ZooKeeper nothing is there
+    monkeypatch.setattr("jobs.advice.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # of ZooKeeper nothing is there
     ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
 
     assert ran.exit_code == 1
@@ -163,10 +168,10 @@ def test_people_read_what_to_do(surveyor: Surveyor, monkeypatch: pytest.MonkeyPa
     assert max(map(len, ran.stdout.splitlines())) <= 80
 
 
-def test_a_snapshot_from_the_future(lake: Lake, tree: KafkaTree, look: Callable[..., Findings]) -> None:
+def test_a_snapshot_from_the_future(lake: Warehouse, tree: KafkaTree, look: Callable[..., Findings]) -> None:
     Cluster(lake).snapshot(age=timedelta(days=-40_000))
 
-    assert look(tree.hosts)["tables"][0] == State.WARNING
+    assert look(tree.hosts)["tables"][0] == CheckStatus.WARNING
 
 
 def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +182,8 @@ def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], m
     untold = look(tree.hosts)["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", all=True)])
 
-    assert (ahead[0], "s ahead of ZooKeeper's" in ahead[1]) == (State.WARNING, True)
-    assert (untold[0], "not told whether it is ahead" in untold[1]) == (State.FINE, True)
+    assert (ahead[0], "s ahead of ZooKeeper's" in ahead[1]) == (CheckStatus.WARNING, True)
+    assert (untold[0], "not told whether it is ahead" in untold[1]) == (CheckStatus.FINE, True)
 
 
 @pytest.mark.parametrize("path", ["/", "/brokers/topics", "/brokers/topics/t/partitions/0/state"])
@@ -201,22 +206,22 @@ def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings
     tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])
 
     assert {who: state for who, (state, _, _) in permissions.items()} == {
-        "nobody": State.WARNING,
-        "this host": State.FINE,
-        "a user": State.WARNING,
-        "us": State.FINE,
+        "nobody": CheckStatus.WARNING,
+        "this host": CheckStatus.FINE,
+        "a user": CheckStatus.WARNING,
+        "us": CheckStatus.FINE,
     }
     assert permissions["nobody"][1] == f"not to be written by anybody, as Surveyor comes: {path}"
 
 
-def test_a_broker_that_has_gone(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:
+def test_a_broker_that_has_gone(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
     cluster = Cluster(lake)
     cluster.brokers = [broker(number, number) for number in (0, 1, 9)]
     cluster.snapshot()
 
     registered = len(tree.client.get_children("/brokers/ids"))
     assert look(tree.hosts)["brokers"][:2] == (
-        State.WARNING,
+        CheckStatus.WARNING,
         f"{registered} registered; 9 was in the last snapshot and is not",
     )
 
@@ -227,6 +232,6 @@ def test_the_fault_is_not_the_clusters(tree: KafkaTree, look: Callable[..., Find
     file.write_text("security.protocol=SSL")
     other = look(tree.hosts, "--command-config", str(file))
 
-    assert missing["command config"][0] == State.FAULT
-    assert missing["zookeeper"][0] != State.FAULT
+    assert missing["command config"][0] == CheckStatus.FAULT
+    assert missing["zookeeper"][0] != CheckStatus.FAULT
     assert "within 5 s: 0, 1, 2 (it has no SSL endpoint)" in other["settings"][1]

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import Outage, outage_now
-from jobs.snapshots.cluster_view import observe_now
+from jobs.snapshots.cluster_view import view_now
 from planner.leadership.last_in_sync import Start, StartOrder
 from schemas.enums import NO_LEADER
 from schemas.znodes import State, encode_state
@@ -89,7 +89,7 @@ def test_what_is_repaired_is_not_counted(surveyor: Surveyor, tree: KafkaTree) ->
     assert "would be written: ~ more-0  leader 0→1" in ran.stdout
 
 
-def test_history_knows_who_was_in_sync(lake: Lake, tree: KafkaTree) -> None:
+def test_history_knows_who_was_in_sync(lake: Warehouse, tree: KafkaTree) -> None:
     """A state without an ISR, as tools leave it: a snapshot saw the last one."""
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]
@@ -100,7 +100,7 @@ def test_history_knows_who_was_in_sync(lake: Lake, tree: KafkaTree) -> None:
     tree.add_topic("orders", {0: [2, 0]})
     tree.unregister(0)
     tree.unregister(2)
-    seen = observe_now(tree.hosts)
+    seen = view_now(tree.hosts)
     rows = seen.partitions.to_pylist()
     emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
     without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})

@@ -17,8 +17,8 @@ from jobs.advice.plans import (
 from jobs.cli import app
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.runtime.suggestions import NextStep
-from planner.reassignment.cancellation import Standing
+from jobs.runtime.suggestions import Suggestion
+from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
 from tests.docs.command_line import subcommands
 from tests.docs.shown import fault
@@ -38,15 +38,15 @@ def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: obje
     return Plan({**row, **columns}, [], [], [], given_name="p")
 
 
-def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[NextStep]:
+def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[Suggestion]:
     return after_planning(SETTINGS, plan(status, changes=changes).row, "p", operations=operations)
 
 
 def verified(
-    status: PlanStatus, *standings: Standing, kind: PlanKind = PlanKind.REASSIGN, throttled: bool = False
-) -> list[NextStep]:
+    status: PlanStatus, *standings: ReassignmentStatus, kind: PlanKind = PlanKind.REASSIGN, throttled: bool = False
+) -> list[Suggestion]:
     some = plan(status, kind, parameters=json.dumps({"brokers": [1, 2]}))
-    moving = kind is PlanKind.REASSIGN and Standing.IN_PROGRESS in standings
+    moving = kind is PlanKind.REASSIGN and ReassignmentStatus.IN_PROGRESS in standings
     return after_verification(SETTINGS, some, standings, moving=moving, throttled=throttled)
 
 
@@ -73,22 +73,31 @@ CASES = {
     ),
     "stale": (after_commit(SETTINGS, "p", "partial", {"stale": 1, "applied": 3}), [STATUS]),
     "moving": (
-        verified(PlanStatus.COMMITTED, Standing.COMPLETE, Standing.IN_PROGRESS),
+        verified(PlanStatus.COMMITTED, ReassignmentStatus.COMPLETE, ReassignmentStatus.IN_PROGRESS),
         [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],
     ),
-    "being deleted": (verified(PlanStatus.COMMITTED, Standing.IN_PROGRESS, kind=PlanKind.DELETE), [VERIFY]),
-    "half done": (verified(PlanStatus.PARTIAL, Standing.COMPLETE, Standing.NOT_STARTED), [APPLY]),
-    "closed half done": (verified(PlanStatus.CANCELLED, Standing.COMPLETE, Standing.NOT_STARTED), []),
-    "diverged": (verified(PlanStatus.COMMITTED, Standing.DIVERGED), [STATUS]),
-    "complete": (verified(PlanStatus.COMMITTED, Standing.COMPLETE), []),
-    "complete, and its throttle is left": (verified(PlanStatus.COMMITTED, Standing.COMPLETE, throttled=True), [APPLY]),
-    "begun, and its throttle is left": (verified(PlanStatus.PARTIAL, Standing.NOT_STARTED, throttled=True), [APPLY]),
+    "being deleted": (verified(PlanStatus.COMMITTED, ReassignmentStatus.IN_PROGRESS, kind=PlanKind.DELETE), [VERIFY]),
+    "half done": (verified(PlanStatus.PARTIAL, ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED), [APPLY]),
+    "closed half done": (
+        verified(PlanStatus.CANCELLED, ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED),
+        [],
+    ),
+    "diverged": (verified(PlanStatus.COMMITTED, ReassignmentStatus.DIVERGED), [STATUS]),
+    "complete": (verified(PlanStatus.COMMITTED, ReassignmentStatus.COMPLETE), []),
+    "complete, and its throttle is left": (
+        verified(PlanStatus.COMMITTED, ReassignmentStatus.COMPLETE, throttled=True),
+        [APPLY],
+    ),
+    "begun, and its throttle is left": (
+        verified(PlanStatus.PARTIAL, ReassignmentStatus.NOT_STARTED, throttled=True),
+        [APPLY],
+    ),
     "moving, throttled": (
-        verified(PlanStatus.COMMITTED, Standing.IN_PROGRESS, throttled=True),
+        verified(PlanStatus.COMMITTED, ReassignmentStatus.IN_PROGRESS, throttled=True),
         [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],
     ),
     "a complete drain": (
-        verified(PlanStatus.COMMITTED, Standing.COMPLETE, kind=PlanKind.DRAIN),
+        verified(PlanStatus.COMMITTED, ReassignmentStatus.COMPLETE, kind=PlanKind.DRAIN),
         [f"surveyor plan undrain --brokers 1,2 --refresh {ON_CLUSTER}"],
     ),
     "called back": (
@@ -103,7 +112,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("steps", "commands"), CASES.values(), ids=CASES)
-def test_what_is_next(steps: list[NextStep], commands: list[str]) -> None:
+def test_what_is_next(steps: list[Suggestion], commands: list[str]) -> None:
     named = [step.command or "" for step in steps]
 
     assert (named, [fault(shlex.split(line)[1:]) for line in named]) == (commands, [None] * len(commands))

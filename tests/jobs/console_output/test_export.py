@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.input_files import read_reassignment
@@ -35,7 +35,7 @@ def move(tree: KafkaTree, topic: str, partition: int, replicas: list[int], **col
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """A partition moves twice, and another one has an election only."""
     tree.add_topic("foo", {0: [0, 1], 1: [0, 1]})
     tree.add_topic("b.ar", {partition: [0, 1] for partition in range(11)})
@@ -107,7 +107,7 @@ def test_as_kafka_generates(surveyor: Surveyor, tmp_path: Path) -> None:
     assert [row["replicas"] for row in read_reassignment(file)] == [[2, 0], [0], [1, 2]]
 
 
-def test_refused_plan_is_not_exported(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_refused_plan_is_not_exported(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
     plan = store_plan(lake, tree, [move(tree, "foo", 0, [1, 2])], status="refused")
 
@@ -116,7 +116,7 @@ def test_refused_plan_is_not_exported(tree: KafkaTree, lake: Lake, surveyor: Sur
     assert (done.exit_code, done.stdout, "is refused" in done.stderr) == (23, "", True)
 
 
-def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
     plan = store_plan(lake, tree, [election(tree, "foo", 0, leader=1)])
 

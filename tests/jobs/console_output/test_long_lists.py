@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import app
 from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
@@ -20,7 +20,7 @@ MANY: Final = 60
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """Sixty partitions get leader 1 instead of 0."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in range(MANY)})
     return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(MANY)])

@@ -17,8 +17,8 @@ from urllib.error import HTTPError
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.adapters.delta.warehouse import Lake, Row
-from jobs.adapters.http.server import Page, parse_address
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.http.server import SinglePageServer, parse_address
 from jobs.console_output.metrics import families, read_figures
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, written
@@ -42,7 +42,7 @@ def commit_row(number: int, outcome: Outcome, action: str = "elect", attempt: in
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """A snapshot with troubles, three plans, and a commit of two attempts, the last of which was killed."""
-    lake = Lake(str(tmp_path_factory.mktemp("measured") / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path_factory.mktemp("measured") / "warehouse"), "default")
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
     cluster.partitions = {
@@ -118,7 +118,7 @@ def test_the_page_names_every_metric(measured: Surveyor) -> None:
 
 
 def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     lay_tables(lake)
     conf = tmp_path / "surveyor.toml"
     conf.write_text("[clusters.default]\n")
@@ -139,7 +139,7 @@ def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_p
 
 def test_nor_are_they_served(measured: Surveyor) -> None:
     """Found before the address, so that nobody serves the whole day what is not there."""
-    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
+    with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
         ran = measured("metrics", "--cluster", "defualt", "--listen", str(taken.server_address[1]))
 
     assert (ran.code, "no snapshot of cluster 'defualt'" in ran.stderr) == (22, True)
@@ -218,7 +218,7 @@ def test_an_answer_for_each_who_asks() -> None:
             raise text
         return text
 
-    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, make) as page:
+    with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, make) as page:
         Thread(target=page.serve_forever, args=(0.01,), daemon=True).start()
         answers = [_fetched(page.url.replace("metrics", path)) for path in ("elsewhere", *["metrics"] * 3)]
         page.shutdown()
@@ -241,10 +241,10 @@ def _fetched(url: str) -> tuple[int, str]:
 
 
 def test_an_address_that_is_taken() -> None:
-    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as page:
+    with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as page:
         address = page.server_address[0], page.server_address[1]
         with pytest.raises(UsageError, match=r"cannot listen on .* give another port"):
-            Page((str(address[0]), int(address[1])), "/metrics", CONTENT_TYPE, str)
+            SinglePageServer((str(address[0]), int(address[1])), "/metrics", CONTENT_TYPE, str)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "a b:1", "host:70000", "::1"])

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.cli import run
 from jobs.planning.whatif import COLUMNS as COSTS
 from jobs.runtime.console import show, table
@@ -78,9 +78,9 @@ def _value(kind: Any) -> Any:  # noqa: ANN401 - JSON of Spark's
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """Two snapshots of a cluster, and what belongs to the second."""
-    lake = Lake(str(tmp_path_factory.mktemp("narrow") / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path_factory.mktemp("narrow") / "warehouse"), "default")
     lay_tables(lake)
     known = stored_plan(lake, [change(TOPIC, n, REPLICAS, [1004, *REPLICAS[:2]]) for n in (0, 127)], PLAN)
     for name in TABLES.keys() - {"snapshots", "plans", "changes", "operations"}:
@@ -104,7 +104,7 @@ def widest(text: str) -> int:
 
 @pytest.mark.parametrize("what", SHOWN)
 def test_tables_fit_eighty_columns(
-    large: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+    large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     on_a_terminal(monkeypatch)
 
@@ -115,7 +115,7 @@ def test_tables_fit_eighty_columns(
 
 
 def test_what_vacuum_frees_fits_eighty_columns(
-    large: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_a_terminal(monkeypatch)
     assert run(["vacuum", "--dry-run", "--warehouse", large.warehouse]) == 0
@@ -132,7 +132,7 @@ def test_losses_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 @pytest.mark.parametrize("wish", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"FORCE_COLOR": "1"}], ids=str)
 def test_nobody_sees_escapes_but_a_terminal_that_takes_them(
-    large: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wish: dict[str, str]
+    large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wish: dict[str, str]
 ) -> None:
     for name, value in wish.items():
         monkeypatch.setenv(name, value)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.cli import run
 from jobs.console_output.cluster_tables import BROKER_COLUMNS
 from jobs.repositories.stored_rows import StoredRows
@@ -28,7 +28,7 @@ NOWHERE = "127.0.0.1:1"
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Brokers 0 and 1, of which 0 is the controller; 7 is gone and still named. The partitions are as a snapshot's."""
-    lake = Lake(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
     cluster = Cluster(lake)
     cluster.brokers = [broker(0, 10), broker(1, 11, rack="r1")]
     small = topic("small", config={"min.insync.replicas": "2"})
@@ -199,7 +199,7 @@ def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int
 
 @pytest.mark.parametrize("columns", [40, 80, 300])
 def test_a_terminal_of_any_width_is_shown_all(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     """Texts are folded; no column is left out, no number loses a digit, and nothing is obeyed by the terminal."""
     cluster = Cluster(lake)
@@ -225,7 +225,7 @@ def _down(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["-o wide", "--json", "-o yaml"])
-def test_what_is_secret_is_shown_in_no_form(lake: Lake, form: str) -> None:
+def test_what_is_secret_is_shown_in_no_form(lake: Warehouse, form: str) -> None:
     """Anybody can put anything into a topic's config, though Kafka has no such setting there."""
     cluster = Cluster(lake)
     for word in ("hunter1", "hunter2"):
@@ -248,7 +248,7 @@ def test_no_broker_has_such_an_id(shown: Surveyor) -> None:
 
 
 @pytest.fixture
-def alive(tree: KafkaTree, lake: Lake) -> Surveyor:
+def alive(tree: KafkaTree, lake: Warehouse) -> Surveyor:
     """Brokers 0 and 1 live, 2 is gone: a snapshot saw it, in rack b; min.insync.replicas is 2."""
     cluster = Cluster(lake)
     cluster.brokers = [broker(0, 10), broker(1, 11), broker(2, 12, host="k2", rack="b")]

@@ -12,13 +12,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row, schema_of
-from jobs.console_output.plan_review import Only, Review, warned
+from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
+from jobs.console_output.plan_review import Review, RowFilter, warned
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.repositories.plans.repository import find_plan
 from jobs.runtime.console import painted
 from schemas.enums import Action, PlanKind, RejectionCode
-from schemas.rows import Operation, Outline
+from schemas.rows import ChangeSummary, Operation
 from schemas.tables import CHANGES
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.typed_rows import typed
@@ -73,7 +73,7 @@ def _many() -> list[Row]:
 
 
 @pytest.fixture
-def planned(lake: Lake) -> Callable[..., Surveyor]:
+def planned(lake: Warehouse) -> Callable[..., Surveyor]:
     """Store a plan of these changes."""
 
     def plan(changes: list[Row], rejections: list[Row], operations: list[Row], **columns: Any) -> Surveyor:  # noqa: ANN401
@@ -208,9 +208,9 @@ def _warned_of() -> list[Row]:
 def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: PlanKind) -> None:
     surveyor = planned(_warned_of(), [], [], kind=kind.value)
     row = find_plan(surveyor.lake, ID)
-    review = Review(surveyor.lake, row, Only())
+    review = Review(surveyor.lake, row, RowFilter())
     changes = review.changes(whole=False)
-    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[Outline]), [], [], []))
+    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
     assert warned(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]

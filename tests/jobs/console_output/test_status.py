@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.status import Status, look, paint, watch_status
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import find_snapshot
@@ -47,7 +47,7 @@ def orders(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def used(lake: Lake) -> Lake:
+def used(lake: Warehouse) -> Warehouse:
     """A warehouse with a snapshot of two brokers, of which 1 led and is gone; the brokers say min ISR 2."""
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
@@ -72,7 +72,7 @@ def test_without_a_warehouse(orders: KafkaTree, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_in_trouble(orders: KafkaTree, used: Lake) -> None:
+def test_in_trouble(orders: KafkaTree, used: Warehouse) -> None:
     """It is no error of the command: 0 says that the cluster could be read."""
     orders.unregister(1)
     orders.client.delete("/controller")
@@ -97,7 +97,7 @@ def test_in_trouble(orders: KafkaTree, used: Lake) -> None:
     assert max(map(len, for_people)) <= 80
 
 
-def test_as_a_snapshot_left_it(used: Lake) -> None:
+def test_as_a_snapshot_left_it(used: Warehouse) -> None:
     """Nobody asks ZooKeeper."""
     status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
 
@@ -111,7 +111,7 @@ def test_as_a_snapshot_left_it(used: Lake) -> None:
 
 
 @pytest.mark.parametrize(("seen_in", "missing"), [(1, timedelta(hours=5)), (2, timedelta(minutes=1))])
-def test_since_when_a_broker_is_missing(lake: Lake, seen_in: int, missing: timedelta) -> None:
+def test_since_when_a_broker_is_missing(lake: Warehouse, seen_in: int, missing: timedelta) -> None:
     """The snapshot after the one that saw it last; where none has seen it, the oldest."""
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("orders")]
@@ -123,7 +123,7 @@ def test_since_when_a_broker_is_missing(lake: Lake, seen_in: int, missing: timed
     assert {number: NOW - moment for number, moment in since.items()} == {1: missing, 2: timedelta(days=1)}
 
 
-def test_as_of_a_snapshot_no_later_plan_waits(used: Lake) -> None:
+def test_as_of_a_snapshot_no_later_plan_waits(used: Warehouse) -> None:
     """Plans are told of as long as they are fresh; the one on snapshot 2 is none of snapshot 1."""
     common = {"kind": "elect", "changes": 1, "status": "partial", "created_at": _now()}
     used.append("plans", [{**common, "plan_id": f"on-{number}", "snapshot_id": number} for number in (1, 2)])
@@ -146,7 +146,7 @@ def test_the_commands_name_the_cluster(orders: KafkaTree, tmp_path: Path) -> Non
     ]
 
 
-def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree, used: Lake) -> None:
+def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree, used: Warehouse) -> None:
     shutil.rmtree(used.path("plans"))
     status = Surveyor(orders.hosts, Path(used.warehouse)).json("status")
 
@@ -177,7 +177,7 @@ def test_a_terminal_is_painted_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
-    used: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    used: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings("default", used.warehouse, ClusterConf())
     seen = look(settings, 1)
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
 
 
 def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.snapshots.cluster_view.PATIENCE", 0.1)
+    monkeypatch.setattr("jobs.snapshots.cluster_view.RATES_TIMEOUT_SECONDS", 0.1)
     ran = Surveyor("127.0.0.1:1", tmp_path)("status", "--json")
 
     assert (ran.code, ran.json["exit_code"]) == (22, 22)
@@ -213,7 +213,7 @@ def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.snapshots.cluster_view.PATIENCE", 0.1)
+    monkeypatch.setattr("jobs.snapshots.cluster_view.RATES_TIMEOUT_SECONDS", 0.1)
     ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
 
     assert (ran.code, "nobody here knows the name 'no.such.invalid'" in ran.stderr) == (22, True)
@@ -229,7 +229,7 @@ def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
         (("--as-of", "9"), "no snapshot 9"),
     ],
 )
-def test_what_cannot_be_meant(used: Lake, arguments: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_meant(used: Warehouse, arguments: tuple[str, ...], message: str) -> None:
     ran = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", *arguments)
 
     assert (ran.code, message in ran.stderr) == (2, True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
@@ -29,7 +29,7 @@ def questions(spark: SparkSession) -> DecisionQueries:
 
 
 @pytest.fixture
-def decider(questions: DecisionQueries, lake: Lake) -> DecisionEngine:
+def decider(questions: DecisionQueries, lake: Warehouse) -> DecisionEngine:
     """One that knows nothing yet."""
     lay_tables(lake)
     return DecisionEngine(lake, [], questions)

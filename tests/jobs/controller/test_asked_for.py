@@ -9,7 +9,7 @@ from kazoo.client import TransactionRequest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.context import partition_notification
@@ -33,7 +33,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
-def owned(lake: Lake) -> list[tuple[Any, ...]]:
+def owned(lake: Warehouse) -> list[tuple[Any, ...]]:
     """What `commits` says of requests that were taken away: action, topic, partition, outcome, why."""
     about = {*WITHDRAWALS, OperationKind.DELETE_TOPIC}
     rows = [row for row in lake.rows("commits") if row["action"] in about]
@@ -42,7 +42,7 @@ def owned(lake: Lake) -> list[tuple[Any, ...]]:
 
 
 def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
-    tree: KafkaTree, controller: ResidentController, lake: Lake
+    tree: KafkaTree, controller: ResidentController, lake: Warehouse
 ) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
@@ -128,7 +128,7 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
-    tree: KafkaTree, controller: ResidentController, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+    tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
@@ -158,7 +158,7 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
     take_up(controller)
     clock = [time.monotonic()]  # stands still: cycles take seconds on a busy machine
     monkeypatch.setattr("jobs.controller.state_writer.monotonic", lambda: clock[0])
-    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 130)
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 130)
 
     tree.write(REASSIGN, encode_partitions([TopicPartition("large", 0, [0, 2]), TopicPartition("small", 0, [1, 0])]))
     hear_watches(controller)
@@ -175,7 +175,7 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
     assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
     assert controller.summary.stale == 2
 
-    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 1_000)
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 1_000)
     settle(controller)
     assert assigned(tree, "large").partitions[0] == [0, 1]
     clock[0] += 9
@@ -198,7 +198,7 @@ def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
 
 
 def test_a_topic_is_deleted_once_all_its_replicas_are(
-    tree: KafkaTree, controller: ResidentController, lake: Lake
+    tree: KafkaTree, controller: ResidentController, lake: Warehouse
 ) -> None:
     controller.log.start()
     tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
@@ -269,7 +269,7 @@ def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(
     assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
 
 
-def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: ResidentController, lake: Lake) -> None:
+def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
@@ -344,7 +344,7 @@ def test_an_election_whose_partition_cannot_be_written_is_let_go(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Kafka does; the request would be in the way of all others."""
-    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 40)
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 40)
     led_by_others(tree, controller)
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2, 1])]))
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
@@ -391,7 +391,7 @@ def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
 def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     controller: ResidentController,
-    lake: Lake,
+    lake: Warehouse,
     *,
     path: str,
     data: bytes,

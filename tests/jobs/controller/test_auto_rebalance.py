@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.context import ControllerContext, PartitionInfo
 from planner.leadership.imbalance import imbalance
@@ -84,7 +84,7 @@ def test_between_two_checks_nothing_is_due() -> None:
     assert AutoLeaderRebalance(NEVER, 0.0, _next=0.0).due(memory) == set()
 
 
-def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Lake) -> None:
+def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Warehouse) -> None:
     """Whatever was learned and forgotten on the way."""
     chance = random.Random(7)  # noqa: S311 - a test's
     memory = learned()
@@ -95,7 +95,7 @@ def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Lake) 
     for number in range(0, 60, 7):
         memory._remove_partition(("orders", number))  # noqa: SLF001 - what a topic made anew does
     topics = [{"topic": "orders", "deletion_requested": False}]
-    warehouse = Tables(spark, lake)
+    warehouse = SparkWarehouse(spark, lake)
 
     partitions = warehouse.frame("partitions", [asdict(row) for row in memory.partitions.values()])
     rows = imbalance(partitions, warehouse.frame("topics", topics), 1, 0.1)

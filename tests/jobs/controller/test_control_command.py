@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("spark")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker becomes the controller again here, and the session of the tests has compiled what it needs."""
-    monkeypatch.setattr(lifecycle, "RESIGN_PATIENCE", 0.0)
-    monkeypatch.setattr(broker_protocols, "PATIENCE", 0.2)
+    monkeypatch.setattr(lifecycle, "RESIGN_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(broker_protocols, "CONFIG_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(lifecycle, "warm_up", lambda _: None)
 
 
@@ -154,7 +154,7 @@ def test_a_connection_lost_while_it_takes_up(
 
     monkeypatch.setattr(BrokerRequestBatch, "send_full_state", lose_once)
     if code:
-        monkeypatch.setattr(lifecycle, "settled", over)
+        monkeypatch.setattr(lifecycle, "await_reconnect", over)
 
     ran = surveyor(*APPLY, "--until-quiet")
 

@@ -8,13 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
 from jobs.controller.controller import ResidentController
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.write_behind import AuditEntry
 from jobs.core.errors import FencedError
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from schemas.enums import Step
 from schemas.rows import Change, Key
 from schemas.znodes import (
@@ -199,7 +199,7 @@ def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
     assert (controller.summary.stale, controller.summary.by_action["elect"]) == (0, 3)
 
 
-@pytest.mark.parametrize("reading", ["_requests", "at_partitions"])
+@pytest.mark.parametrize("reading", ["_requests", "refresh_partitions"])
 def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
@@ -352,7 +352,7 @@ def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controlle
     assert tree.version("orders") == 0
 
 
-def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentController, lake: Lake) -> None:
+def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
     controller.log.start()
     controller.log.record(controller.cycle_record(verdicts=[]))
@@ -404,7 +404,7 @@ def test_two_never_hold_it_at_once(tree: KafkaTree, controller: ResidentControll
 
 
 def test_intents_are_in_the_tables_before_what_became_of_them(
-    tree: KafkaTree, controller: ResidentController, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cycle that takes longer than Delta, or that ends in the midst of it."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
@@ -414,7 +414,7 @@ def test_intents_are_in_the_tables_before_what_became_of_them(
     seen: list[tuple[str, set[str]]] = []
     write = controller.writer.write
 
-    def slowly(changes: Sequence[Change]) -> Iterator[tuple[list[Verdict], list[Change]]]:
+    def slowly(changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
         assert eventually(lambda: bool(lake.rows("plans")))
         seen.append((lake.rows("plans")[0]["status"], {row["outcome"] for row in lake.rows("commits")}))
         yield from write(changes)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.spark.prepared_queries import RowFiles
+from jobs.adapters.spark.prepared_queries import ParameterTables
 from jobs.controller.context import ControllerContext, PartitionInfo
 from jobs.controller.decisions import engine as deciding
 from jobs.controller.decisions.cache import DecisionCache, PartitionClass, group_by_class
@@ -160,14 +160,14 @@ def test_nobody_is_foreseen_who_would_hold_up_too_much(
 def asked_about(monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
     """The partitions of each query, as they are put."""
     queries: list[list[Row]] = []
-    put = RowFiles.put
+    put = ParameterTables.put
 
-    def noted(files: RowFiles, name: str, rows: Sequence[Any]) -> None:
+    def noted(files: ParameterTables, name: str, rows: Sequence[Any]) -> None:
         if name == "partitions":
             queries.append(msgspec.to_builtins(rows))
         put(files, name, rows)
 
-    monkeypatch.setattr(RowFiles, "put", noted)
+    monkeypatch.setattr(ParameterTables, "put", noted)
     return queries
 
 

@@ -23,13 +23,13 @@ from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.repositories.actor import AIRFLOW
-from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome
-from schemas.lease import Holder
+from schemas.lease import LeaseHolder
 from schemas.rows import Change
-from schemas.submitted_plan import HandedIn, decode_handed_in, encode_handed_in, submission_of
+from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.in_office import assigned, hear_watches, settle
@@ -119,7 +119,7 @@ def test_brokers_are_told_at_the_listener_that_was_named(controller: ResidentCon
 def test_a_broker_is_drained_and_led_back(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
+    """What `ControllerClient.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
     controller.cycle()
     assert eventually(lambda: not controller.broker_requests.queues.busy)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
@@ -250,7 +250,7 @@ def test_a_failure_does_not_wait_for_a_plan(
     """And what it has written since is not overwritten by the plan."""
     begun, may_go_on = Event(), Event()
 
-    def slowly(*arguments: Any, **others: Any) -> Ledger:  # noqa: ANN401 - those of `apply_plan`
+    def slowly(*arguments: Any, **others: Any) -> CommitLog:  # noqa: ANN401 - those of `apply_plan`
         begun.set()
         assert may_go_on.wait(60)
         return apply_plan(*arguments, **others)
@@ -268,7 +268,7 @@ def test_a_failure_does_not_wait_for_a_plan(
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
 
     assert [(state.leader, state.isr) for state in states] == [(0, [0, 1]), (1, [1, 0]), (1, [1, 0])]
-    answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
+    answer = decode_submitted(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
     assert answer is not None
     assert (answer.exit_code, answer.result["stale"], tree.state("orders").leader) == (21, 1, 0)
     tree.client.delete(f"/surveyor/plans/{plan}")
@@ -297,12 +297,12 @@ def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
 
 def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: ResidentController) -> None:
     """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
-    begun = HandedIn(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
-    tree.client.create("/surveyor/plans/1f", encode_handed_in(begun), ephemeral=True)
+    begun = SubmittedPlan(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
+    tree.client.create("/surveyor/plans/1f", encode_submitted(begun), ephemeral=True)
 
     controller.cycle()
 
-    answer = decode_handed_in(tree.client.get("/surveyor/plans/1f")[0]).answer
+    answer = decode_submitted(tree.client.get("/surveyor/plans/1f")[0]).answer
     assert answer is not None
     assert (answer.exit_code, "commit the plan again" in str(answer.error)) == (1, True)
     tree.client.delete("/surveyor/plans/1f")
@@ -311,13 +311,15 @@ def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Re
 def submitted_by_a_commit(tree: KafkaTree, controller: ResidentController, plan: str) -> None:
     """As a commit does it: recorded in the warehouse, then put into ZooKeeper by the same session."""
     assert controller.plan_inbox is not None
-    data = encode_handed_in(HandedIn(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
+    data = encode_submitted(SubmittedPlan(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
     lake = controller.plan_inbox.settings.lake
     record_submission(lake, read_plan(lake, plan), submission_of(session_of(tree.client), data))
     tree.client.create(f"/surveyor/plans/{plan}", data, ephemeral=True)
 
 
-FORGED = encode_handed_in(HandedIn(holder=Holder("ann", "ops1", 7, "commit", "", ""), max_plan_age=1e9, max_changes=9))
+FORGED = encode_submitted(
+    SubmittedPlan(holder=LeaseHolder("ann", "ops1", 7, "commit", "", ""), max_plan_age=1e9, max_changes=9)
+)
 
 
 @pytest.mark.parametrize("changed", ["another session", "other limits"])
@@ -335,7 +337,7 @@ def test_a_well_formed_plan_of_another_client_is_not_carried_out(
         forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
         forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
         assert eventually(lambda: not controller.cycle() and not is_busy(controller))
-        answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
+        answer = decode_submitted(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
         tree.client.delete(f"/surveyor/plans/{plan}")
 
     assert answer is not None
@@ -388,7 +390,7 @@ def test_junk_is_reported_once_and_left_alone(
 def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: ResidentController, name: str) -> None:
     tree.client.create(f"/surveyor/plans/{name}", FORGED, ephemeral=True)
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
-    answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{name}")[0]).answer
+    answer = decode_submitted(tree.client.get(f"/surveyor/plans/{name}")[0]).answer
     tree.client.delete(f"/surveyor/plans/{name}")
 
     assert answer is not None
@@ -413,7 +415,7 @@ def test_no_commit_is_advised_for_a_cycle_that_is_over(
     before = surveyor.json("status")["due"]
     change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
     controller.log.start()
-    controller.log.record(controller.cycle_record([change], verdicts=[Verdict(change, Outcome.STALE, "moved on")]))
+    controller.log.record(controller.cycle_record([change], verdicts=[RowOutcome(change, Outcome.STALE, "moved on")]))
     controller.log.close()
     ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
     committed = surveyor("commit", cycle)
@@ -468,7 +470,7 @@ def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     tree.write(REASSIGN, encode_partitions(orders))
     settle(controller)
     assert controller.context.moving == {("few", 0), ("others", 0)}
-    verdicts: list[Verdict] = []
+    verdicts: list[RowOutcome] = []
     assert controller.plan_inbox is not None
     given = controller.plan_inbox.settings, plan
 

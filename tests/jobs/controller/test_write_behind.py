@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import AuditEntry, CycleRecord, WriteBehindLog
 from schemas.enums import Step
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables
 
 
-class Disk(Lake):
+class Disk(Warehouse):
     """Has no room for rows of `commits` until something is deleted."""
 
     is_full = True
@@ -31,7 +31,7 @@ EPISODE = CycleRecord(
 
 @pytest.fixture
 def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
-    for name in ("GATHER", "AGAIN"):
+    for name in ("FLUSH_INTERVAL_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(f"jobs.controller.write_behind.{name}", 0.01)
     disk = Disk(str(tmp_path / "warehouse"), "default")
     lay_tables(disk)

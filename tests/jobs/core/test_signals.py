@@ -12,13 +12,13 @@ from jobs.core.signals import ENDED, ENDED_AFTER
 
 LATE = """\
 import os, signal
-from jobs.core.signals import deferred, guard, conclude
-guard()
+from jobs.core.signals import conclude, defer_signals, install_handlers
+install_handlers()
 {before}
 os.kill(os.getpid(), signal.{name})
 print("goes on", flush=True)
 """
-SETTLED, WRITTEN = "conclude()", "with deferred(): pass"
+SETTLED, WRITTEN = "conclude()", "with defer_signals(): pass"
 
 
 def ended(before: str, name: str, stderr: int) -> tuple[int, str]:

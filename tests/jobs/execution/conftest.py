@@ -2,14 +2,14 @@
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """Partitions 0 to 3 of topic t get leader 1 instead of 0."""
     tree.add_topic("t", {partition: [0, 1, 2] for partition in range(4)})
     return store_plan(lake, tree, [election(tree, "t", partition, leader=1) for partition in range(4)], name="alias")

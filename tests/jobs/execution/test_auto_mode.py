@@ -17,7 +17,7 @@ from kafka.errors import (
 
 from jobs.adapters.brokers import admin
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -40,7 +40,7 @@ class Brokers:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """Nobody listens where brokers say they do: from here."""
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration(NO_PORT))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
-from jobs.repositories.actor import Author
-from jobs.repositories.plans.commit_log import Ledger, Verdict, close_plan
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.repositories.actor import Actor
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
@@ -35,7 +35,7 @@ def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **col
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse, controller: MovingController) -> Plan:
     """0 and 1 are under way, 2 is complete, 3 was not asked for yet."""
     tree.register(3)
     tree.add_topic(T, BEFORE)
@@ -62,7 +62,9 @@ CANCELLED: dict[int, tuple[list[int], list[int], list[int]]] = {
 
 
 @pytest.mark.usefixtures("plan")
-def test_dry_run_touches_nothing(tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController) -> None:
+def test_dry_run_touches_nothing(
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+) -> None:
     before = tree.dump()
 
     done = cancel(surveyor, tree)
@@ -128,7 +130,7 @@ def test_no_commit_goes_on_with_it(tree: KafkaTree, surveyor: Surveyor, controll
 
 
 def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first wave is asked for, the plan is cancelled, the second wave is not asked for."""
     tree.add_topic(T, BEFORE)
@@ -139,7 +141,7 @@ def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
     def cancelled_after(targets: dict[Any, Any]) -> dict[Any, int]:
         codes = reassign(targets)
         close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)
-        Ledger.open(lake, plan, Author("olga@desk")).step(Step.CANCEL, Outcome.APPLIED, "closed; it was committing")
+        CommitLog.open(lake, plan, Actor("olga@desk")).step(Step.CANCEL, Outcome.APPLIED, "closed; it was committing")
         return codes
 
     monkeypatch.setattr(controller, "reassign", cancelled_after)
@@ -177,7 +179,7 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
 
 
 def test_crash_between_closing_and_asking(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     lake.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
 
@@ -330,13 +332,13 @@ def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a tab
     code: int,
 ) -> None:
     """The originals of 0 fell behind while the intents were stored."""
-    note = Ledger.note
+    note = CommitLog.append_now
 
-    def slowly(ledger: Ledger, verdicts: Iterable[Verdict]) -> None:
+    def slowly(ledger: CommitLog, verdicts: Iterable[RowOutcome]) -> None:
         note(ledger, verdicts)
         out_of_sync(tree, controller)
 
-    monkeypatch.setattr(Ledger, "note", slowly)
+    monkeypatch.setattr(CommitLog, "append_now", slowly)
 
     done = cancel(surveyor, tree, "--apply", *flags)
 
@@ -400,7 +402,7 @@ def test_somebody_elses_is_left_alone(tree: KafkaTree, surveyor: Surveyor, contr
 
 
 def test_wave_that_runs_goes_back_to_where_it_began(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
@@ -416,7 +418,7 @@ def test_wave_that_runs_goes_back_to_where_it_began(
 
 
 def test_plan_that_is_done_stays_committed(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status="committed")
@@ -430,7 +432,7 @@ def test_plan_that_is_done_stays_committed(
 
 
 def test_plan_of_elections_is_closed(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     plan = store_plan(lake, tree, [election(tree, T, 0, leader=1)], name="moves")
@@ -444,7 +446,9 @@ def test_plan_of_elections_is_closed(
 
 
 @pytest.mark.parametrize(("status", "message"), [("refused", "is refused"), ("rolled_back", "is rolled_back")])
-def test_nothing_of_it_to_cancel(tree: KafkaTree, lake: Lake, surveyor: Surveyor, status: str, message: str) -> None:
+def test_nothing_of_it_to_cancel(
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, status: str, message: str
+) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
 
@@ -453,7 +457,7 @@ def test_nothing_of_it_to_cancel(tree: KafkaTree, lake: Lake, surveyor: Surveyor
     assert (done.exit_code, message in done.stderr) == (REFUSED, True)
 
 
-def test_wrong_plans(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+def test_wrong_plans(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     unknown = surveyor.run("cancel", "nowhere", "--zookeeper", tree.hosts)
     lake.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'edited'")
     edited = cancel(surveyor, tree, "--apply")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, Schema
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import fenced_writer as fenced_writes
-from jobs.repositories.actor import AIRFLOW, this_author
+from jobs.repositories.actor import AIRFLOW, this_actor
 from jobs.repositories.plans.repository import Plan
 from schemas.columns import COMMITS
 from schemas.enums import Action, PlanStatus
@@ -47,7 +47,7 @@ def test_dry_run_touches_nothing(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
-def test_dry_run_of_a_creation_touches_nothing(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_dry_run_of_a_creation_touches_nothing(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
     before = tree.dump()
 
@@ -125,7 +125,7 @@ def test_each_row_says_under_which_epoch_and_in_which_run_of_airflow(
     meant, *rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
     assert (meant["action"], meant["outcome"], meant["controller_epoch"]) == ("take_over", "pending", None)
     assert {row["controller_epoch"] for row in rows} == {8}
-    assert {(row["run"], row["who"]) for row in (meant, *rows)} == {("balance/manual__1/apply", this_author().who)}
+    assert {(row["run"], row["who"]) for row in (meant, *rows)} == {("balance/manual__1/apply", this_actor().user)}
 
 
 def test_applying_twice_changes_nothing_the_second_time(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
@@ -140,7 +140,7 @@ def test_applying_twice_changes_nothing_the_second_time(tree: KafkaTree, surveyo
 
 
 def test_plan_whose_outcomes_were_lost_changes_nothing_more(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
     lose_commits(lake)
@@ -310,7 +310,7 @@ def test_commit_whose_session_was_lost_is_finished_by_the_next(
     assert tree.versions(T) == dict.fromkeys(PARTITIONS, 1)
 
 
-def test_creation_is_committed(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_creation_is_committed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     changes = [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])]
     plan = store_plan(lake, tree, changes, [topic_creation("new")])
 
@@ -318,8 +318,8 @@ def test_creation_is_committed(tree: KafkaTree, lake: Lake, surveyor: Surveyor) 
     assert tree.state("new", 1).leader == 2
 
 
-def test_clusters_of_one_warehouse_do_not_mix(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
-    elsewhere = Lake(lake.warehouse, "elsewhere")
+def test_clusters_of_one_warehouse_do_not_mix(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
+    elsewhere = Warehouse(lake.warehouse, "elsewhere")
     twin = store_plan(elsewhere, tree, plan.changes, name="alias")
     before = elsewhere.rows("plans")
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deltalake import DeltaTable
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.core.errors import UsageError
 from jobs.repositories.plans.names import Alias
@@ -31,7 +31,7 @@ def refused(surveyor: Surveyor, hosts: str, plan: Plan, *flags: str) -> str:
     return done.stderr
 
 
-def test_edited_change_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+def test_edited_change_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     DeltaTable(lake.path("changes")).update(updates={"leader_after": "2"}, predicate="partition = 3")
 
     assert "is not what was planned" in refused(surveyor, tree.hosts, plan)
@@ -39,7 +39,7 @@ def test_edited_change_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyo
 
 
 @pytest.mark.parametrize("table", ["changes", "operations"])
-def test_lost_rows_are_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, table: str) -> None:
+def test_lost_rows_are_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, table: str) -> None:
     plan = store_plan(lake, tree, [creation(T, 0, [0, 1])], [topic_creation(T)])
     DeltaTable(lake.path(table)).delete()
 
@@ -50,14 +50,14 @@ def test_lost_rows_are_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, 
     "edit", [{"parameters": "'{}  '"}, {"snapshot_id": "2"}, {"kind": "'assign'"}, {"cluster_id": "'other'"}], ids=str
 )
 def test_edited_header_is_refused(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, edit: dict[str, str]
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, edit: dict[str, str]
 ) -> None:
     DeltaTable(lake.path("plans")).update(updates=edit)
 
     assert "is not what was planned" in refused(surveyor, tree.hosts, plan)
 
 
-def test_old_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+def test_old_plan_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     yesterday = datetime.now(UTC) - timedelta(hours=25)
     old = store_plan(lake, tree, plan.changes, name="old", created_at=yesterday)
 
@@ -66,7 +66,7 @@ def test_old_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, pl
     assert "is 25.0 h old, older than --max-plan-age allows (24 h); take a new snapshot" in message
 
 
-def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     """Somebody has set a clock back: how old it is can only be guessed."""
     now = datetime.now(UTC)
     early = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=2))
@@ -76,7 +76,7 @@ def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Lake, surveyor
     assert "was made 0.5 h from now by this machine's clock" in refused(surveyor, tree.hosts, late)
 
 
-def test_max_plan_age_may_be_longer(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+def test_max_plan_age_may_be_longer(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     yesterday = datetime.now(UTC) - timedelta(hours=25)
     old = store_plan(lake, tree, plan.changes, created_at=yesterday)
 
@@ -99,7 +99,9 @@ def test_the_id_of_another_cluster_is_shown_and_not_obeyed(tree: KafkaTree, surv
     assert r"is that of \x1b[2J; check" in refused(surveyor, tree.hosts, plan)
 
 
-def test_a_name_that_several_plans_have_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+def test_a_name_that_several_plans_have_is_refused(
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan
+) -> None:
     """As where somebody gave it to another one, behind our back."""
     other = store_plan(lake, tree, plan.changes[:1])
     DeltaTable(lake.path("plans")).update(updates={"name": "'balance'", "names": "make_array('balance')"})
@@ -127,7 +129,7 @@ def test_as_many_changes_as_allowed(tree: KafkaTree, surveyor: Surveyor, plan: P
 
 
 @pytest.fixture
-def after_losing_most(tree: KafkaTree, lake: Lake) -> Plan:
+def after_losing_most(tree: KafkaTree, lake: Warehouse) -> Plan:
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     tree.unregister(0)
     tree.unregister(2)
@@ -146,7 +148,7 @@ def test_dead_majority_may_be_allowed(tree: KafkaTree, surveyor: Surveyor, after
     assert leaders(tree) == {1}
 
 
-def test_one_dead_of_three_is_believed(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_one_dead_of_three_is_believed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     tree.unregister(0)
     plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, requires_dead=[0])])
@@ -187,7 +189,7 @@ def test_migration_is_refused(
 def test_another_surveyor_in_control_is_refused(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.OTHERS_PATIENCE", 0.5)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.RELEASE_TIMEOUT_SECONDS", 0.5)
     with controllership(tree.hosts, 2147483647):
         assert "another Surveyor holds the controllership" in refused(surveyor, tree.hosts, plan)
 
@@ -201,7 +203,7 @@ def test_refused_plan_stays_planned(tree: KafkaTree, surveyor: Surveyor, plan: P
 
 
 @pytest.mark.parametrize("status", ["refused", "cancelled", "rolled_back"])
-def test_closed_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, status: str) -> None:
+def test_closed_plan_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, status: str) -> None:
     lake.update("plans", "true", status=f"'{status}'")
 
     assert f"is {status}; plan again" in refused(surveyor, tree.hosts, plan)
@@ -245,7 +247,7 @@ def test_committed_plan_is_not_taken_on_trust(tree: KafkaTree, surveyor: Surveyo
     ("mode", "action"), [("admin", Action.SHRINK_ISR), ("admin", Action.ELECT), ("batch", Action.REASSIGN)]
 )
 def test_mode_that_cannot_do_it_is_refused(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, mode: str, action: Action
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, mode: str, action: Action
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, action=action.value)])

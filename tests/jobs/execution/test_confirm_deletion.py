@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode
-from jobs.preconditions.deletion_impact import Deleted, deleted_by
+from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
@@ -105,7 +105,7 @@ def test_yes_is_not_asked(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pyte
     assert done.exit_code == 0
 
 
-def test_what_the_tables_know(lake: Lake) -> None:
+def test_what_the_tables_know(lake: Warehouse) -> None:
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("payments"), topic("orders")]
     cluster.partitions = {
@@ -120,8 +120,8 @@ def test_what_the_tables_know(lake: Lake) -> None:
     common = {"plan_id": "5f", "kind": "delete_topic", "data": "{}"}
     lake.replace("operations", [{**common, "sequence": sequence, "topic": name} for sequence, name in rows])
 
-    assert deleted_by(lake, plan, {"orders": 3}) == [
-        Deleted(topic="payments", partitions=2, replicas=2, bytes=1000, sizes_at=NOW),
-        Deleted(topic="orders", partitions=1, replicas=0, bytes=None, sizes_at=None, records=3),
+    assert deletion_impact_of(lake, plan, {"orders": 3}) == [
+        DeletionImpact(topic="payments", partitions=2, replicas=2, bytes=1000, sizes_at=NOW),
+        DeletionImpact(topic="orders", partitions=1, replicas=0, bytes=None, sizes_at=None, records=3),
     ]
-    assert deleted_by(lake, {**plan, "kind": "expand"}) == []
+    assert deletion_impact_of(lake, {**plan, "kind": "expand"}) == []

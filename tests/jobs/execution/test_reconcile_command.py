@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.execution.preflight import assess
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.execution.preflight import check_before_commit
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
@@ -27,11 +27,11 @@ STOPPED = """\
 import os, signal
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch import writes as fenced_writes
+from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.shared_spark import join
 join()
 fenced_writes.BATCH = 1
-commit_batch.RESIGN_PATIENCE = 0.0
+commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
 def stopped(writer, multi):
     sent.append(multi)
@@ -46,7 +46,7 @@ cli.main()
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """It does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", REPLICAS)
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 
@@ -117,7 +117,7 @@ def test_an_epoch_that_was_set_back_is_mended_though_nothing_else_is_due(surveyo
 @pytest.mark.usefixtures("incident")
 def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: Ledger.open(settings.lake, plan)
+        "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: CommitLog.open(settings.lake, plan)
     )
     monkeypatch.setattr("jobs.controller.reconcile.MAX_IDLE_CYCLES", 2)
 
@@ -292,9 +292,9 @@ def test_what_moved_between_plan_and_commit_is_stale(
     def late(*arguments: object) -> object:
         for partition in REPLICAS:
             tree.touch(state_path("orders", partition))
-        return assess(*arguments)  # type: ignore[arg-type]
+        return check_before_commit(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.controller.reconcile.assess", late)
+    monkeypatch.setattr("jobs.controller.reconcile.check_before_commit", late)
 
     ran = reconcile(surveyor, "--apply", "--json")
 

@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
 from jobs.execution.batch.operations import write_tasks
-from jobs.execution.preflight import Assessment, assess
+from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
@@ -40,7 +40,7 @@ Compared = tuple[list[Row], list[Row]]
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """Nobody is the controller, before a commit and after it."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
     return Surveyor(tree.hosts, tmp_path / "warehouse")
@@ -96,17 +96,17 @@ def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
     }
 
 
-def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Assessment], list[Compared]]:
+def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflight], list[Compared]]:
     """What assesses a plan, and notes before whether its rows are those of `steps_due`: a list, a pair a plan."""
     pairs: list[Compared] = []
     unnamed = {"plan_id": "", "cluster": ""}
 
-    def noting(settings: Settings, plan: Plan, *others: Any) -> Assessment:  # noqa: ANN401 - as `assess` takes them
+    def noting(settings: Settings, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
         due = [*chain(*steps_due(surveyor.lake, tree))]
         mine = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
         tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])
         pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*mine, *tasks])))
-        return assess(settings, plan, *others)
+        return check_before_commit(settings, plan, *others)
 
     return noting, pairs
 
@@ -142,7 +142,7 @@ def test_everything_is_brought_to_its_end(
 ) -> None:
     """And each plan on the way is what `steps_due` makes without Spark."""
     noting, pairs = compared(tree, surveyor)
-    monkeypatch.setattr("jobs.controller.reconcile.assess", noting)
+    monkeypatch.setattr("jobs.controller.reconcile.check_before_commit", noting)
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
     fake_brokers[2].slow["leader_and_isr"] = 0.2

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
-from jobs.repositories.plans.commit_log import Ledger, Verdict
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -33,7 +33,7 @@ def move(tree: KafkaTree, number: int, after: list[int], **columns: Any) -> Row:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse, controller: MovingController) -> Plan:
     """A plan that is committed and complete."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, after) for number, after in AFTER.items()]
@@ -44,11 +44,11 @@ def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
     return stored
 
 
-def committed(lake: Lake, plan: Plan) -> None:
+def committed(lake: Warehouse, plan: Plan) -> None:
     """What the ledger has of a commit that asked for all of it."""
-    ledger = Ledger.open(lake, plan)
-    ledger.intend(plan.changes)
-    ledger.judge(Verdict(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
+    ledger = CommitLog.open(lake, plan)
+    ledger.append_intents(plan.changes)
+    ledger.judge(RowOutcome(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
     ledger.close()
 
 
@@ -69,17 +69,17 @@ def result(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Row:
     return parsed
 
 
-def changes(lake: Lake, plan_id: str) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+def changes(lake: Warehouse, plan_id: str) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
     rows = lake.rows("changes", ("plan_id", "=", plan_id))
     return {(row["wave"], row["partition"]): (row["replicas_before"], row["replicas_after"]) for row in rows}
 
 
-def rejected(lake: Lake, plan_id: str) -> dict[int, str]:
+def rejected(lake: Warehouse, plan_id: str) -> dict[int, str]:
     return {row["partition"]: row["code"] for row in lake.rows("rejections", ("plan_id", "=", plan_id))}
 
 
 def test_without_apply_it_is_a_plan_to_be_reviewed(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     before, ledger = tree.dump(), lake.rows("commits")
 
@@ -115,7 +115,7 @@ def test_detailed_exitcode(tree: KafkaTree, surveyor: Surveyor) -> None:
 
 
 def test_commit_and_verify_finish_it(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     undoing = result(surveyor, tree)["plan_id"]
 
@@ -148,15 +148,15 @@ def test_apply_commits_at_once_and_again_does_nothing_twice(
 
 
 def test_what_another_plan_moved_stays(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     """Both wanted partition 0 there: the other plan did it, and this one found it done."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
     stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
-    ledger = Ledger.open(lake, stored)
-    ledger.intend([change for change in stored.changes if change.partition == 2])
-    ledger.judge(Verdict(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
+    ledger = CommitLog.open(lake, stored)
+    ledger.append_intents([change for change in stored.changes if change.partition == 2])
+    ledger.judge(RowOutcome(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
     ledger.close()
     carry_out(controller, {0: AFTER[0], 2: AFTER[2]})
 
@@ -192,7 +192,7 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
 
 
-def test_waves_are_reversed(tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController) -> None:
+def test_waves_are_reversed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController) -> None:
     """Partition 0 was moved in the waves 0 and 2, partition 2 in wave 1."""
     tree.add_topic(T, BEFORE)
     rows = [
@@ -213,7 +213,7 @@ def test_waves_are_reversed(tree: KafkaTree, lake: Lake, surveyor: Surveyor, con
 
 
 def test_what_still_moves_is_to_be_cancelled_first(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, BEFORE)
     plan = store_plan(lake, tree, [move(tree, 0, AFTER[0])], kind="reassign", name="moves", status="committed")
@@ -228,7 +228,7 @@ def test_what_still_moves_is_to_be_cancelled_first(
 
 @pytest.mark.usefixtures("plan")
 def test_after_a_cancel_what_was_complete_goes_back(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     controller.reassign({(T, 2): BEFORE[2]})
     controller.finish(T, 2)
@@ -241,7 +241,7 @@ def test_after_a_cancel_what_was_complete_goes_back(
 
 
 def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     """Broker 0, on which 2 was, died; 1 keeps its dead replica, and is led by another; somebody else moved 0."""
     tree.unregister(0)
@@ -255,7 +255,7 @@ def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
     assert (summary["rolled_back"], surveyor.status(plan.plan_id)) == (False, PlanStatus.COMMITTED)
 
 
-def snapshots(lake: Lake, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
+def snapshots(lake: Warehouse, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
     """The second snapshot; the plan is of the first."""
     cluster = Cluster(lake)
     cluster.snapshot()
@@ -265,7 +265,7 @@ def snapshots(lake: Lake, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> in
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     moving = partition([0, 1, 2], adding_replicas=[2])
     snapshot = snapshots(lake, {0: partition([2, 0]), 1: moving})
 
@@ -279,7 +279,7 @@ def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Lake, survey
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     snapshot = snapshots(lake, {0: partition([2, 0])}, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
 
     summary = result(surveyor, tree, "--to-snapshot", str(snapshot))
@@ -288,7 +288,7 @@ def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Lake, sur
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     snapshot = snapshots(lake, {0: partition([2, 0])})
     first = result(surveyor, tree, "--name", "undo")
     tree.touch(f"/brokers/topics/{T}")
@@ -309,7 +309,7 @@ def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Lake, surveyor
     ],
 )
 def test_plans_that_are_not_rolled_back(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, columns: Row, message: str
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, columns: Row, message: str
 ) -> None:
     tree.add_topic(T, BEFORE)
     store_plan(lake, tree, [move(tree, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns})
@@ -328,7 +328,7 @@ def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, control
 
 
 @pytest.mark.usefixtures("plan")
-def test_unknown_snapshot(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_unknown_snapshot(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     snapshots(lake, {0: partition([2, 0])})
 
     assert rollback(surveyor, tree, "--to-snapshot", "99").exit_code == USAGE

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.repositories.broker_responses import record
 from jobs.repositories.failed_log_dirs import event_lines, failed_replicas
 from jobs.repositories.plans.repository import read_plan
@@ -39,7 +39,7 @@ ANSWERS: Final[list[tuple[list[tuple[int, int, dict[str, object]]], bool]]] = [
 
 
 @pytest.fixture
-def cluster(lake: Lake) -> Cluster:
+def cluster(lake: Warehouse) -> Cluster:
     cluster = Cluster(lake)
     cluster.brokers = [broker(1, 101), broker(2, 102)]
     return cluster
@@ -92,7 +92,7 @@ def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], A
 def test_no_replica_is_elected_twice_whose_log_dir_failed(
     tree: KafkaTree, fake_brokers: FakeBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
     tree.add_topic(T, {0: [1, 0, 2]})
     state = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=3, isr=[1, 0])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.repositories.drained_brokers import mark
+from jobs.repositories.drained_brokers import add
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -22,7 +22,7 @@ RESIDENT = ("plan", "drain", "--brokers", "1", "--mode", "resident")
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """Brokers 0, 1 and 2, which are registered and do not listen."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", ORDERS)
     ready = Surveyor(tree.hosts, tmp_path / "warehouse")
     write_first_snapshot(ready)
@@ -176,7 +176,7 @@ def test_a_drained_broker_is_elected_where_it_alone_is_in_sync(surveyor: Surveyo
     write_first_snapshot(surveyor)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "admin", "--name", "out")
     assert drain["changes"]
-    mark(surveyor.lake, surveyor.lake.rows("plans", ("plan_id", "=", drain["plan_id"]))[0])
+    add(surveyor.lake, surveyor.lake.rows("plans", ("plan_id", "=", drain["plan_id"]))[0])
     state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":7,"isr":[1]}'
     tree.write("/brokers/topics/single/partitions/0/state", state)
     tree.unregister(2)

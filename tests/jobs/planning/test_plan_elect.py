@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
@@ -25,7 +25,7 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     Topic bad: broker 1 leads none of its 2, broker 2 one of its 3. Topic down: what a dead leader left.
     """
     warehouse = tmp_path_factory.mktemp("elect") / "warehouse"
-    cluster = Cluster(Lake(str(warehouse), "default"))
+    cluster = Cluster(Warehouse(str(warehouse), "default"))
     cluster.brokers = [broker(0, 100), broker(1, 101), broker(2, 102)]
     cluster.topics = [topic("bad"), topic("down"), topic("queued", deletion_requested=True)]
     cluster.partitions = {

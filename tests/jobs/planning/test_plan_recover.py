@@ -52,7 +52,7 @@ def lived(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """The same past, of a cluster of the test's own that has come as far; it has yet to be looked at."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", ORDERS)
     _state(tree, [2], 7)
     tree.unregister(2)
@@ -79,7 +79,7 @@ def test_a_long_history_is_broadcast_to_and_the_plan_is_the_same(
 
     monkeypatch.setattr(plan, "_session", noted)
     short = lived.copied_to(tmp_path / "short").json("plan", "recover", "--allow-unclean")
-    monkeypatch.setattr(plan, "FEW", 1)
+    monkeypatch.setattr(plan, "MAX_DRIVER_ROWS", 1)
     long = lived.copied_to(tmp_path / "long").json("plan", "recover", "--allow-unclean")
     assert (modes, short["changes"]) == ([True, False], 1)
     assert short["plan_id"] == long["plan_id"]

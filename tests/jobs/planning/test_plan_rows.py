@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import jobs.planning.plan_rows
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake, Row
-from jobs.planning.plan_rows import OtherRows, plan_rows
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.planning.plan_rows import ExtraRows, plan_rows
 from tests.jobs.support.rows.plan_rows import creation
 from tests.plan_digest import plan_id
 
@@ -27,12 +27,12 @@ def _changes() -> list[Row]:
 def test_few_and_many_rows_are_the_same_plan(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
 ) -> None:
-    monkeypatch.setattr(jobs.planning.plan_rows, "FEW", few)
-    lake = Lake(str(tmp_path), "c")
+    monkeypatch.setattr(jobs.planning.plan_rows, "MAX_DRIVER_ROWS", few)
+    lake = Warehouse(str(tmp_path), "c")
     lake.ensure_tables()
-    tables = Tables(spark, lake)
+    tables = SparkWarehouse(spark, lake)
     told = {"changes": _changes(), "rejections": REJECTIONS}
-    rows = plan_rows(tables, _frames(tables, told), OtherRows(OPERATIONS), at_most)
+    rows = plan_rows(tables, _frames(tables, told), ExtraRows(OPERATIONS), at_most)
     summary = rows.summary("header")
     rows.write(summary["plan_id"])
     assert summary == {"plan_id": summary["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
@@ -42,17 +42,17 @@ def test_few_and_many_rows_are_the_same_plan(
 
 
 def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "c")
+    lake = Warehouse(str(tmp_path), "c")
     lake.ensure_tables()
-    tables = Tables(spark, lake)
-    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), OtherRows(), None)
+    tables = SparkWarehouse(spark, lake)
+    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), ExtraRows(), None)
     for _ in range(2):
         rows.write("p")
     assert len(lake.rows("changes")) == 3
     assert not lake.rows("rejections")
 
 
-def _frames(tables: Tables, rows: Mapping[str, list[Row]]) -> dict[str, DataFrame]:
+def _frames(tables: SparkWarehouse, rows: Mapping[str, list[Row]]) -> dict[str, DataFrame]:
     return {
         name: tables.frame(name, [{**row, "plan_id": None} for row in table_rows]) for name, table_rows in rows.items()
     }

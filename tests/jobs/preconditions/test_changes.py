@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.preconditions.changes import Premises, judge_for_admin
+from jobs.preconditions.changes import Preconditions, judge_for_admin
 from schemas.enums import Action, Outcome
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
@@ -24,12 +24,12 @@ def topic(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def judged(tree: KafkaTree, lake: Lake, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
+def judged(tree: KafkaTree, lake: Warehouse, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
     """Plan a change, let `then` happen, and judge: outcome and message, None where it is due."""
     plan = store_plan(lake, tree, [change])
     if then is not None:
         then()
-    due, verdicts = Premises.of(plan, read_cluster(tree.client, tree.hosts)).judge(tree.client, plan.changes)
+    due, verdicts = Preconditions.of(plan, read_cluster(tree.client, tree.hosts)).judge(tree.client, plan.changes)
     assert len(due) + len(verdicts) == 1
     return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
 
@@ -43,23 +43,23 @@ def write_state(tree: KafkaTree, **state: Any) -> None:  # noqa: ANN401
     tree.client.set(state_path(T, 0), encode_state(State(**known | state)))
 
 
-def test_what_nobody_touched_is_due(topic: KafkaTree, lake: Lake) -> None:
+def test_what_nobody_touched_is_due(topic: KafkaTree, lake: Warehouse) -> None:
     assert judged(topic, lake, elected(topic)) == DUE
 
 
-def test_what_is_there_is_applied(topic: KafkaTree, lake: Lake) -> None:
+def test_what_is_there_is_applied(topic: KafkaTree, lake: Warehouse) -> None:
     assert judged(topic, lake, elected(topic), lambda: write_state(topic)) == (Outcome.APPLIED, "found applied")
 
 
 @pytest.mark.parametrize("other", [{"leader": 2}, {"isr": [1, 0, 2]}, {"isr": [1]}, {"leader_epoch": 7}])
-def test_what_another_wrote_is_stale(topic: KafkaTree, lake: Lake, other: dict[str, Any]) -> None:
+def test_what_another_wrote_is_stale(topic: KafkaTree, lake: Warehouse, other: dict[str, Any]) -> None:
     outcome, message = judged(topic, lake, elected(topic), lambda: write_state(topic, **other))
 
     assert outcome is Outcome.STALE
     assert f"{state_path(T, 0)} is at version 1, planned at 0: leader {other.get('leader', 1)}" in message
 
 
-def test_what_moved_on_after_it_was_applied_is_stale(topic: KafkaTree, lake: Lake) -> None:
+def test_what_moved_on_after_it_was_applied_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
     def moved_on() -> None:
         write_state(topic)
         topic.touch(state_path(T, 0))
@@ -67,13 +67,13 @@ def test_what_moved_on_after_it_was_applied_is_stale(topic: KafkaTree, lake: Lak
     assert judged(topic, lake, elected(topic), moved_on)[0] is Outcome.STALE
 
 
-def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, lake: Lake) -> None:
+def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
 
     assert verdict == (Outcome.STALE, f"{state_path(T, 0)} is at version 1, planned at 0")
 
 
-def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
+def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
     topic.unregister(0)
 
     verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0))
@@ -81,13 +81,13 @@ def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, lake: 
     assert verdict == (Outcome.STALE, "broker 0 came back")
 
 
-def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: Lake) -> None:
+def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: Warehouse) -> None:
     topic.unregister(0)
 
     assert judged(topic, lake, elected(topic, requires_dead=[0])) == DUE
 
 
-def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: KafkaTree, lake: Lake) -> None:
+def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: KafkaTree, lake: Warehouse) -> None:
     topic.unregister(0)
 
     verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
@@ -95,19 +95,19 @@ def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: Kafk
     assert verdict == (Outcome.STALE, "broker 0 came back")
 
 
-def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
+def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: topic.bounce(1))
 
     assert verdict == (Outcome.STALE, "broker 1 registered anew since the snapshot")
 
 
-def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
+def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: topic.unregister(1))
 
     assert verdict == (Outcome.STALE, "broker 1 is no longer alive")
 
 
-def test_other_brokers_may_bounce(topic: KafkaTree, lake: Lake) -> None:
+def test_other_brokers_may_bounce(topic: KafkaTree, lake: Warehouse) -> None:
     assert judged(topic, lake, elected(topic), lambda: topic.bounce(2)) == DUE
 
 
@@ -118,13 +118,13 @@ def make_anew(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
     tree.add_topic(T, {0: [leader, 1, 2]}, topic_id=topic_id)
 
 
-def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Lake) -> None:
+def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: make_anew(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
 
     assert verdict == (Outcome.STALE, "topic t was deleted and made anew")
 
 
-def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lake: Lake) -> None:
+def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lake: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1, 2]}, topic_id=None)
 
     verdict = judged(tree, lake, elected(tree), lambda: make_anew(tree, None, leader=3))
@@ -133,11 +133,11 @@ def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lak
     assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in verdict[1]
 
 
-def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, lake: Lake) -> None:
+def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, lake: Warehouse) -> None:
     assert judged(tree, lake, creation("new", 0, [0, 1])) == DUE
 
 
-def test_new_topic_that_is_there_is_applied(tree: KafkaTree, lake: Lake) -> None:
+def test_new_topic_that_is_there_is_applied(tree: KafkaTree, lake: Warehouse) -> None:
     def created() -> None:
         tree.add_topic("new", {0: [0, 1]})
         first = State(controller_epoch=8, leader=0, leader_epoch=0, isr=[0, 1])

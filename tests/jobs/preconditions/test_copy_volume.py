@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Lake, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.preconditions.copy_volume import READ, Volume, WaveVolume, space_warnings, volume
 from jobs.repositories.stored_rows import StoredRows
 
@@ -25,7 +25,7 @@ def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
     return StoredRows(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
 
 
-def stored(lake: Lake, *logs: tuple[int, str, int, int, bool]) -> None:
+def stored(lake: Warehouse, *logs: tuple[int, str, int, int, bool]) -> None:
     """Logs of a broker: topic, partition, bytes, whether it is a future one."""
     lake.replace(
         "sizes",
@@ -46,7 +46,7 @@ MOVES: Final[list[Move]] = [
 ]
 
 
-def test_bytes_and_time_of_each_wave(lake: Lake) -> None:
+def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
     """The largest log of the replicas there are counts: no future one, and none on a broker that has it no more."""
     stored(
         lake,
@@ -85,12 +85,12 @@ def test_bytes_and_time_of_each_wave(lake: Lake) -> None:
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(
-    lake: Lake, moves: list[Move], action: str, rate: int | None, lines: list[str]
+    lake: Warehouse, moves: list[Move], action: str, rate: int | None, lines: list[str]
 ) -> None:
     assert [*volume(lake, changes(moves, action)).lines(rate)] == lines
 
 
-def test_brokers_that_receive_more_than_their_disks_have_left(lake: Lake) -> None:
+def test_brokers_that_receive_more_than_their_disks_have_left(lake: Warehouse) -> None:
     """Two log dirs on one volume count once; a broker that does not say is not warned of."""
     dirs = [(3, "/a", 500, 60), (3, "/b", 500, 60), (4, "/a", 500, 60), (4, "/b", 700, 80), (2, "/a", None, None)]
     names = ("broker_id", "log_dir", "total_bytes", "usable_bytes")

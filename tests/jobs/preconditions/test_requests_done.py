@@ -8,9 +8,9 @@ import pytest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
-from jobs.preconditions.operations import TopicNow, verdict_on
-from jobs.preconditions.verification import standing_of_task
-from planner.reassignment.cancellation import Standing
+from jobs.preconditions.operations import TaskZnodes, verdict_on
+from jobs.preconditions.verification import task_status
+from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import Assignment, encode_assignment
@@ -72,20 +72,30 @@ RESTORE: Final = (
 )
 
 # brokers alive, the topic -> what is found
-DELETIONS: Final[list[tuple[list[str], bytes, Standing, str]]] = [
-    (["1", "2"], topic(), Standing.IN_PROGRESS, "found queued for deletion"),
-    (["1"], topic(), Standing.IN_PROGRESS, "found queued for deletion; it waits for broker 2, not alive: start it"),
-    ([], topic(), Standing.IN_PROGRESS, "found queued for deletion; it waits for brokers 1, 2, not alive: start it"),
+DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
+    (["1", "2"], topic(), ReassignmentStatus.IN_PROGRESS, "found queued for deletion"),
+    (
+        ["1"],
+        topic(),
+        ReassignmentStatus.IN_PROGRESS,
+        "found queued for deletion; it waits for broker 2, not alive: start it",
+    ),
+    (
+        [],
+        topic(),
+        ReassignmentStatus.IN_PROGRESS,
+        "found queued for deletion; it waits for brokers 1, 2, not alive: start it",
+    ),
     (
         ["1"],
         topic(OTHER),
-        Standing.DIVERGED,
+        ReassignmentStatus.DIVERGED,
         "the topic was deleted and made anew; this one is not the one planned to go",
     ),
     (
         ["1"],
         LOST,
-        Standing.DIVERGED,
+        ReassignmentStatus.DIVERGED,
         f"{RESTORE}; this one is not the one planned to go",
     ),
 ]
@@ -93,12 +103,12 @@ DELETIONS: Final[list[tuple[list[str], bytes, Standing, str]]] = [
 
 @pytest.mark.parametrize(("live", "data", "standing", "detail"), DELETIONS)
 def test_a_deletion_that_waits_says_for_which_broker(
-    live: list[str], data: bytes, standing: Standing, detail: str
+    live: list[str], data: bytes, standing: ReassignmentStatus, detail: str
 ) -> None:
     task = Operation(sequence=0, kind=KIND.DELETE_TOPIC, topic="t", data=json.dumps({"topic_id": MINE}))
     znodes = {path: _znode(path, {DELETION: b"", T: data}) for path in (T, CONFIG, DELETION)}
 
-    assert standing_of_task(task, TopicNow(znodes[T], znodes[CONFIG], znodes[DELETION], {}), live) == (standing, detail)
+    assert task_status(task, TaskZnodes(znodes[T], znodes[CONFIG], znodes[DELETION], {}), live) == (standing, detail)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -107,7 +117,7 @@ def test_what_is_due_of_a_request(name: str) -> None:
     task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
     znodes = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}
 
-    verdict = verdict_on(task, TopicNow(znodes[T], znodes[CONFIG], znodes[DELETION], znodes))
+    verdict = verdict_on(task, TaskZnodes(znodes[T], znodes[CONFIG], znodes[DELETION], znodes))
 
     assert (None if verdict is None else verdict.outcome) == outcome
 

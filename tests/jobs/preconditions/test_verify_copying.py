@@ -2,10 +2,10 @@
 
 import json
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.copy_progress import PARTITIONS_SHOWN, copying_lines, copying_result
-from jobs.preconditions.copy_progress import Copying
-from planner.reassignment.copy_rate import Copy, ReplicaKey
+from jobs.preconditions.copy_progress import CopyProgress
+from planner.reassignment.copy_rate import ReplicaCopy, ReplicaKey
 from schemas.enums import Action, PlanKind
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
@@ -15,7 +15,7 @@ from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_p
 T = "t"
 
 
-def _plan(tree: KafkaTree, lake: Lake) -> str:
+def _plan(tree: KafkaTree, lake: Warehouse) -> str:
     """Partition 0 goes from [0, 1] to [1, 2]; its plan's id."""
     tree.add_topic(T, {0: [0, 1]})
     after = {"replicas_after": [1, 2], "adding_after": [2], "removing_after": [0], "leader_epoch_after": None}
@@ -34,14 +34,14 @@ def _verified(surveyor: Surveyor, tree: KafkaTree, plan: str) -> tuple[int, obje
     return told.exit_code, json.loads(told.stdout)["copying"], told.stderr
 
 
-def test_nothing_is_copied_before_and_after(surveyor: Surveyor, tree: KafkaTree, lake: Lake) -> None:
+def test_nothing_is_copied_before_and_after(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
     plan = _plan(tree, lake)
     assert _verified(surveyor, tree, plan) == (0, None, "")
     tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment({0: [1, 2]}, {}, {}, TOPIC_ID)))
     assert _verified(surveyor, tree, plan) == (0, None, "")
 
 
-def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree, lake: Lake) -> None:
+def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
     plan = _plan(tree, lake)
     _begin(tree)
     tree.unregister(2)
@@ -57,7 +57,7 @@ def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree,
     assert "bytes are unknown: broker 2 did not answer: it is not registered" in ran.stdout
 
 
-def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree, lake: Lake) -> None:
+def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
     """Broker 1 fell out of the ISR, so the plan waits for it as well."""
     plan = _plan(tree, lake)
     _begin(tree)
@@ -66,21 +66,23 @@ def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree,
     assert [row["broker_id"] for row in copying["brokers"]] == [1, 2]
 
 
-def test_measure_that_is_no_duration(surveyor: Surveyor, lake: Lake) -> None:
+def test_measure_that_is_no_duration(surveyor: Surveyor, lake: Warehouse) -> None:
     lake.ensure_tables()
     ran = surveyor.run("verify", "p", "--measure", "soon")
     assert (ran.exit_code, "'soon' is no duration" in ran.stderr) == (2, True)
 
 
 def test_lines_are_few_and_the_worst_come_first() -> None:
-    def copy(held: int | None) -> Copy:
-        return Copy(held=held, whole=1000, lag=7, in_sync=False)
+    def copy(held: int | None) -> ReplicaCopy:
+        return ReplicaCopy(held=held, whole=1000, lag=7, in_sync=False)
 
-    now: dict[ReplicaKey, Copy] = {("t", number, 5): copy(number) for number in range(PARTITIONS_SHOWN + 5)}
+    now: dict[ReplicaKey, ReplicaCopy] = {("t", number, 5): copy(number) for number in range(PARTITIONS_SHOWN + 5)}
     now["u", 0, 5] = copy(None)
     now["v", 0, 6] = copy(1000)
     before = {key: copy(0) for key in now}
-    result = copying_result(Copying(now=now, before=before, seconds=1.0, silent={5: "it did not answer in time"}))
+    result = copying_result(
+        CopyProgress(current=now, previous=before, seconds=1.0, silent={5: "it did not answer in time"})
+    )
     lines = list(copying_lines(result))
     lag = "at most 7 offsets behind"
     first = f"1.1 KiB of 15.6 KiB (6 %), bytes of 1 of them unknown, {lag}, 1.1 KiB/s, time left unknown"

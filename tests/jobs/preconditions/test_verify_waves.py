@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind
 from schemas.znodes import Assignment, encode_assignment
@@ -27,7 +27,7 @@ STANDING: list[tuple[list[int], list[int], list[int], tuple[int, int, int, int],
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """A partition whose two replicas are replaced, one a wave."""
     tree.add_topic(T, {0: [0, 1]})
     ways = [reassignment(tree, T, 0, [2, 1]), reassignment(tree, T, 0, [2, 3], wave=1, before=[2, 1])]

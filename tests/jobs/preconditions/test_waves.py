@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
-from jobs.preconditions.waves import judge_waves
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.preconditions.waves import evaluate_waves
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import settings_from
 from schemas.enums import Action, Outcome, PlanKind
@@ -63,18 +63,18 @@ def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     tree.add_topic(T, {0: [0, 1, 2], 1: [0, 1, 2]})
     changes = [change for partition in (0, 1) for change in _demotion(tree, partition)]
     parameters = '{"brokers": [0], "mode": "admin"}'
     return store_plan(lake, tree, changes, kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
-def _commit(tree: KafkaTree, lake: Lake, plan: Plan, controller: Any) -> Ledger:  # noqa: ANN401 - it stands for Admin
+def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - it stands for Admin
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
-    ledger = Ledger.open(lake, plan)
-    due, verdicts = judge_waves(tree.client, plan.changes)
+    ledger = CommitLog.open(lake, plan)
+    due, verdicts = evaluate_waves(tree.client, plan.changes)
     ledger.judge(verdicts)
     if due:
         with lease_for(settings, plan.plan_id, "commit") as lease:
@@ -83,7 +83,7 @@ def _commit(tree: KafkaTree, lake: Lake, plan: Plan, controller: Any) -> Ledger:
     return ledger
 
 
-def test_order_first_then_leaders(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
+def test_order_first_then_leaders(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
     controller = KafkaController(tree)
 
     ledger = _commit(tree, lake, plan, controller)
@@ -94,16 +94,16 @@ def test_order_first_then_leaders(tree: KafkaTree, lake: Lake, plan: Plan) -> No
     assert [row["broker_id"] for row in lake.rows("drained")] == [0]
 
 
-def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
+def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
     ledger = _commit(tree, lake, plan, KafkaController(tree, refuses=1))
 
-    outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.verdicts}
+    outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.outcomes}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
     assert outcomes == expected
     assert tree.state(T, 1).leader == 0
 
 
-def test_what_is_left_is_done_the_next_time(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
+def test_what_is_left_is_done_the_next_time(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
     _commit(tree, lake, plan, KafkaController(tree, refuses=1))
 
     again = _commit(tree, lake, plan, KafkaController(tree))

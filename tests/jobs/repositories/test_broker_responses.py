@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows, schema_of
-from jobs.repositories.broker_responses import KEY, last_words, record
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, schema_of
+from jobs.repositories.broker_responses import KEY, latest_responses, record
 from tests.jobs.support.rows.lake_rows import NOW
 
 COLUMNS = (*KEY, "broker_epoch", "error", "at")
@@ -64,7 +64,7 @@ answers = st.lists(
 
 @given(answers)
 def test_the_newest_stays(rows: list[Row]) -> None:
-    assert in_order(as_rows(last_words(table(rows)))) == in_order(by_hand(rows))
+    assert in_order(as_rows(latest_responses(table(rows)))) == in_order(by_hand(rows))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_newest_stays(rows: list[Row]) -> None:
 def test_what_is_known_of_a_log_dir_outlasts_silence(
     tmp_path: Path, before: tuple[int, int], after: tuple[int, int], kept: int
 ) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
 
     for at, (error, epoch) in enumerate((before, after)):
@@ -93,7 +93,7 @@ def test_what_is_known_of_a_log_dir_outlasts_silence(
 
 def test_a_row_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     """Of an UpdateMetadata, which names no topic, there is one a broker; other clusters' rows are their own."""
-    lake, other = Lake(str(tmp_path), "default"), Lake(str(tmp_path), "other")
+    lake, other = Warehouse(str(tmp_path), "default"), Warehouse(str(tmp_path), "other")
     lake.ensure_tables()
     other.append("answers", [told(0, 31)])
     metadata = {"api": "UpdateMetadata", "topic": None, "partition": None}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.runtime.console import say, show, table
+from jobs.runtime.console import log, show, table
 
 
 def test_lines_of_a_table_in_a_pipe_end_where_their_text_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,7 +22,7 @@ def test_what_a_terminal_would_obey_is_shown_instead(capsys: pytest.CaptureFixtu
     """Who holds the lease, a cluster's id, a setting's value: all of it is somebody's word in a znode."""
     odd = "rack \x1b[2J\x9b\x07\r\u202e end"
 
-    say(odd)
+    log(odd)
     show(f"{odd}\nnext line")
     show(table(odd, ["rack"], [{"rack": odd}]))
 

@@ -14,10 +14,10 @@ import os, signal, sys, threading, time
 from jobs.core import signals
 from jobs.core.units import Part
 from jobs.runtime import progress as shown
-from jobs.runtime.console import agrees, say
+from jobs.runtime.console import confirm, log
 from jobs.runtime.progress import progress
 shown.LONG, shown.REDRAWN, shown.AGAIN = 0.1, 0.05, 0.1
-signals.guard()
+signals.install_handlers()
 
 def work():
     time.sleep(0.4)
@@ -27,7 +27,7 @@ WRITES = """\
 with progress("outer"):
     with progress("writing", lambda: Part(3, 4, "tasks")):
         work()
-        say("a line")
+        log("a line")
         work()
     work()
 """
@@ -42,7 +42,7 @@ with progress("writing", lambda: "slowly"):
 IS_KILLED_AT_A_QUESTION = """\
 threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGTERM)).start()
 with progress("waiting"):
-    agrees("write it?")
+    confirm("write it?")
 """
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from kazoo.security import make_digest_acl
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import find_snapshot
-from jobs.snapshots.cluster_view import Observed, observe_now, observed_by
+from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
@@ -55,7 +55,7 @@ def numbers(health: Health) -> Row:
     return {name: getattr(health, name) for name in EXPECTED}
 
 
-def judged(seen: Observed) -> Health:
+def judged(seen: ClusterView) -> Health:
     return health_of(seen, default_min_isr=1, threshold=0.1)
 
 
@@ -77,7 +77,7 @@ def troubled(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def snapshot(lake: Lake) -> Row:
+def snapshot(lake: Warehouse) -> Row:
     """The same cluster in the tables."""
     cluster = Cluster(lake)
     cluster.brokers = [broker(number, 10 + number) for number in (0, 1, 2)]
@@ -97,8 +97,8 @@ def snapshot(lake: Lake) -> Row:
     return find_snapshot(lake)
 
 
-def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Lake, snapshot: Row) -> None:
-    both = [judged(observe_now(troubled.hosts)), judged(observed_by(lake, snapshot))]
+def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Warehouse, snapshot: Row) -> None:
+    both = [judged(view_now(troubled.hosts)), judged(view_of(lake, snapshot))]
 
     assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
     columns = ("broker_id", "preferred_partitions", "not_led", "exceeds")
@@ -118,7 +118,7 @@ def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: 
     rows = [{"topic": name, "partition": number, "replicas": to} for (name, number), to in wanted.items()]
     tree.write("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": rows}).encode())
 
-    health = judged(observe_now(tree.hosts))
+    health = judged(view_now(tree.hosts))
 
     assert health.moving == 2
     assert health.json["stalled"] == [
@@ -149,9 +149,9 @@ def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: 
     ]
 
 
-def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(lake: Lake, snapshot: Row) -> None:
+def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(lake: Warehouse, snapshot: Row) -> None:
     """It is the only one in sync that is alive: what it could lead is mendable all the same."""
-    seen = observed_by(lake, snapshot)
+    seen = view_of(lake, snapshot)
     health = health_of(seen, default_min_isr=1, threshold=0.1, drained=[0])
 
     assert (health.mendable, health.stuck) == (EXPECTED["mendable"], EXPECTED["stuck"])
@@ -189,7 +189,7 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
     lead(tree, 1, 1, [0])
     lead(tree, 2, NO_LEADER, [])
     lead(tree, 3, 2, [])
-    health = judged(observe_now(tree.hosts))
+    health = judged(view_now(tree.hosts))
 
     assert (health.leader_outside_isr, health.named["leader_outside_isr"]) == (2, ["calm-1", "calm-3"])
     assert (health.offline, health.stuck, health.mendable, health.under_min_isr) == (1, 1, 0, 2)
@@ -203,7 +203,7 @@ def test_a_move_without_a_state_that_nothing_ends_is_in_kafkas_way(tree: KafkaTr
         tree.write(f"/brokers/topics/{name}", encode_assignment(assigned))
     tree.write("/admin/delete_topics/going", b"")
     tree.write("/config/topics/fine", b'{"version":1,"config":{"retention.ms":"abc"}}')
-    health = judged(observe_now(tree.hosts))
+    health = judged(view_now(tree.hosts))
 
     assert [(row["path"], row["blocks"]) for row in health.blocking] == [
         ("/config/topics/fine", "broker start"),
@@ -234,7 +234,7 @@ def spoil_broker(tree: KafkaTree) -> None:
 def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTree], None], expected: Row) -> None:
     tree.add_topic("calm", {0: [0, 1], 1: [1, 0]})
     spoil(tree)
-    health = judged(observe_now(tree.hosts))
+    health = judged(view_now(tree.hosts))
 
     assert {name: getattr(health, name) for name in expected} == expected
 
@@ -246,7 +246,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
     kept = [make_digest_acl("broker", "secret", all=True)]
     for path in ("/config/users", "/config/brokers"):
         tree.client.set_acls(path, kept)
-    health = judged(observe_now(tree.hosts))
+    health = judged(view_now(tree.hosts))
 
     assert [(row["path"], row["blocks"]) for row in health.blocking] == [("/config/clients/loud", "broker start")]
     assert health.partitions == 0
@@ -254,7 +254,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
 
 def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
     bare_tree.lay_out(brokers=())
-    health = judged(observe_now(bare_tree.hosts))
+    health = judged(view_now(bare_tree.hosts))
 
     assert (health.controller_id, health.live, health.gone) == (NO_CONTROLLER, [], {})
     assert (health.partitions, health.offline, health.imbalance) == (0, 0, [])
@@ -262,4 +262,4 @@ def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
 
 def test_no_cluster_is_there(zookeeper: str) -> None:
     with pytest.raises(UnreadableError, match="check the chroot"):
-        observe_now(zookeeper)
+        view_now(zookeeper)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.diff import STATE, differences, pairs
 from tests.jobs.support.commands.command_line import Surveyor
@@ -50,7 +50,7 @@ EXPECTED = [
 
 
 @pytest.fixture
-def changed(lake: Lake) -> Lake:
+def changed(lake: Warehouse) -> Warehouse:
     """Three snapshots; all that can change does so from the first to the third, and something back and forth."""
     cluster = Cluster(lake)
     cluster.brokers = [broker(0, 10), broker(1, 11), broker(2, 12)]
@@ -81,11 +81,11 @@ def diff_rows(surveyor: Surveyor, before: int, after: int) -> list[tuple[Any, ..
     return [tuple(row.values()) for row in json.loads(ran.stdout)["rows"]]
 
 
-def test_all_that_differs_is_shown(changed: Lake) -> None:
+def test_all_that_differs_is_shown(changed: Warehouse) -> None:
     assert diff_rows(Surveyor(changed), 1, 3) == EXPECTED
 
 
-def test_the_other_way_shows_the_reverse(changed: Lake) -> None:
+def test_the_other_way_shows_the_reverse(changed: Warehouse) -> None:
     back = {(subject, column, after, before) for _, subject, column, before, after in map(_hashable, EXPECTED)}
     assert {row[1:] for row in map(_hashable, diff_rows(Surveyor(changed), 3, 1))} == back
 
@@ -94,7 +94,7 @@ def _hashable(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(str(value) for value in row)
 
 
-def test_people_see_a_table(changed: Lake) -> None:
+def test_people_see_a_table(changed: Warehouse) -> None:
     shown = Surveyor(changed).run("show", "diff", "1", "2").stdout.splitlines()
     assert [[cell.strip() for cell in line.split("│")] for line in shown[1:] if "orders-1" in line] == [
         ["partition changed", "orders-1", "leader", "1", "2"],
@@ -102,19 +102,19 @@ def test_people_see_a_table(changed: Lake) -> None:
 
 
 @pytest.mark.parametrize("snapshot", [1, 3])
-def test_a_snapshot_does_not_differ_from_itself(changed: Lake, snapshot: int) -> None:
+def test_a_snapshot_does_not_differ_from_itself(changed: Warehouse, snapshot: int) -> None:
     ran = Surveyor(changed).run("show", "diff", str(snapshot), str(snapshot))
     assert (ran.exit_code, ran.stdout) == (0, f"snapshots {snapshot} and {snapshot} do not differ\n")
 
 
 @pytest.mark.parametrize(("before", "after"), [("1", "4"), ("0", "1")])
-def test_unknown_snapshots_are_usage_errors(changed: Lake, before: str, after: str) -> None:
+def test_unknown_snapshots_are_usage_errors(changed: Warehouse, before: str, after: str) -> None:
     ran = Surveyor(changed).run("show", "diff", before, after)
     assert (ran.exit_code, "the oldest still there is 1, the newest is 3" in ran.stderr) == (2, True)
 
 
-def test_another_cluster_is_not_looked_at(changed: Lake) -> None:
-    other = Cluster(Lake(changed.warehouse, "other"))
+def test_another_cluster_is_not_looked_at(changed: Warehouse) -> None:
+    other = Cluster(Warehouse(changed.warehouse, "other"))
     other.partitions = {("orders", 0): partition([9])}
     other.snapshot()
     other.partitions = {("orders", 0): partition([8])}
@@ -140,7 +140,7 @@ def test_partitions_differ_as_a_loop_over_all_would_find(
     tmp_path_factory: pytest.TempPathFactory,
     worlds: list[dict[tuple[str, int], Row]],
 ) -> None:
-    lake = Lake(str(tmp_path_factory.mktemp("warehouse")), "default")
+    lake = Warehouse(str(tmp_path_factory.mktemp("warehouse")), "default")
     cluster = Cluster(lake)
     for world in worlds:
         cluster.partitions = world

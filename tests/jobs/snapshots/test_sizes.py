@@ -7,7 +7,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW
@@ -22,12 +22,12 @@ def _logs(*logs: Log) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in rows], schema=COLUMNS)
 
 
-def _stored(lake: Lake) -> set[tuple[Any, ...]]:
+def _stored(lake: Warehouse) -> set[tuple[Any, ...]]:
     return {(row["broker_id"], row["topic"], row["partition"], row["bytes"]) for row in lake.rows("sizes")}
 
 
 @pytest.fixture
-def filled(lake: Lake) -> Lake:
+def filled(lake: Warehouse) -> Warehouse:
     logs = _logs(
         (0, "orders", 0, "/a", 1000, False), (0, "orders", 0, "/b", 400, True), (1, "bills", 0, "/a", 7, False)
     )
@@ -35,8 +35,8 @@ def filled(lake: Lake) -> Lake:
     return lake
 
 
-def test_who_answered_is_replaced_and_others_are_kept(filled: Lake) -> None:
-    other = Lake(filled.warehouse, "other")
+def test_who_answered_is_replaced_and_others_are_kept(filled: Warehouse) -> None:
+    other = Warehouse(filled.warehouse, "other")
     store_sizes(other, [0, 1], _logs((1, "theirs", 0, "/a", 1, False)))
     for _ in range(2):
         store_sizes(filled, [0, 3], _logs((0, "orders", 1, "/a", 2000, False), (3, "orders", 0, "/a", 9, False)))
@@ -46,13 +46,13 @@ def test_who_answered_is_replaced_and_others_are_kept(filled: Lake) -> None:
     assert _stored(filled) == {(1, "bills", 0, 7), (3, "orders", 0, 9)}
 
 
-def test_no_size_is_negative(lake: Lake) -> None:
+def test_no_size_is_negative(lake: Warehouse) -> None:
     with pytest.raises(DeltaError, match="1 rows failed validation check"):
         store_sizes(lake, [0], _logs((0, "orders", 0, "/a", -1, False)))
 
 
 def test_brokers_that_do_not_answer_cost_nothing_that_was_known(
-    surveyor: Surveyor, filled: Lake, tree: KafkaTree
+    surveyor: Surveyor, filled: Warehouse, tree: KafkaTree
 ) -> None:
     before = _stored(filled)
     ran = surveyor.run("sizes", "--zookeeper", tree.hosts)
@@ -73,7 +73,7 @@ def _cells(stdout: str) -> list[list[str]]:
     return [[title.strip()], *([cell.strip() for cell in row.split("│")] for row in rows)]
 
 
-def test_shown_by_broker(surveyor: Surveyor, filled: Lake) -> None:
+def test_shown_by_broker(surveyor: Surveyor, filled: Warehouse) -> None:
     del filled
     assert _cells(surveyor.run("show", "sizes").stdout) == [
         ["sizes of default: 1.4 KiB"],
@@ -82,7 +82,7 @@ def test_shown_by_broker(surveyor: Surveyor, filled: Lake) -> None:
     ]
 
 
-def test_shown_by_topic(surveyor: Surveyor, filled: Lake) -> None:
+def test_shown_by_topic(surveyor: Surveyor, filled: Warehouse) -> None:
     del filled
     assert _cells(surveyor.run("show", "sizes", "--topic", "orders").stdout) == [
         ["sizes of orders: 1.4 KiB in 2 logs"],
@@ -91,7 +91,7 @@ def test_shown_by_topic(surveyor: Surveyor, filled: Lake) -> None:
     ]
 
 
-def test_nothing_to_show(surveyor: Surveyor, lake: Lake) -> None:
+def test_nothing_to_show(surveyor: Surveyor, lake: Warehouse) -> None:
     assert surveyor.run("show", "sizes").exit_code == 22
     lake.ensure_tables()
     none = surveyor.run("show", "sizes", "--topic", "orders")

@@ -20,7 +20,7 @@ from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
 from jobs.snapshots import writer as snapshot_write
 from jobs.snapshots.snapshot import take_snapshot
-from jobs.snapshots.writer import Writer
+from jobs.snapshots.writer import SnapshotWriter
 from schemas.tables import TABLES
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
@@ -247,12 +247,12 @@ def test_what_crashed_snapshots_saw_and_is_gone_leaves_nothing(
     surveyor.json("snapshot")
     tree.add_topic("ghost", {0: [0, 1]})
     with monkeypatch.context() as patched:
-        patched.setattr(Writer, "write_imbalance", _crash)
+        patched.setattr(SnapshotWriter, "write_imbalance", _crash)
         assert surveyor("snapshot").code == 1
     assert ("ghost",) in surveyor.rows("partitions", "topic")
     tree.client.delete("/brokers/topics/ghost", recursive=True)
     with monkeypatch.context() as patched:
-        patched.setattr(Writer, "changed_since", _crash_second(Writer.changed_since))
+        patched.setattr(SnapshotWriter, "changed_since", _crash_second(SnapshotWriter.changed_since))
         assert surveyor("snapshot").code == 1
     surveyor.json("snapshot")
     surveyor.json("snapshot")
@@ -429,13 +429,13 @@ def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(settings: Settings) -> snapshot_read.Small:
+    def small(settings: Settings) -> snapshot_read.DriverMetadata:
         reading = read_small(settings)
         monkeypatch.setattr(Settings, "zookeeper", f"127.0.0.1:{free_port()}")
         return reading
 
-    read_small = snapshot_read.read_small
-    monkeypatch.setattr(snapshot, "read_small", small)
+    read_small = snapshot_read.read_driver_metadata
+    monkeypatch.setattr(snapshot, "read_driver_metadata", small)
     ran = surveyor("snapshot")
     assert (ran.code, ran.stderr.count("no ZooKeeper answered"), "Traceback" in ran.stderr) == (22, 1, False)
 

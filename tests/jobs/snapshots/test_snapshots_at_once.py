@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta import locks
 from jobs.adapters.delta.locks import VACUUM, locked
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.repositories.snapshots import as_of, newest_rows
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
-from jobs.snapshots.vacuum import vacuum_lake
-from jobs.snapshots.writer import Writer
+from jobs.snapshots.vacuum import vacuum_warehouse
+from jobs.snapshots.writer import SnapshotWriter
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -67,7 +67,7 @@ def changing(hosts: str) -> Iterator[None]:
         thread.join()
 
 
-def whole(lake: Lake) -> list[dict[str, Any]]:
+def whole(lake: Warehouse) -> list[dict[str, Any]]:
     """The rows of `snapshots`; the tables of each are those of one reading, in the order of the ids."""
     rows = sorted(lake.rows("snapshots"), key=lambda row: row["snapshot_id"])
     epochs = list[int]()
@@ -108,7 +108,7 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, 
             for _ in range(3)
         ]
         while any(process.poll() is None for process in running):
-            vacuum_lake(surveyor.lake, datetime.now(UTC), timedelta(days=1), dry_run=False)
+            vacuum_warehouse(surveyor.lake, datetime.now(UTC), timedelta(days=1), dry_run=False)
             time.sleep(0.5)  # one after the other without a pause leaves nobody in
         said = [process.communicate(timeout=120) for process in running]
 
@@ -122,9 +122,9 @@ def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
 ) -> None:
     """As on an object store, where there are no locks: the reading is written again under the next id."""
     settings = Settings("default", str(surveyor.warehouse), ClusterConf(zookeeper=surveyor.hosts))
-    write, others = Writer.write, ["another process"]
+    write, others = SnapshotWriter.write, ["another process"]
 
-    def overtaken(writer: Writer) -> dict[str, int]:
+    def overtaken(writer: SnapshotWriter) -> dict[str, int]:
         counts = write(writer)
         while others:
             others.pop()
@@ -132,7 +132,7 @@ def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
         return counts
 
     monkeypatch.setattr(locks, "is_local", lambda _: False)
-    monkeypatch.setattr(Writer, "write", overtaken)
+    monkeypatch.setattr(SnapshotWriter, "write", overtaken)
 
     assert take_snapshot(settings)["snapshot_id"] == 2
 
@@ -145,8 +145,8 @@ def test_a_vacuum_waits_for_a_snapshot_that_names_its_versions_last(surveyor: Su
     now, day = datetime.now(UTC), timedelta(days=1)
     with ThreadPoolExecutor() as pool:
         with locked(str(surveyor.warehouse), VACUUM, shared=True):
-            vacuum = pool.submit(vacuum_lake, surveyor.lake, now, day, dry_run=False)
-            assert vacuum_lake(surveyor.lake, now, day, dry_run=True)["oldest_snapshot"] == 1
+            vacuum = pool.submit(vacuum_warehouse, surveyor.lake, now, day, dry_run=False)
+            assert vacuum_warehouse(surveyor.lake, now, day, dry_run=True)["oldest_snapshot"] == 1
             with pytest.raises(TimeoutError):
                 vacuum.result(0.5)
         assert vacuum.result(60)["oldest_snapshot"] == 1

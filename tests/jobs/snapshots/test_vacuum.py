@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.files import TableFiles
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.units import parse_period
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.snapshots import vacuum as job
-from jobs.snapshots.vacuum import oldest_kept, vacuum_lake
+from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
 from schemas.tables import TABLES
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
@@ -35,11 +35,11 @@ MONTH = timedelta(days=30)
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Six snapshots; each changes a leader, and topics come and go. It is for copies only."""
-    return _lived(Cluster(Lake(str(tmp_path_factory.mktemp("lived") / "warehouse"), CLUSTER)))
+    return _lived(Cluster(Warehouse(str(tmp_path_factory.mktemp("lived") / "warehouse"), CLUSTER)))
 
 
 @pytest.fixture
-def cluster(lived: Cluster, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(lived: Cluster, lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
     return lived.copied_to(lake)
 
@@ -56,7 +56,7 @@ def _lived(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def everything(lake: Lake) -> dict[str, Any]:
+def everything(lake: Warehouse) -> dict[str, Any]:
     """All that each snapshot still there shows, by the version it names and by the history."""
     shown: dict[str, Any] = {}
     for row in sorted(lake.rows("snapshots"), key=lambda row: row["snapshot_id"]):
@@ -71,18 +71,18 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=str)
 
 
-def disk(lake: Lake) -> dict[str, tuple[int, int]]:
+def disk(lake: Warehouse) -> dict[str, tuple[int, int]]:
     """Every file of the tables, log and all: its size and when it was written."""
     files = (path for path in Path(lake.warehouse).rglob("*") if path.is_file() and path.parent.name != ".locks")
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def ids(lake: Lake, table: str) -> set[int]:
+def ids(lake: Warehouse, table: str) -> set[int]:
     return {row["snapshot_id"] for row in lake.rows(table)}
 
 
-def run(lake: Lake, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, Any]:
-    return vacuum_lake(lake, NOW, keep, dry_run=dry_run)
+def run(lake: Warehouse, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, Any]:
+    return vacuum_warehouse(lake, NOW, keep, dry_run=dry_run)
 
 
 def test_kept_snapshots_are_shown_as_before_by_version_and_by_history(cluster: Cluster) -> None:
@@ -171,10 +171,10 @@ def test_a_crash_is_mended_by_running_again(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    twin = lived.copied_to(Lake(str(tmp_path / "twin"), CLUSTER))
+    twin = lived.copied_to(Warehouse(str(tmp_path / "twin"), CLUSTER))
     run(twin.lake)
     with monkeypatch.context() as patched:
-        patched.setattr(Lake, step, _second_time_dies(getattr(Lake, step)))
+        patched.setattr(Warehouse, step, _second_time_dies(getattr(Warehouse, step)))
         with pytest.raises(KeyboardInterrupt):
             run(cluster.lake)
     run(cluster.lake)
@@ -196,7 +196,7 @@ def _second_time_dies(step: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_other_clusters_keep_rows_and_versions(cluster: Cluster) -> None:
-    other = _lived(Cluster(Lake(cluster.lake.warehouse, "other")))
+    other = _lived(Cluster(Warehouse(cluster.lake.warehouse, "other")))
     before = everything(other.lake), {name: _sorted(other.lake.rows(name)) for name in TABLES}
     run(cluster.lake, timedelta(0))
     assert (everything(other.lake), {name: _sorted(other.lake.rows(name)) for name in TABLES}) == before
@@ -204,7 +204,7 @@ def test_other_clusters_keep_rows_and_versions(cluster: Cluster) -> None:
 
 
 def test_the_newest_stays_however_old(cluster: Cluster) -> None:
-    result = vacuum_lake(cluster.lake, NOW + 365 * DAY, DAY, dry_run=False)
+    result = vacuum_warehouse(cluster.lake, NOW + 365 * DAY, DAY, dry_run=False)
     assert (result["oldest_snapshot"], ids(cluster.lake, "snapshots")) == (6, {6})
 
 
@@ -234,7 +234,7 @@ def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
     cluster.lake.append(
         "rejections", [{"plan_id": name, "topic": "t", "partition": 0, "code": "c"} for name in ("old", "new")]
     )
-    dry = vacuum_lake(cluster.lake, NOW, MONTH, dry_run=True)
+    dry = vacuum_warehouse(cluster.lake, NOW, MONTH, dry_run=True)
     run(cluster.lake)
 
     assert {row["table"]: row["rows_dropped"] for row in dry["tables"]}["plans"] == 2
@@ -261,9 +261,9 @@ def test_snapshots_are_taken_meanwhile(cluster: Cluster, monkeypatch: pytest.Mon
     with ThreadPoolExecutor(1) as pool:
         taking = pool.submit(lambda: [_one_more(cluster) for _ in range(8)])
         while not taking.done():
-            vacuum_lake(lake, NOW + DAY, timedelta(0), dry_run=False)
+            vacuum_warehouse(lake, NOW + DAY, timedelta(0), dry_run=False)
         epochs = taking.result()
-    vacuum_lake(lake, NOW + DAY, timedelta(0), dry_run=False)
+    vacuum_warehouse(lake, NOW + DAY, timedelta(0), dry_run=False)
     last = find_snapshot(lake)
     assert (last["snapshot_id"], ids(lake, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
     for snapshot in (last, {**last, "versions": {"partitions": 10**6}}):
@@ -289,7 +289,7 @@ def test_a_conflicting_vacuum_reads_again(cluster: Cluster, monkeypatch: pytest.
         return rows
 
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    lake.rewrite("partition_history", ("snapshot_id", "<=", 4), make)
+    lake.transform_rows("partition_history", ("snapshot_id", "<=", 4), make)
     assert (len(seen), min(ids(lake, "partition_history"))) == (2, 3)
 
 
@@ -336,7 +336,7 @@ def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) ->
 
 def test_spark_goes_on_where_a_vacuum_was(
     tree: KafkaTree,
-    lake: Lake,
+    lake: Warehouse,
     spark: SparkSession,  # noqa: ARG001 - snapshots use the running session
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,7 +381,7 @@ def test_history_still_shows_the_row_that_a_dropped_snapshot_wrote(cluster: Clus
     assert [(row["snapshot_id"], row["taken_at"]) for row in json.loads(ran.stdout)["rows"]] == [(1, None)]
 
 
-def _recently(lake: Lake) -> None:
+def _recently(lake: Warehouse) -> None:
     """Let the snapshots be as old as they say by this machine's clock."""
     late = datetime.now(UTC) - NOW
     for row in lake.rows("snapshots"):
@@ -420,14 +420,14 @@ def test_wrong_periods_are_usage_errors(cluster: Cluster, keep: str) -> None:
     assert (ran.exit_code, "is no period" in ran.stderr, disk(cluster.lake)) == (2, True, before)
 
 
-def test_wrong_retention_in_the_conf_is_a_usage_error(lake: Lake, tmp_path: Path) -> None:
+def test_wrong_retention_in_the_conf_is_a_usage_error(lake: Warehouse, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\nretention = "a month"\n')
     ran = Surveyor(lake).run("vacuum", "--conf", str(conf))
     assert (ran.exit_code, "retention" in ran.stderr) == (2, True)
 
 
-def test_no_warehouse(lake: Lake) -> None:
+def test_no_warehouse(lake: Warehouse) -> None:
     ran = Surveyor(lake).run("vacuum")
     assert (ran.exit_code, Path(lake.warehouse).exists()) == (22, False)
 
@@ -450,7 +450,9 @@ def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
     assert oldest_kept(snapshots, NOW, parse_period("--keep", keep)) == oldest
 
 
-def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or it would be new, and its first live replica lead; one that vanished in between is new."""
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
     cluster = Cluster(lake)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.snapshots import find_snapshot
-from jobs.snapshots.cluster_view import observed_by
+from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import health_of
 from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
@@ -102,8 +102,8 @@ EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(str(tmp_path_factory.mktemp("views") / "warehouse"), "default")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    lake = Warehouse(str(tmp_path_factory.mktemp("views") / "warehouse"), "default")
     lived_in(lake)
     return lake
 
@@ -113,7 +113,7 @@ def test_every_view_has_its_case() -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_what_a_view_says(lake: Lake, view: str) -> None:
+def test_what_a_view_says(lake: Warehouse, view: str) -> None:
     columns, rows = EXPECTED[view]
     actual = Summaries(lake, find_snapshot(lake)).rows(view)
     if view == "staying":  # others are made of it, and it has no order
@@ -122,7 +122,7 @@ def test_what_a_view_says(lake: Lake, view: str) -> None:
 
 
 def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     cluster = Cluster(lake)
     cluster.brokers = [broker(number, 10 + number) for number in range(2)]
     cluster.topics = [topic("going", deletion_requested=True), topic("kept")]
@@ -137,7 +137,7 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
 
     at = Summaries(lake, snapshot)
     (shown,) = at.rows("health")
-    seen = health_of(observed_by(lake, snapshot), default_min_isr=2, threshold=0.1)
+    seen = health_of(view_of(lake, snapshot), default_min_isr=2, threshold=0.1)
     trouble = ("offline", "under_replicated", "under_min_isr", "not_understood", "deleting_topics", "partitions")
     assert {name: shown[name] for name in trouble} == {name: getattr(seen, name) for name in trouble}
     assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, seen.imbalance[0]["not_led"])
@@ -146,9 +146,9 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
     assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]
 
 
-def test_a_broker_that_is_gone_is_as_last_seen(lake: Lake) -> None:
+def test_a_broker_that_is_gone_is_as_last_seen(lake: Warehouse) -> None:
     """Its host and rack are those that a snapshot before kept; as of an older snapshot it is there."""
-    copy = Lake(f"{lake.warehouse}-seen", "default")
+    copy = Warehouse(f"{lake.warehouse}-seen", "default")
     copytree(lake.warehouse, copy.warehouse)
     copy.replace("brokers_last_seen", [{"broker_id": 2, "snapshot_id": 2, "host": "k2", "rack": "b"}])
     newest = find_snapshot(copy)
@@ -168,7 +168,7 @@ def committed(action: str, number: int | None, outcome: str, **columns: Any) -> 
 
 def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -> None:
     """Of eight partitions, all were asked for and three failed; five were called back, and their order restored."""
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     Cluster(lake).snapshot()
     lake.append("plans", [{"plan_id": "p", "kind": "reassign", "names": ["grow"], "changes": 8, "status": "cancelled"}])
     limit = "topic t: leader.replication.throttled.replicas=0:1"
@@ -206,9 +206,9 @@ def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -
     }
 
 
-def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(lake: Lake) -> None:
+def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(lake: Warehouse) -> None:
     """A plan on snapshot 3 is none of snapshot 2; one on 2 that was committed after 3 had no commit then."""
-    copy = Lake(f"{lake.warehouse}-later", "default")
+    copy = Warehouse(f"{lake.warehouse}-later", "default")
     copytree(lake.warehouse, copy.warehouse)
     common = {"kind": "elect", "changes": 1, "names": [], "created_at": NOW - timedelta(minutes=30)}
     copy.append(
@@ -229,15 +229,15 @@ def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(lake: Lake) -> 
     assert "committed" in listed(3)[1]
 
 
-def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Lake) -> None:
+def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Warehouse) -> None:
     at = Summaries(lake, find_snapshot(lake, 1))
     assert (at.rows("health")[0]["snapshot_id"], at.rows("under_replicated")) == (1, [])
     assert {row["from_snapshot"] for row in at.rows("leader_history")} == {1}
     assert [row["leaders"] for row in at.rows("leadership")] == [1, 0, 2, 0]
 
 
-def test_of_other_clusters_nothing_is_seen(lake: Lake) -> None:
-    other = Lake(lake.warehouse, "other")
+def test_of_other_clusters_nothing_is_seen(lake: Warehouse) -> None:
+    other = Warehouse(lake.warehouse, "other")
     versions = {name: other.version(name) for name in ("partitions", "brokers", "topics")}
     other.append("snapshots", [{"snapshot_id": 1, "versions": versions}])
     at = Summaries(other, find_snapshot(other))

@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.lease import LEASE
-from jobs.repositories.actor import this_author
+from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment, encode_config
@@ -39,7 +39,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture
-def surveyor(lake: Lake) -> Surveyor:
+def surveyor(lake: Warehouse) -> Surveyor:
     return Surveyor(lake)
 
 
@@ -160,7 +160,7 @@ def test_cancelled_while_its_commit_waits(
     assert (overrides(kafka), surveyor.lake.rows("throttles")) == (before, [])
     assert (process.returncode, surveyor.status(plan.plan_id)) == (1, PlanStatus.CANCELLED)
     said = " ".join(stdout.split())
-    assert f"was cancelled by {this_author().who} at 20" in said
+    assert f"was cancelled by {this_actor().user} at 20" in said
     assert "while it was committed; 1 of 1 were turned back, 0 stand as planned" in said
     assert "see what is due now, and plan again" in said
     assert "surveyor commit" not in said

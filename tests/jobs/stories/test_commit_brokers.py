@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, connected_admin
-from jobs.adapters.brokers.delivery import announce
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import Znode
@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.controllership import check_absent, controllership,
 from jobs.adapters.zookeeper.multi import add
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
-from jobs.execution.batch.transactions import Znodes, depends_on, of_topic
+from jobs.execution.batch.transactions import ZnodeReads, required_reads, topic_ops
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanStatus
@@ -51,7 +51,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture
-def patient(lake: Lake) -> Surveyor:
+def patient(lake: Warehouse) -> Surveyor:
     """The command line as it is: it waits for a broker to take over again."""
     return Surveyor(lake)
 
@@ -204,7 +204,7 @@ def test_admin_mode_reassigns(kafka: KafkaTree, patient: Surveyor, topic: str) -
     )
 
 
-def test_admin_mode_creates(kafka: KafkaTree, patient: Surveyor, lake: Lake) -> None:
+def test_admin_mode_creates(kafka: KafkaTree, patient: Surveyor, lake: Warehouse) -> None:
     changes = [creation("by.kafka", partition, replicas) for partition, replicas in REPLICAS.items()]
     plan = store_plan(lake, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
 
@@ -244,14 +244,16 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
     assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2], seconds=40)
 
 
-def test_topic_without_states_is_taken_up_by_kafka_and_by_us(kafka: KafkaTree, patient: Surveyor, lake: Lake) -> None:
+def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
+    kafka: KafkaTree, patient: Surveyor, lake: Warehouse
+) -> None:
     """A crash between a large topic and its states leaves this; Kafka's controller makes the states as planned."""
     topic_id = id_of("without.states")
     changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
     with controllership(kafka.hosts, 2147483647) as held:
-        nothing = Znodes({path: Znode(path, None, None) for path in depends_on(plan.changes)})
-        made = of_topic("without.states", plan.changes, TopicZnodes.of(plan), nothing)
+        nothing = ZnodeReads({path: Znode(path, None, None) for path in required_reads(plan.changes)})
+        made = topic_ops("without.states", plan.changes, TopicZnodes.of(plan), nothing)
         assert not failed(commit_multi(held.transaction(made)))
     assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)
 
@@ -285,7 +287,7 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
     assert eventually(lambda: broker_in_control(kafka))
     elect_again(kafka, None)
     assert read_cluster(kafka.client, kafka.hosts).epoch == 1
-    other = Surveyor(Lake(str(tmp_path / "another"), "default"))
+    other = Surveyor(Warehouse(str(tmp_path / "another"), "default"))
 
     status = other.run("status", "--zookeeper", kafka.hosts)
     doctor = other.run("doctor", "--zookeeper", kafka.hosts)
@@ -306,7 +308,7 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
 
 
 def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
-    kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, spark: SparkSession, lake: Lake
+    kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, spark: SparkSession, lake: Warehouse
 ) -> None:
     """Kafka's controller is refused by every broker, though nothing else is due."""
     assert spark
@@ -373,9 +375,9 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
 
     def with_one_stopped(*arguments: Any) -> Any:  # noqa: ANN401 - whatever `announce` takes and returns
         os.kill(pid, signal.SIGSTOP)
-        return announce(*arguments)
+        return deliver(*arguments)
 
-    monkeypatch.setattr("jobs.execution.batch.notify.announce", with_one_stopped)
+    monkeypatch.setattr("jobs.execution.batch.notify.deliver", with_one_stopped)
     plan = store_plan(patient.lake, kafka, moves(kafka, topic))
     try:
         done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
@@ -392,7 +394,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS), seconds=60)
 
 
-def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, tmp_path: Path) -> None:
+def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, tmp_path: Path) -> None:
     """As tests/jobs/torture/test_rounds.py has them by chance, and with the same checks."""
     with SmallArena(cluster, lake, tmp_path) as arena:
         prepare(arena, kafka.client)

@@ -26,7 +26,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected
@@ -180,7 +180,7 @@ def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_p
         assert all(now.leader_epoch >= before for now, before in zip(life.states(), epochs, strict=True))
 
     applied = ("outcome", "=", "applied")
-    written = {row["action"] for row in Lake(str(life.warehouse), "default").rows("commits", applied)}
+    written = {row["action"] for row in Warehouse(str(life.warehouse), "default").rows("commits", applied)}
     moved = {"start_reassignment", "narrow_to_target", "end_reassignment", "withdraw_reassignment"}
     assert written >= {"create", "elect", "shrink_isr", "elect_preferred", "delete_topic", *moved}
 
@@ -212,7 +212,7 @@ def test_a_drained_broker_leads_where_no_other_can(
         life.soon(lambda: life.is_whole(topic))
         life.restart(1)
         life.soon(lambda: life.is_whole(topic))
-        life.soon(lambda: Lake(str(life.warehouse), "default").rows("drained") == [])
+        life.soon(lambda: Warehouse(str(life.warehouse), "default").rows("drained") == [])
         life.delete(topic)
         life.soon(lambda: life.is_deleted(topic))
 
@@ -372,7 +372,7 @@ def test_requests_are_carried_out_without_a_controller(
     assert (ran.code, ran.json["stale"], ran.json["due"]) == (0, 0, 0), ran.stderr
     applied = {
         row["action"]
-        for row in Lake(str(tmp_path / "warehouse"), "default").rows("commits", ("outcome", "=", "applied"))
+        for row in Warehouse(str(tmp_path / "warehouse"), "default").rows("commits", ("outcome", "=", "applied"))
     }
     assert applied >= {*STEPS}
     assert decode_assignment(kafka.client.get("/brokers/topics/asked")[0]).partitions == {0: [2, 1]}

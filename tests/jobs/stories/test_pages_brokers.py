@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.http.server import Page
+from jobs.adapters.http.server import SinglePageServer
 from jobs.cli import app
 from jobs.console_output import status
 from schemas.znodes import Assignment, encode_assignment, encode_config
@@ -219,9 +219,9 @@ class Terminal:
 @pytest.fixture
 def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)  # no broker here takes over again
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker here takes over again
     monkeypatch.setattr("jobs.runtime.console.WIDTH", 80)  # as on a narrow terminal
-    monkeypatch.setattr(Page, "serve_forever", interrupted)
+    monkeypatch.setattr(SinglePageServer, "serve_forever", interrupted)
     paint = status.paint
     monkeypatch.setattr(status, "paint", lambda block: interrupted(paint(block)))
     for name, content in FILES.items():

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs.adapters.brokers.admin import Admin, bootstrap, connected_admin
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import Plan
@@ -46,7 +46,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture
-def surveyor(lake: Lake) -> Surveyor:
+def surveyor(lake: Warehouse) -> Surveyor:
     return Surveyor(lake)
 
 
@@ -91,13 +91,13 @@ def is_moving(kafka: KafkaTree, topic: str) -> bool:
     return bool(assigned.adding_replicas or assigned.removing_replicas)
 
 
-def two_waves(lake: Lake, kafka: KafkaTree, topic: str) -> Plan:
+def two_waves(lake: Warehouse, kafka: KafkaTree, topic: str) -> Plan:
     moves = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [1, 3], wave=1)]
     return store_plan(lake, kafka, moves, kind=PlanKind.REASSIGN.value)
 
 
 def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixtures
-    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, admin: Admin
+    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
 ) -> None:
     """What stood before is back at the end: an operator's own rate on broker 1, nothing elsewhere."""
     assert admin.alter_override("broker", "1", {LEADER_RATE: "900000000"}) == 0
@@ -134,7 +134,9 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
     assert admin.alter_override("broker", "1", {LEADER_RATE: None}) == 0
 
 
-def test_rate_changed_in_mid_move_and_interrupted(kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str) -> None:
+def test_rate_changed_in_mid_move_and_interrupted(
+    kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str
+) -> None:
     plan = two_waves(lake, kafka, topic)
     before = overrides(kafka)
 
@@ -153,7 +155,7 @@ def test_rate_changed_in_mid_move_and_interrupted(kafka: KafkaTree, lake: Lake, 
 
 
 def test_never_beside_somebody_elses(
-    kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, admin: Admin
+    kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
 ) -> None:
     """Theirs is slow: it is throttled to nearly nothing."""
     theirs = {LEADER_REPLICAS: "1:1,1:2", FOLLOWER_REPLICAS: "1:0"}
@@ -195,7 +197,7 @@ commit_admin.ask = ask
 PATIENT = "from jobs.adapters.zookeeper import lease; lease.PATIENCE = 120.0"
 
 
-def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Lake, topic: str, tmp_path: Path) -> None:
+def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Warehouse, topic: str, tmp_path: Path) -> None:
     """The first has set its throttle and asked for nothing yet when the second comes."""
     first = store_plan(lake, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
     second = store_plan(lake, kafka, [reassignment(kafka, topic, 1, [1, 3])], kind=PlanKind.REASSIGN.value)
@@ -220,7 +222,7 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Lake, topic:
 
 
 def test_auto_mode_takes_no_controllership_for_want_of_a_password(
-    kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, tmp_path: Path
+    kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str, tmp_path: Path
 ) -> None:
     """A client that speaks what these brokers do not, on a cluster that is well."""
     config = tmp_path / "client.properties"
@@ -235,7 +237,7 @@ def test_auto_mode_takes_no_controllership_for_want_of_a_password(
     assert (kafka.client.get("/controller_epoch"), kafka.state(topic, 0).leader) == (epoch, 0)
 
 
-def test_by_orders_in_zookeeper(kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str) -> None:
+def test_by_orders_in_zookeeper(kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str) -> None:
     """A move, throttled, and a change of order with the election it is for."""
     before = overrides(kafka)
     moved = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [2, 1])]

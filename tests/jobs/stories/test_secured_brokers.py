@@ -21,19 +21,19 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.security import ACL
 
-from jobs.adapters.brokers.channel_manager import Queues
-from jobs.adapters.brokers.connection import Channels, why_untold
-from jobs.adapters.brokers.control_encoding import Announcement
-from jobs.adapters.brokers.delivery import announce
+from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.connection import ConnectionPool, unreachable_reasons
+from jobs.adapters.brokers.control_encoding import ControlBatch
+from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import PLAIN, Listener
-from jobs.adapters.brokers.responses import Answer, Answers
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.adapters.zookeeper.credentials import speak_by
+from jobs.adapters.zookeeper.credentials import register_config
 from jobs.controller.decisions import warmup
 from jobs.repositories.plans.repository import Plan
 from schemas.tables import TABLES
@@ -103,9 +103,9 @@ def cluster(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     config = write_properties(tmp_path / "zookeeper.properties", ZOOKEEPER_CONFIG)
     monkeypatch.setenv("SURVEYOR_ZOOKEEPER_CONFIG", str(config))
     hosts = secured[0].zookeeper.connect
-    speak_by(hosts, config)
+    register_config(hosts, config)
     yield secured[0]
-    speak_by(hosts, None)
+    register_config(hosts, None)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def ways(secured: Secured, tmp_path: Path) -> Ways:
 
 
 @pytest.fixture
-def surveyor(lake: Lake) -> Surveyor:
+def surveyor(lake: Warehouse) -> Surveyor:
     """The command line as it is: it waits for a broker to take over again."""
     return Surveyor(lake)
 
@@ -195,7 +195,7 @@ def test_leaders_move_over_each_listener(
 
 
 def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
-    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, ways: Ways
+    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, ways: Ways
 ) -> None:
     """The controllership is ours all the while, so nobody else elects anybody."""
     create(cluster, kafka, "killed", len(ways))
@@ -326,26 +326,26 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
 
 def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client, kafka.hosts)
-    told = Announcement(state.controller.broker_id, state.epoch, state.brokers, ())
+    told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
-    with Channels("test", ways["SCRAM-SHA-256"].as_spoken) as channels:
-        first = announce(told, time.monotonic() + 20, channels=channels)
+    with ConnectionPool("test", ways["SCRAM-SHA-256"].as_spoken) as channels:
+        first = deliver(told, time.monotonic() + 20, channels=channels)
         before = channels.to(state.brokers[0], lambda: None, 5)
         time.sleep(1.5 * REAUTHENTICATION)
-        second = announce(told, time.monotonic() + 20, channels=channels)
+        second = deliver(told, time.monotonic() + 20, channels=channels)
         after = channels.to(state.brokers[0], lambda: None, 5)
 
-    assert [Answers.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
+    assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
     assert before is not after
 
 
 def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client, kafka.hosts)
-    told = Announcement(state.controller.broker_id, state.epoch, state.brokers, ())
-    heard = list[Answer]()
+    told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
+    heard = list[BrokerResponse]()
     for way in ways.values():
-        queues = Queues("test", heard.append, way.as_spoken)
-        queues.tell(told, alone=[0, 1])
+        queues = ChannelManager("test", heard.append, way.as_spoken)
+        queues.send(told, alone=[0, 1])
         assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
         queues.stop()
 
@@ -358,7 +358,7 @@ def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
     """They take it for one that is late, and go by their own controller as before."""
     brokers = read_cluster(kafka.client, kafka.hosts).brokers
 
-    untold = [why_untold(brokers, str(OURS), way.as_spoken) for way in ways.values()]
+    untold = [unreachable_reasons(brokers, str(OURS), way.as_spoken) for way in ways.values()]
 
     create(cluster, kafka, "afterwards", 1)
     assert untold == [{}] * len(ways)
@@ -373,7 +373,7 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
 
     def reason(listener: Listener, port: int) -> str:
         endpoint = {"listener": "L", "security_protocol": listener.security_protocol, "host": "127.0.0.1", "port": port}
-        return why_untold([{**broker, "endpoints": [endpoint]}], "test", listener)[0]
+        return unreachable_reasons([{**broker, "endpoints": [endpoint]}], "test", listener)[0]
 
     by_certificate = Listener.of(ways["a certificate"].config, None)
 

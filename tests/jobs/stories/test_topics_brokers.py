@@ -14,7 +14,7 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.fanout import ask_brokers
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
@@ -51,7 +51,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture
-def surveyor(lake: Lake) -> Surveyor:
+def surveyor(lake: Warehouse) -> Surveyor:
     """The command line as it is: it waits for a broker to take over again."""
     return Surveyor(lake)
 

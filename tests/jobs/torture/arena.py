@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded import parent_watchdog
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
@@ -88,8 +88,8 @@ class Arena(Servers):
         return ",".join(broker.address for broker in self.brokers.values())
 
     @property
-    def lake(self) -> Lake:
-        return Lake(str(self.warehouse), "default")
+    def lake(self) -> Warehouse:
+        return Warehouse(str(self.warehouse), "default")
 
     def history(self) -> list[Transaction]:
         """All that was ever written to ZooKeeper here."""

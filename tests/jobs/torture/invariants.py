@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from schemas.enums import OperationKind, Outcome
 from schemas.znodes import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
 from tests.jobs.torture.arena import BROKERS, Arena
@@ -118,7 +118,7 @@ def _strange_metadata(
             yield f"broker {broker} tells {place} as {told.get(place)}, and it is {expected}"
 
 
-def unaccounted(history: History, lake: Lake, killed_at: list[float]) -> list[str]:
+def unaccounted(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
     """States that Surveyor wrote and that no row of `commits`, with the change it is about, owns up to."""
     if not lake.has("commits"):
         return []
@@ -140,7 +140,7 @@ def unaccounted(history: History, lake: Lake, killed_at: list[float]) -> list[st
     ]
 
 
-def unaccounted_requests(history: History, lake: Lake, killed_at: list[float]) -> list[str]:
+def unaccounted_requests(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
     """Requests that Surveyor took out of /admin, and no row of `commits` says so."""
     rows = lake.rows("commits") if lake.has("commits") else []
     owned = {(row["action"], row["topic"], row["partition"]) for row in rows}

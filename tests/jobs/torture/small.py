@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from tests.jobs.torture.arena import NEWEST, Arena
 from tests.jobs.torture.links import Link
@@ -34,7 +34,7 @@ class SmallArena(Arena):
 
     listener = "PLAINTEXT"
 
-    def __init__(self, cluster: EmbeddedCluster, lake: Lake, folder: Path) -> None:
+    def __init__(self, cluster: EmbeddedCluster, lake: Warehouse, folder: Path) -> None:
         super().__init__(folder, keep=True)
         self.cluster = cluster
         self.brokers = cluster.brokers

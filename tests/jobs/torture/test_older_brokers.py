@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.java.jars import OLDER_KAFKA, kafka_jars
@@ -78,7 +78,7 @@ def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr
 
 
 def test_they_are_led_shrunk_and_given_topics(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     surveyor = Surveyor(kafka.hosts, tmp_path / "warehouse")
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         moves = store_plan(lake, kafka, [election(kafka, TOPIC, number, REPLICAS[number][1]) for number in REPLICAS])

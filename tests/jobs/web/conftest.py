@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.outside.browser import started
 from tests.jobs.support.rows.page_rows import lived_in, very_many
 
@@ -23,6 +23,6 @@ def browser() -> Iterator[Browser]:
 def looked_at(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A warehouse of two clusters: `default` has lived through something, `large` has very many partitions."""
     warehouse = str(tmp_path_factory.mktemp("looked-at") / "warehouse")
-    lived_in(Lake(warehouse, "default"))
-    very_many(Lake(warehouse, "large"), MANY)
+    lived_in(Warehouse(warehouse, "default"))
+    very_many(Warehouse(warehouse, "large"), MANY)
     return warehouse

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import jobs.web.dashboard
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.ports import free_port
 from jobs.web.dashboard import cache
 from jobs.web.dashboard.parts import plain
@@ -24,14 +24,14 @@ APP: Final = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(str(tmp_path_factory.mktemp("dashboard") / "warehouse"), "default")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    lake = Warehouse(str(tmp_path_factory.mktemp("dashboard") / "warehouse"), "default")
     lived_in(lake)
     stored_plan(lake, [], "altered", [config_operation()], kind=PlanKind.CONFIG)
     return lake
 
 
-def _opened(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+def _opened(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     told = ["--warehouse", lake.warehouse, "--cluster", lake.cluster, "--max-plan-age-hours", "24"]
     monkeypatch.setattr(sys, "argv", ["app.py", *told])
     return _calm(AppTest.from_file(str(APP), default_timeout=60).run())
@@ -58,7 +58,7 @@ def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
     return rows
 
 
-def test_the_slider_goes_through_history(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slider_goes_through_history(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _opened(lake, monkeypatch)
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
     assert [each.value for each in app.markdown] == []  # as docstrings of names in the script would be
@@ -70,8 +70,8 @@ def test_the_slider_goes_through_history(lake: Lake, monkeypatch: pytest.MonkeyP
 
 def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever leaves a page open is not shown for ever what was newest then; nor another cluster's number."""
-    lake = Lake(str(tmp_path / "warehouse"), "default")
-    cluster, other = lived_in(lake), Cluster(Lake(lake.warehouse, "other"))
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
+    cluster, other = lived_in(lake), Cluster(Warehouse(lake.warehouse, "other"))
     for _ in range(4):
         other.snapshot()
     app = _opened(lake, monkeypatch)
@@ -88,7 +88,7 @@ def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, m
     assert app.select_slider(key="snapshot").value == 4
 
 
-def test_bars_say_who_is_gone_and_what_is_left_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_say_who_is_gone_and_what_is_left_out(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.web.dashboard.parts.MOST_BARS", 3)
     app = _opened(lake, monkeypatch)
 
@@ -96,7 +96,7 @@ def test_bars_say_who_is_gone_and_what_is_left_out(lake: Lake, monkeypatch: pyte
     assert "broker 2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
 
 
-def test_from_a_broker_to_its_partitions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_a_broker_to_its_partitions(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(lake, monkeypatch), "Brokers")
     assert [row[:3] for row in _cells(app)] == [[f"{HOSTILE}-0", "leads", "Online"], ["orders-0", "in sync", "Online"]]
     gone = _calm(app.selectbox(key="broker").set_value(2).run())
@@ -107,7 +107,7 @@ def test_from_a_broker_to_its_partitions(lake: Lake, monkeypatch: pytest.MonkeyP
     assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
-def test_who_led_what_when_plans_and_commits(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_led_what_when_plans_and_commits(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(lake, monkeypatch), "Who led what when")
     assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "nobody", "2"], ["orders-0", "1", "2"]]
     app = _turned(app, "Plans")
@@ -121,7 +121,7 @@ def test_who_led_what_when_plans_and_commits(lake: Lake, monkeypatch: pytest.Mon
     assert [row[4] for row in _cells(app, 1)] == ["pending"]
 
 
-def test_what_is_secret_is_on_no_page(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_secret_is_on_no_page(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(lake, monkeypatch), "Plans")
     altered = next(row[0] for row in _cells(app) if row[1] == "altered")
     shown = [app.selectbox(key="plan").set_value(altered).run(), _turned(app, "Commits")]
@@ -135,7 +135,7 @@ def _all_cells(app: AppTest) -> str:
 
 
 def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = Lake(str(tmp_path / "warehouse"), "default")
+    many = Warehouse(str(tmp_path / "warehouse"), "default")
     very_many(many, 3_000)
     app = _opened(many, monkeypatch)
     assert app.caption[0].value == "2,000 of 2,000 partitions in trouble; the first 1,000 are shown"
@@ -164,7 +164,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def test_nobody_beyond_this_machine_reaches_it_unless_told(lake: Lake, executed: list[list[str]]) -> None:
+def test_nobody_beyond_this_machine_reaches_it_unless_told(lake: Warehouse, executed: list[list[str]]) -> None:
     port = free_port()
     done = Surveyor(lake).run("dashboard", "--port", str(port), "--json")
     assert json.loads(done.stdout) == {"url": f"http://127.0.0.1:{port}", "cluster": "default"}
@@ -172,14 +172,14 @@ def test_nobody_beyond_this_machine_reaches_it_unless_told(lake: Lake, executed:
     assert arguments[arguments.index("--address") + 1] == "127.0.0.1"
 
 
-def test_without_streamlit_it_says_what_to_install(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_streamlit_it_says_what_to_install(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.web.dashboard_server.find_spec", lambda _: None)
     done = Surveyor(lake).run("dashboard")
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (24, "", 1)
     assert "pip install 'kafka-surveyor[dashboard]'" in done.stderr
 
 
-def test_a_port_that_is_taken(lake: Lake, executed: list[list[str]]) -> None:
+def test_a_port_that_is_taken(lake: Warehouse, executed: list[list[str]]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -190,5 +190,5 @@ def test_a_port_that_is_taken(lake: Lake, executed: list[list[str]]) -> None:
 
 
 def test_a_warehouse_that_is_not_there(tmp_path: Path, executed: list[list[str]]) -> None:
-    done = Surveyor(Lake(str(tmp_path / "none"), "default")).run("dashboard")
+    done = Surveyor(Warehouse(str(tmp_path / "none"), "default")).run("dashboard")
     assert (done.exit_code, executed, "no warehouse at" in done.stderr) == (22, [], True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.web.plan_page import PlanTables, before_and_after, plan_page
 from schemas.enums import OperationKind, PlanKind
@@ -22,17 +22,17 @@ ISLAND: Final = r'<script type="application/json" id="rows-{}">(.*?)</script>'
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    return lived_in(Lake(str(tmp_path_factory.mktemp("template") / "warehouse"), "default"))
+    return lived_in(Warehouse(str(tmp_path_factory.mktemp("template") / "warehouse"), "default"))
 
 
 @pytest.fixture
-def small(template: Cluster, lake: Lake) -> Lake:
+def small(template: Cluster, lake: Warehouse) -> Warehouse:
     """The small cluster, in a warehouse of the test's own."""
     template.copied_to(lake)
     return lake
 
 
-def _page(lake: Lake, out: Path, *arguments: str) -> str:
+def _page(lake: Warehouse, out: Path, *arguments: str) -> str:
     done = Surveyor(lake).run("report", "--out", str(out), *arguments)
     assert done.exit_code == 0, done.stderr
     return out.read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def _plain_cells(page: str, table: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found[1].split("</tr>")[:-1]]
 
 
-def _plan_page(lake: Lake, plan: Row, now: datetime | None = None) -> str:
+def _plan_page(lake: Warehouse, plan: Row, now: datetime | None = None) -> str:
     settings = Settings(lake.cluster, lake.warehouse, ClusterConf())
     return plan_page(settings, PlanTables.read(lake, plan["plan_id"]), now or datetime.now(UTC))
 
@@ -66,7 +66,7 @@ def _warnings(page: str) -> list[str]:
     return re.findall(r'<li class="bad">(.*?)</li>', page)
 
 
-def test_nothing_that_is_secret_is_in_any_page(small: Lake, tmp_path: Path) -> None:
+def test_nothing_that_is_secret_is_in_any_page(small: Warehouse, tmp_path: Path) -> None:
     stored_plan(small, [], "altered", [config_operation()], kind=PlanKind.CONFIG)
     pages = [_page(small, tmp_path / f"{name}.html", *more) for name, more in _EVERY.items()]
     assert [SECRET in page for page in pages] == [False, False, False]
@@ -80,7 +80,7 @@ def test_nothing_that_is_secret_is_in_any_page(small: Lake, tmp_path: Path) -> N
 _EVERY: Final = {"cluster": (), "plan": ("--plan", "grow"), "altered": ("--plan", "altered")}
 
 
-def test_what_could_be_markup_is_in_no_page_as_such(small: Lake, tmp_path: Path) -> None:
+def test_what_could_be_markup_is_in_no_page_as_such(small: Warehouse, tmp_path: Path) -> None:
     for name, more in list(_EVERY.items())[:2]:
         page = _page(small, tmp_path / f"{name}.html", *more)
         assert HOSTILE not in page
@@ -88,21 +88,21 @@ def test_what_could_be_markup_is_in_no_page_as_such(small: Lake, tmp_path: Path)
         assert "&lt;script&gt;" in page
 
 
-def test_a_page_asks_nobody_for_anything(small: Lake, tmp_path: Path) -> None:
+def test_a_page_asks_nobody_for_anything(small: Warehouse, tmp_path: Path) -> None:
     page = _page(small, tmp_path / "page.html")
     assert "default-src 'none'" in page
     assert re.findall(r"""(?:src|href)=["'](?!data:,|#)""", page) == []
     assert "://" not in page
 
 
-def test_a_report_as_of_an_older_snapshot(small: Lake, tmp_path: Path) -> None:
+def test_a_report_as_of_an_older_snapshot(small: Warehouse, tmp_path: Path) -> None:
     page = _page(small, tmp_path / "page.html", "--snapshot", "1")
     assert "snapshot 1 taken" in page
     assert page.count("Nobody has asked yet") == 3
     assert [row[:2] for row in _cells(page, "leaders")][-1] == ["orders-1", "2"]
 
 
-def test_a_report_lists_no_plan_or_commit_that_is_later_than_its_snapshot(small: Lake, tmp_path: Path) -> None:
+def test_a_report_lists_no_plan_or_commit_that_is_later_than_its_snapshot(small: Warehouse, tmp_path: Path) -> None:
     """The plan is on snapshot 3, and its commits came after it."""
     pages = [_page(small, tmp_path / f"{number}.html", "--snapshot", str(number)) for number in (2, 3)]
 
@@ -114,7 +114,7 @@ def test_a_report_lists_no_plan_or_commit_that_is_later_than_its_snapshot(small:
     ]
 
 
-def test_an_approver_sees_the_command_as_it_was_typed(small: Lake) -> None:
+def test_an_approver_sees_the_command_as_it_was_typed(small: Warehouse) -> None:
     typed = "surveyor plan reassign --rebalance --by-size --exclude 'test-.*'"
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 3, 0])], command=typed)
 
@@ -122,7 +122,7 @@ def test_an_approver_sees_the_command_as_it_was_typed(small: Lake) -> None:
     assert Surveyor(small).run("show", "plan", plan["plan_id"]).stdout.splitlines()[1] == f"  asked for by: {typed}"
 
 
-def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Lake) -> None:
+def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Warehouse) -> None:
     """Kafka's controller makes its own; batch mode alone uses it."""
     data = {"topic_id": "planned-id", "config": {"retention.ms": "1"}}
     new = {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": "new", "data": json.dumps(data)}
@@ -134,7 +134,7 @@ def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Lake) -> Non
     assert ["planned-id" in text for text in (page, shown)] == [False, False]
 
 
-def test_programs_are_told_where_the_page_is(small: Lake, tmp_path: Path) -> None:
+def test_programs_are_told_where_the_page_is(small: Warehouse, tmp_path: Path) -> None:
     out = tmp_path / "plan.html"
     done = Surveyor(small).run("report", "--plan", "grow", "--out", str(out), "--json")
     result = json.loads(done.stdout)
@@ -152,20 +152,20 @@ def test_programs_are_told_where_the_page_is(small: Lake, tmp_path: Path) -> Non
         (("--cluster", "other"), 22, "no snapshot of cluster 'other'"),
     ],
 )
-def test_a_page_that_cannot_be_made(small: Lake, arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_a_page_that_cannot_be_made(small: Warehouse, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = Surveyor(small).run("report", *arguments)
     assert (done.exit_code, message in done.stderr, done.stdout) == (code, True, "")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_no_page_of_a_plan_that_was_edited(small: Lake, tmp_path: Path) -> None:
+def test_no_page_of_a_plan_that_was_edited(small: Warehouse, tmp_path: Path) -> None:
     small.update("changes", "topic = 'orders'", leader_after="0")
     done = Surveyor(small).run("report", "--plan", "grow", "--out", str(tmp_path / "page.html"))
     assert (done.exit_code, "somebody edited or lost rows" in done.stderr) == (23, True)
     assert list(tmp_path.glob("*.html")) == []
 
 
-def test_what_a_plan_is_warned_of_comes_first(small: Lake) -> None:
+def test_what_a_plan_is_warned_of_comes_first(small: Warehouse) -> None:
     dead = change("orders", 1, [2, 3], [3, 2], requires_live=[3])
     offline = change("orders", 0, [2, 1, 0], [2, 1, 0], action="take_offline", leader_after=-1)
     plan = stored_plan(small, [dead, offline], snapshot_id=2)
@@ -178,7 +178,7 @@ def test_what_a_plan_is_warned_of_comes_first(small: Lake) -> None:
     ]
 
 
-def test_which_broker_to_start_is_a_warning_of_a_recovery(small: Lake) -> None:
+def test_which_broker_to_start_is_a_warning_of_a_recovery(small: Warehouse) -> None:
     """Orders-1 is offline, and broker 2 alone was in sync: the page to approve from says so."""
     plan = stored_plan(small, [], kind=PlanKind.RECOVER, parameters={"allow_unclean": False})
 
@@ -187,7 +187,7 @@ def test_which_broker_to_start_is_a_warning_of_a_recovery(small: Lake) -> None:
     ) in _warnings(_plan_page(small, plan))
 
 
-def test_what_goes_with_a_topic_is_warned_of(small: Lake) -> None:
+def test_what_goes_with_a_topic_is_warned_of(small: Warehouse) -> None:
     delete = {"sequence": 0, "kind": OperationKind.DELETE_TOPIC.value, "topic": "orders", "data": "{}"}
     warned = _warnings(_plan_page(small, stored_plan(small, [], operations=[delete], kind=PlanKind.DELETE)))
     assert warned[-1] == "a deletion cannot be undone"
@@ -195,7 +195,7 @@ def test_what_goes_with_a_topic_is_warned_of(small: Lake) -> None:
 
 
 @pytest.mark.parametrize(("status", "is_shown"), [("planned", True), ("cancelled", False), ("refused", False)])
-def test_only_what_a_commit_carries_out_is_approved(small: Lake, status: str, *, is_shown: bool) -> None:
+def test_only_what_a_commit_carries_out_is_approved(small: Warehouse, status: str, *, is_shown: bool) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
     small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
     assert (f"surveyor commit {plan['plan_id']}" in _plan_page(small, plan)) == is_shown
@@ -204,33 +204,33 @@ def test_only_what_a_commit_carries_out_is_approved(small: Lake, status: str, *,
 @pytest.mark.parametrize(
     ("status", "warning"), [("cancelled", "no commit carries it out"), ("partial", "begun already")]
 )
-def test_a_plan_that_is_planned_no_more(small: Lake, status: str, warning: str) -> None:
+def test_a_plan_that_is_planned_no_more(small: Warehouse, status: str, warning: str) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
     small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
     assert warning in _warnings(_plan_page(small, plan))[0]
 
 
-def _counts(lake: Lake, plan: Row) -> dict[int, tuple[int, ...]]:
+def _counts(lake: Warehouse, plan: Row) -> dict[int, tuple[int, ...]]:
     """Leaders before and after, replicas before and after, by broker."""
     names = ("leaders_before", "leaders_after", "replicas_before", "replicas_after")
     rows = before_and_after(PlanTables.read(lake, plan["plan_id"]))
     return {row["broker_id"]: tuple(row[name] for name in names) for row in rows}
 
 
-def test_waves_are_summed_up_from_the_first_to_the_last(small: Lake) -> None:
+def test_waves_are_summed_up_from_the_first_to_the_last(small: Warehouse) -> None:
     waves = [change("orders", 0, [2, 1, 0], [1, 0, 3]), change("orders", 0, [1, 0, 3], [3, 0, 1], wave=1)]
     counts = _counts(small, stored_plan(small, waves))
     assert counts == {0: (1, 1, 2, 2), 1: (1, 0, 1, 1), 2: (0, 0, 2, 1), 3: (0, 1, 2, 3)}
 
 
-def test_new_partitions_and_deleted_topics_count(small: Lake) -> None:
+def test_new_partitions_and_deleted_topics_count(small: Warehouse) -> None:
     new = {"replicas_before": None, "leader_before": None, "isr_before": None, "is_new": True, "action": "create"}
     delete = {"sequence": 0, "kind": OperationKind.DELETE_TOPIC.value, "topic": "orders", "data": "{}"}
     plan = stored_plan(small, [change("new", 0, [3], [3, 4], **new)], operations=[delete])
     assert _counts(small, plan) == {0: (1, 1, 2, 1), 1: (1, 0, 1, 0), 2: (0, 0, 2, 0), 3: (0, 1, 2, 2), 4: (0, 0, 0, 1)}
 
 
-def test_a_plan_whose_snapshot_was_dropped(small: Lake) -> None:
+def test_a_plan_whose_snapshot_was_dropped(small: Warehouse) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 3, 0])], snapshot_id=1)
     small.delete("snapshots", "snapshot_id = 1")
     page = _plan_page(small, plan)
@@ -240,7 +240,7 @@ def test_a_plan_whose_snapshot_was_dropped(small: Lake) -> None:
 
 
 def test_reasons_are_read_of_the_newest_plans_alone(
-    small: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 0, 2], reason="newer")])
     monkeypatch.setattr("jobs.web.report.MOST_CHANGES", 2)
@@ -249,7 +249,7 @@ def test_reasons_are_read_of_the_newest_plans_alone(
     assert "rows-commits" not in page
 
 
-def test_what_an_optimised_plan_copies(small: Lake) -> None:
+def test_what_an_optimised_plan_copies(small: Warehouse) -> None:
     figures = {
         "lower_bound": 1,
         "bound": "1 replica has to be copied",
@@ -277,7 +277,7 @@ def test_what_an_optimised_plan_copies(small: Lake) -> None:
     assert HOSTILE not in page
 
 
-def test_the_waves_of_a_plan_are_a_table(small: Lake) -> None:
+def test_the_waves_of_a_plan_are_a_table(small: Warehouse) -> None:
     waves = {"count": 2, "fewest": 1, "moves": [1, 1], "most_in": [1, 1], "most_out": [0, 1]}
     figures = {"lower_bound": 2, "bound": "b", "left": 0, "held": 0, "replicas_per_rack": {}, "waves": waves}
     changes = [
@@ -295,7 +295,7 @@ def test_the_waves_of_a_plan_are_a_table(small: Lake) -> None:
     ]
 
 
-def test_evidence_for_a_recovery(small: Lake) -> None:
+def test_evidence_for_a_recovery(small: Warehouse) -> None:
     plan = stored_plan(small, [], kind=PlanKind.RECOVER)
     known = {"last_in_isr_snapshot": 2, "last_in_isr_at": datetime(2026, 11, 21, tzinfo=UTC), "epochs_since": 3}
     row = {"plan_id": plan["plan_id"], "topic": "orders", "partition": 1, "broker_id": 3, "rank": 1, **known}

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, seen
 from tests.jobs.support.rows.page_rows import HOSTILE
@@ -63,7 +63,7 @@ class Reports:
 @pytest.fixture(scope="module")
 def reports(looked_at: str, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     folder = tmp_path_factory.mktemp("reports")
-    small, large = (Lake(looked_at, name) for name in ("default", "large"))
+    small, large = (Warehouse(looked_at, name) for name in ("default", "large"))
     pages = [
         (small, "cluster", ()),
         (small, "plan", ("--plan", "grow")),
@@ -72,7 +72,7 @@ def reports(looked_at: str, tmp_path_factory: pytest.TempPathFactory) -> Reports
     return Reports(**{name: _written(lake, folder / f"{name}.html", *more) for lake, name, more in pages})
 
 
-def _written(lake: Lake, out: Path, *more: str) -> str:
+def _written(lake: Warehouse, out: Path, *more: str) -> str:
     done = Surveyor(lake).run("report", "--cluster", lake.cluster, "--out", str(out), *more)
     assert done.exit_code == 0, done.stderr
     return out.as_uri()

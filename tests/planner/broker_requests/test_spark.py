@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.broker_requests.notices import due as due_without_spark
-from planner.broker_requests.spark import due, notices
+from planner.broker_requests.notices import notices_for as due_without_spark
+from planner.broker_requests.spark import notices, notices_due
 from schemas.enums import Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change
@@ -54,7 +54,7 @@ def in_order(rows: list[Notice]) -> list[Notice]:
 def by_spark(spark: SparkSession, decided: list[Change], understood: dict[int, bool]) -> list[Notice]:
     rows = frame(spark, [msgspec.structs.asdict(change) for change in decided], CHANGES)
     brokers = [broker_row(broker, understood=known) for broker, known in understood.items()]
-    return as_notices(due(rows, frame(spark, brokers, BROKERS)))
+    return as_notices(notices_due(rows, frame(spark, brokers, BROKERS)))
 
 
 @BATCHES

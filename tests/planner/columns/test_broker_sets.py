@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.repositories.drained_brokers import NOT_REGISTERED, has_registered_again
-from planner.columns.broker_sets import DRAIN_MODE, live_brokers, with_brokers_named, with_drained
+from planner.columns.broker_sets import DRAIN_MODE, live_brokers, with_drained, with_referenced_brokers
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.tables import BROKERS, DRAINED, PARTITIONS
 from tests.planner.frames import CLUSTER, as_rows, broker_row, frame, partition_row
@@ -44,7 +44,7 @@ def test_sets_of_registered_brokers(spark: SparkSession) -> None:
         "informed": [0, 1],
     }
     partitions = frame(spark, [partition_row(*named) for named in PARTITIONS_NAMED], PARTITIONS)
-    marked = as_rows(partitions.transform(with_brokers_named, brokers).select("replicas", "leader", "isr", *SETS))
+    marked = as_rows(partitions.transform(with_referenced_brokers, brokers).select("replicas", "leader", "isr", *SETS))
     assert len(marked) == len(PARTITIONS_NAMED)
     for row in marked:
         named = {*row["replicas"], *(row["isr"] or []), row["leader"]}

@@ -11,7 +11,7 @@ from planner.columns.numpy_rules import Bools, default_min_isr, derived
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
 from planner.leadership.numpy_leadership import imbalance as imbalance_on_arrays
-from planner.leadership.numpy_leadership import needs
+from planner.leadership.numpy_leadership import repair_masks
 from schemas.enums import Action, DrainMode, PartitionState, RejectionCode
 from schemas.tables import BROKER_CONFIGS
 from tests.planner.frames import Row, World, arrays_of, as_rows, config_row, frame, topic_row
@@ -60,10 +60,10 @@ def test_who_should_lead(spark: SparkSession) -> None:
     world = every_kind()
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     verdicts = as_rows(reconcile_verdicts(partitions, topics, brokers, configs))
-    due = needs(arrays_of(world), world.registered, world.live)
+    due = repair_masks(arrays_of(world), world.registered, world.live)
 
-    assert numbers(world, due.mendable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
-    assert numbers(world, due.stuck) == {
+    assert numbers(world, due.repairable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
+    assert numbers(world, due.leaderless) == {
         row["partition"]
         for row in verdicts
         if row["code"] == RejectionCode.NO_ELIGIBLE_LEADER and row["leader"] is not None
@@ -74,10 +74,10 @@ def test_a_drained_broker_could_lead(spark: SparkSession) -> None:
     """It is no reason why a partition stays without a leader."""
     world = replace(every_kind(), drained={0: DrainMode.ADMIN, 1: DrainMode.RESIDENT})
     verdicts = as_rows(reconcile_verdicts(*world.frames_and_configs(spark)))
-    due = needs(arrays_of(world), world.registered, world.live)
+    due = repair_masks(arrays_of(world), world.registered, world.live)
 
-    assert numbers(world, due.mendable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
-    assert numbers(world, due.stuck) == {
+    assert numbers(world, due.repairable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
+    assert numbers(world, due.leaderless) == {
         row["partition"]
         for row in verdicts
         if row["code"] == RejectionCode.NO_ELIGIBLE_LEADER and row["leader"] is not None

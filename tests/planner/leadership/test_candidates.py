@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from planner.leadership.candidates import LOOKED_AT, in_need
+from planner.leadership.candidates import SOURCE_COLUMNS, needing_attention
 from schemas.enums import NO_LEADER
 from schemas.tables import PARTITIONS
 from tests.planner.frames import World, as_rows, frame, partition_row
@@ -33,5 +33,5 @@ def test_each_in_need_once_and_as_it_was(spark: SparkSession) -> None:
     ]
     partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
     needed = [row for row, (*_, needs) in zip(rows, CASES, strict=True) if needs]
-    actual = sorted(as_rows(in_need(partitions, brokers)), key=lambda row: row["partition"])
-    assert actual == as_rows(frame(spark, needed, PARTITIONS).select(*LOOKED_AT))
+    actual = sorted(as_rows(needing_attention(partitions, brokers)), key=lambda row: row["partition"])
+    assert actual == as_rows(frame(spark, needed, PARTITIONS).select(*SOURCE_COLUMNS))

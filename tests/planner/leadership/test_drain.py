@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import with_drained
-from planner.columns.requested_partitions import asked_for
+from planner.columns.requested_partitions import join_requested
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.failure_handling import reconcile_changes
 from planner.leadership.offline import changes_of, offline_verdicts
@@ -335,7 +335,7 @@ def test_a_request_for_an_election_takes_the_last_choice(spark: SparkSession, mo
     """As `plan elect --offline` asks for it."""
     world = World([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
-    considered = asked_for(partitions.select("topic", "partition"), partitions, topics, brokers)
+    considered = join_requested(partitions.select("topic", "partition"), partitions, topics, brokers)
 
     [change] = as_rows(changes_of(offline_verdicts(considered, configs, unclean=False)))
 

@@ -12,7 +12,7 @@ from planner.leadership.election_guards import (
     broker_ages,
     stable_partitions,
     with_cap,
-    with_settled_brokers,
+    with_min_broker_age,
     with_stability,
 )
 from schemas.enums import PartitionState
@@ -122,7 +122,7 @@ def test_a_broker_is_as_old_as_the_snapshot_that_first_saw_its_epoch(spark: Spar
 def test_nothing_moves_onto_a_broker_that_has_just_joined(spark: SparkSession) -> None:
     verdicts = _verdicts(spark, [("t", 0, 1, None), ("t", 1, 2, None), ("t", 2, 3, None), ("t", 3, 1, "NO_STATE")])
     ages = spark.createDataFrame([(1, 599.5), (2, 600.0)], "broker_id int, age double")
-    careful = with_settled_brokers(verdicts, ages, 600)
+    careful = with_min_broker_age(verdicts, ages, 600)
     assert _codes(careful) == {0: "NOT_SETTLED", 1: None, 2: "NOT_SETTLED", 3: "NO_STATE"}
     reason = by_partition(careful)["t", 0]["reason"]
     assert reason == "broker 1 has been there for 599 s only, as snapshots saw it, less than 600 s"

@@ -5,7 +5,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED, with_failed
-from planner.columns.requested_partitions import asked_for
+from planner.columns.requested_partitions import join_requested
 from planner.leadership.failure_handling import reconcile_changes, reconcile_rejections
 from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts
 from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
@@ -120,7 +120,7 @@ def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
     partitions, topics, brokers, configs = _world().frames_and_configs(spark)
     candidates = candidates_without_leader(partitions, brokers)
 
-    verdicts = offline_verdicts(asked_for(candidates, partitions, topics, brokers), configs, unclean=False)
+    verdicts = offline_verdicts(join_requested(candidates, partitions, topics, brokers), configs, unclean=False)
 
     assert_changes(changes_of(verdicts), ELECTED)
 

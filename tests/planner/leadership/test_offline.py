@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.columns.requested_partitions import asked_for
+from planner.columns.requested_partitions import join_requested
 from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts, rejections_of
 from schemas.enums import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS
@@ -69,7 +69,7 @@ def _world() -> World:
 
 def _verdicts(spark: SparkSession, world: World, candidates: DataFrame | None = None, *, unclean: bool) -> DataFrame:
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
-    considered = asked_for(partitions if candidates is None else candidates, partitions, topics, brokers)
+    considered = join_requested(partitions if candidates is None else candidates, partitions, topics, brokers)
     return offline_verdicts(considered, configs, unclean=unclean)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, Brokers, Partitions, Question
+from planner.placement.problem import NO_BROKER, Brokers, Partitions, Question
 
 IDS: Final = (3, 1, 4, 15, 9, 2)
 RACKS: Final = (
@@ -28,7 +28,7 @@ class Case:
 
 def padded(lists: list[list[int]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     width = max((len(replicas) for replicas in lists), default=1)
-    return np.array([[*some, *[NOBODY] * (width - len(some))] for some in lists], dtype=np.int64).reshape(-1, width)
+    return np.array([[*some, *[NO_BROKER] * (width - len(some))] for some in lists], dtype=np.int64).reshape(-1, width)
 
 
 def partitions_of(

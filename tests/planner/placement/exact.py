@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from planner.placement.problem import NOBODY
+from planner.placement.problem import NO_BROKER
 from tests.planner.placement.clusters import Case
 
 Choice = tuple[frozenset[int], int]
@@ -43,7 +43,7 @@ def _flagged(case: Case, name: str) -> frozenset[int]:
 
 def is_held(case: Case, row: int) -> bool:
     """A replica sits on a dead broker that is not being emptied, unless a live one has all and the dead can leave."""
-    before = set(case.partitions.replicas[row].tolist()) - {NOBODY} - _flagged(case, "emptied")
+    before = set(case.partitions.replicas[row].tolist()) - {NO_BROKER} - _flagged(case, "emptied")
     dead = before - _flagged(case, "live")
     spare = len(before) - (case.question.replication_factor or len(before))
     return bool(dead) and (len(dead) > spare or not in_sync(case, row) & _flagged(case, "live"))
@@ -52,12 +52,12 @@ def is_held(case: Case, row: int) -> bool:
 def in_sync(case: Case, row: int) -> frozenset[int]:
     """Replicas in sync, all where nobody knows."""
     replicas = case.partitions.replicas[row]
-    known = replicas != NOBODY if case.partitions.in_sync is None else case.partitions.in_sync[row]
-    return frozenset(replicas[known].tolist()) - {NOBODY}
+    known = replicas != NO_BROKER if case.partitions.in_sync is None else case.partitions.in_sync[row]
+    return frozenset(replicas[known].tolist()) - {NO_BROKER}
 
 
 def _sets(case: Case, row: int) -> list[Choice]:
-    ordered = [broker for broker in case.partitions.replicas[row].tolist() if broker != NOBODY]
+    ordered = [broker for broker in case.partitions.replicas[row].tolist() if broker != NO_BROKER]
     before, question = frozenset(ordered), case.question
     if not case.partitions.movable[row] or is_held(case, row):
         return [(before, 0)]
@@ -106,7 +106,7 @@ def _led_as_before(leader: int, forced: list[frozenset[int]], sets: list[frozens
 
 def _cheapest(case: Case, row: int, sets: list[frozenset[int]]) -> list[frozenset[int]]:
     """The fewest copies; of these as many racks as so few reach, then the least in one; then who leaves first."""
-    before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
+    before = frozenset(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     fewest = min((len(some - before) for some in sets), default=0)
     forced = [some for some in sets if len(some - before) == fewest]
     widest = max((_racks(case, some) for some in forced), default=0) if fewest else 0
@@ -120,7 +120,7 @@ def _loss(case: Case, row: int, some: frozenset[int]) -> list[bool | int]:
 
     Before all, whether none in sync stays although one could.
     """
-    before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
+    before = frozenset(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     synced, live = in_sync(case, row), _flagged(case, "live")
     drained = before & live - _flagged(case, "target") - _flagged(case, "emptied")
     return [
@@ -133,7 +133,7 @@ def _loss(case: Case, row: int, some: frozenset[int]) -> list[bool | int]:
 
 def _as_kind(case: Case, row: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:
     """Sets no worse than the forced ones: without a replica in sync more that leaves a partition that lacks one."""
-    before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
+    before = frozenset(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     synced, target, emptied = in_sync(case, row), _flagged(case, "target"), _flagged(case, "emptied")
     stays = before - target - emptied
     fewest = min((len(some - before) for some in forced), default=0)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, Brokers, PlacementError
+from planner.placement.problem import NO_BROKER, Brokers, PlacementError
 from planner.placement.solve import as_given
-from planner.placement.waves import Caps, waves
+from planner.placement.waves import WaveLimits, waves
 from tests.planner.placement.clusters import IDS, RACKS, brokers_of, padded, partitions_of
 
 MANY: Final = settings(max_examples=100)
@@ -50,10 +50,10 @@ def test_counted_as_they_are(
     pairs: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...], room: int
 ) -> None:
     before, after = ([pair[n] for pair in pairs] for n in (0, 1))
-    targets = np.pad(padded(after), ((0, 0), (0, room)), constant_values=NOBODY)
+    targets = np.pad(padded(after), ((0, 0), (0, room)), constant_values=NO_BROKER)
     brokers = brokers_of(racks)
     placement = as_given(brokers, partitions_of(before), targets)
-    assert [[b for b in replicas if b != NOBODY] for replicas in placement.replicas.tolist()] == after
+    assert [[b for b in replicas if b != NO_BROKER] for replicas in placement.replicas.tolist()] == after
     assert placement.copies == sum(len({*then} - {*was}) for was, then in pairs)
     assert placement.changed.tolist() == [row for row, (was, then) in enumerate(pairs) if was != then]
     assert len(placement.reasons) == len(placement.changed)
@@ -71,11 +71,11 @@ def test_on_the_way_no_partition_has_fewer_racks_than_at_its_poorer_end(
     partitions = partitions_of([was for was, _ in pairs])
     placement = as_given(brokers_of(racks), partitions, padded([then for _, then in pairs]))
     rack_of = dict(zip(IDS, racks, strict=False))
-    planned = waves(partitions, placement, rack_of, Caps(one_at_a_time=True, moves_per_broker=2))
+    planned = waves(partitions, placement, rack_of, WaveLimits(one_at_a_time=True, moves_per_broker=2))
 
     def spans(replicas: list[int]) -> int:
         return len({rack_of.get(broker) for broker in replicas} - {None})
 
     for row, then in zip(planned.row.tolist(), planned.after.T.tolist(), strict=True):
         assert spans(then) >= min(map(spans, pairs[row]))
-        assert len({*then} - {NOBODY}) >= min(map(len, pairs[row]))
+        assert len({*then} - {NO_BROKER}) >= min(map(len, pairs[row]))

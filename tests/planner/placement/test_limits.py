@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Question
+from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, Question
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
@@ -26,7 +26,7 @@ def _uneven(counts: list[int]) -> int:
 def _copies(before: Ints, after: Ints) -> list[int]:
     """Copies of each row."""
     pairs = zip(before.tolist(), after.tolist(), strict=True)
-    return [len({*then} - {*was} - {NOBODY}) for was, then in pairs]
+    return [len({*then} - {*was} - {NO_BROKER}) for was, then in pairs]
 
 
 def _lacking(case: Case) -> int:
@@ -49,7 +49,7 @@ def test_chosen_brokers_fill_up_as_evenly_as_what_they_lack_allows(case: Case, m
         allowed = lacking if limit is None else min(limit, lacking)
         reached = [_uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], takers(case), squares, cost, most=allowed)
-        assert set(placement.moves.target.tolist()) <= case.question.onto | {NOBODY}
+        assert set(placement.moves.target.tolist()) <= case.question.onto | {NO_BROKER}
         assert placement.lower_bound <= placement.copies
 
 
@@ -69,7 +69,7 @@ def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> N
     assert [sum(undone), placement.copies] == fewest
     assert placement.lower_bound == placement.copies
     assert placement.left == sum(need for need, left in zip(needed, undone, strict=True) if left)
-    as_they_are = [frozenset(some) - {NOBODY} for some in case.partitions.replicas.tolist()]
+    as_they_are = [frozenset(some) - {NO_BROKER} for some in case.partitions.replicas.tolist()]
     rest = [[(was, 0)] if left else some for was, some, left in zip(as_they_are, options or [], undone, strict=True)]
     assert _uneven(loads(case, placement.replicas)) == optimum(rest, takers(case), squares)[0]
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, PlacementError, Question
+from planner.placement.problem import NO_BROKER, PlacementError, Question
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
 from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, spread, squares, takers
@@ -23,7 +23,7 @@ def _uneven(counts: list[int]) -> int:
 
 def _copies(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> int:
     pairs = zip(case.partitions.replicas.tolist(), lists.tolist(), strict=True)
-    return sum(len(set(after) - set(before) - {NOBODY}) for before, after in pairs)
+    return sum(len(set(after) - set(before) - {NO_BROKER}) for before, after in pairs)
 
 
 @MANY
@@ -61,12 +61,12 @@ def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_chang
     for row, (before, after) in enumerate(
         zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True),
     ):
-        home = before[0] if before[0] in after else NOBODY
-        same = set(before) - {NOBODY} == set(after) - {NOBODY}
+        home = before[0] if before[0] in after else NO_BROKER
+        same = set(before) - {NO_BROKER} == set(after) - {NO_BROKER}
         fixed = not case.partitions.movable[row] or is_held(case, row) or after[0] not in may
         fixed |= same and not case.question.reorder
         leaders = [after[0]] if fixed else [broker for broker in after if broker in may]
-        options.append([(frozenset({leader}), int(leader != home != NOBODY)) for leader in leaders])
+        options.append([(frozenset({leader}), int(leader != home != NO_BROKER)) for leader in leaders])
     led = [int((placement.replicas[:, 0] == broker).sum()) for broker in takers(case)]
     costs = sum(
         before[0] != after[0] and before[0] in after

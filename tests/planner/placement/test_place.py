@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, Partitions, Placement, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, Question
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
@@ -20,7 +20,7 @@ FOUR: Final = (None,) * 4
 
 
 def _lists(placement: Placement) -> list[list[int]]:
-    return [[broker for broker in replicas if broker != NOBODY] for replicas in placement.replicas.tolist()]
+    return [[broker for broker in replicas if broker != NO_BROKER] for replicas in placement.replicas.tolist()]
 
 
 # racks, emptied, question, before, after, copies, reasons
@@ -205,10 +205,10 @@ def test_hard_rules_hold(case: Case) -> None:
     except PlacementError:
         return
     assert _broken(case, placement) == []
-    assert placement.copies == int((placement.moves.target != NOBODY).sum())
+    assert placement.copies == int((placement.moves.target != NO_BROKER).sum())
     assert placement.copies >= placement.lower_bound
     differs = (case.partitions.replicas != placement.replicas[:, : case.partitions.replicas.shape[1]]).any(axis=1)
-    widened = (placement.replicas[:, case.partitions.replicas.shape[1] :] != NOBODY).any(axis=1)
+    widened = (placement.replicas[:, case.partitions.replicas.shape[1] :] != NO_BROKER).any(axis=1)
     assert placement.changed.tolist() == np.flatnonzero(differs | widened).tolist()
     assert len(placement.reasons) == len(placement.changed)
 
@@ -266,7 +266,8 @@ def test_hard_rules_hold_for_bytes_and_forced_copies_stay_as_few(case: Case, siz
     assert placement.copies == placement.lower_bound or case.question.even
     assert placement.brokers.bytes is not None
     assert [int(held.sum()) for held in placement.brokers.bytes] == [
-        int(((lists != NOBODY).sum(axis=1) * weights).sum()) for lists in (case.partitions.replicas, placement.replicas)
+        int(((lists != NO_BROKER).sum(axis=1) * weights).sum())
+        for lists in (case.partitions.replicas, placement.replicas)
     ]
 
 

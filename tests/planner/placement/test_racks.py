@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.repositories.figures import figures_of
-from planner.placement.problem import NOBODY, Brokers, Partitions, Placement, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement, PlacementError, Question
 from planner.placement.racks import NO_RACK, crowding, independent, lowest_crowding
 from planner.placement.solve import place
-from planner.placement.waves import Caps, waves
+from planner.placement.waves import WaveLimits, waves
 from tests.planner.placement.clusters import Case, cases
 from tests.planner.placement.exact import crowding as most_in_one
 from tests.planner.placement.exact import is_held, takers
@@ -56,7 +56,8 @@ def _partitions(lists: list[list[int]]) -> Partitions:
 def _spreads(placement: Placement) -> Counter[tuple[int, ...]]:
     """How many partitions have how many replicas in the two racks, the more first."""
     counts = (
-        Counter(RACK_OF[broker] for broker in replicas if broker != NOBODY) for replicas in placement.replicas.tolist()
+        Counter(RACK_OF[broker] for broker in replicas if broker != NO_BROKER)
+        for replicas in placement.replicas.tolist()
     )
     return Counter(tuple(sorted(count.values(), reverse=True)) for count in counts)
 
@@ -138,7 +139,7 @@ def test_why_replicas_move_is_said() -> None:
 
 def _least(case: Case, row: int, factor: int) -> int:
     """The least in one rack on brokers that this row may use, by trying all of them."""
-    before = set(case.partitions.replicas[row].tolist()) - {NOBODY}
+    before = set(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     live = set(case.brokers.ids[case.brokers.live & ~case.brokers.emptied].tolist())
     allowed = sorted(set(takers(case)) | before & live)
     return min(most_in_one(case, some) for some in combinations(allowed, factor))
@@ -159,9 +160,9 @@ def test_no_rack_gets_more_of_a_partition_than_now_and_than_it_must(
     for row, (was, becomes) in enumerate(
         zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
     ):
-        if was == becomes[: len(was)] and set(becomes[len(was) :]) <= {NOBODY}:
+        if was == becomes[: len(was)] and set(becomes[len(was) :]) <= {NO_BROKER}:
             continue
-        before, after = ({*some} - {NOBODY} for some in (was, becomes))
+        before, after = ({*some} - {NO_BROKER} for some in (was, becomes))
         least = _least(case, row, len(after))
         assert most_in_one(case, after) <= max(most_in_one(case, before), least)
         if question.fix_racks and not question.even and most is None and not is_held(case, row):
@@ -176,11 +177,11 @@ def test_on_the_way_no_rack_gets_more_than_at_the_more_crowded_end(case: Case) -
     except PlacementError:
         return
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
-    planned = waves(case.partitions, placement, rack_of, Caps(one_at_a_time=True))
+    planned = waves(case.partitions, placement, rack_of, WaveLimits(one_at_a_time=True))
     for row, then in zip(planned.row.tolist(), planned.after.T.tolist(), strict=True):
         ends = (case.partitions.replicas[row].tolist(), placement.replicas[row].tolist())
-        limit = max(most_in_one(case, {*end} - {NOBODY}) for end in ends)
-        assert most_in_one(case, {*then} - {NOBODY}) <= limit
+        limit = max(most_in_one(case, {*end} - {NO_BROKER}) for end in ends)
+        assert most_in_one(case, {*then} - {NO_BROKER}) <= limit
 
 
 RACKS: Final = st.lists(st.sampled_from([0, 1, 2, NO_RACK]), max_size=6)

@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from planner.placement.problem import NOBODY, Question
+from planner.placement.problem import NO_BROKER, Question
 from planner.placement.solve import as_given, place
-from planner.placement.waves import Caps, waves
+from planner.placement.waves import WaveLimits, waves
 from tests.planner.placement.clusters import brokers_of, partitions_of
 
 FEWER: Final = Question(replication_factor=2)
@@ -39,7 +39,7 @@ def test_leaves(
     brokers = brokers_of(racks, dead=frozenset(dead), excluded=frozenset(drained))
     rows = partitions_of([replicas, [4]], fixed=frozenset({1}), isr=None if isr is None else [isr, [4]])
     placement = place(brokers, rows, question)
-    assert [broker for broker in placement.replicas[0].tolist() if broker != NOBODY] == after
+    assert [broker for broker in placement.replicas[0].tolist() if broker != NO_BROKER] == after
 
 
 def test_on_the_way_the_lagging_one_leaves_first() -> None:
@@ -47,7 +47,7 @@ def test_on_the_way_the_lagging_one_leaves_first() -> None:
     for isr, steps in (([3], [[3, 4], [4, 15]]), ([1], [[4, 1], [4, 15]]), ([3, 1], [[3, 4], [4, 15]])):
         rows = partitions_of([[3, 1]], isr=[isr])
         placement = as_given(brokers_of(FOUR), rows, np.array([[4, 15]]))
-        planned = waves(rows, placement, {}, Caps(one_at_a_time=True))
+        planned = waves(rows, placement, {}, WaveLimits(one_at_a_time=True))
         assert planned.after.T.tolist() == steps
 
 

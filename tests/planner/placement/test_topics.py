@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 
 from planner.placement.balancing.topics import even_topics
-from planner.placement.forced_moves import force
-from planner.placement.model import World, copies_by_row, topic_load, world_of
-from planner.placement.problem import NOBODY, Partitions, Question
+from planner.placement.forced_moves import apply
+from planner.placement.model import PlacementModel, copies_by_row, model_of, topic_load
+from planner.placement.problem import NO_BROKER, Partitions, Question
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded
@@ -16,7 +16,7 @@ from tests.planner.placement.clusters import Case, brokers_of, cases, padded
 EMPTYING: Final = (Question(), Question(replication_factor=3))
 
 
-def _unevenness(world: World) -> int:
+def _unevenness(world: PlacementModel) -> int:
     _, load = topic_load(world, np.arange(len(world.topic)))
     return int((load**2).sum())
 
@@ -25,8 +25,8 @@ def _unevenness(world: World) -> int:
 @given(cases(EMPTYING))
 def test_no_topic_pays_and_nothing_else_changes(case: Case) -> None:
     try:
-        world = world_of(case.brokers, case.partitions, case.question)
-        rows = force(world, case.question)
+        world = model_of(case.brokers, case.partitions, case.question)
+        rows = apply(world, case.question)
     except ValueError:
         return
     before = world.load().tolist(), copies_by_row(world).tolist(), spanned(world.racks[world.after]), _unevenness(world)
@@ -49,4 +49,4 @@ def test_two_topics_that_leave_a_broker_share_the_others() -> None:
         [int((placement.replicas[rows, 0] == broker).sum()) for broker in (1, 4, 15)]
         for rows in np.arange(12).reshape(2, 6)
     ]
-    assert (counts, (placement.replicas != NOBODY).sum()) == ([[2, 2, 2], [2, 2, 2]], 12)
+    assert (counts, (placement.replicas != NO_BROKER).sum()) == ([[2, 2, 2], [2, 2, 2]], 12)

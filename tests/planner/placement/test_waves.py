@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, Partitions, Placement, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, Question
 from planner.placement.solve import place
-from planner.placement.waves import Caps, Waves, fewest_waves, waves
+from planner.placement.waves import WaveLimits, Waves, fewest_waves, waves
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded, partitions_of
 
 Lists = list[list[int]]
 Step = tuple[int, int, list[int], list[int]]
-CAPS: Final = st.builds(Caps, moves_per_broker=st.sampled_from([None, 1, 2]), one_at_a_time=st.booleans())
+CAPS: Final = st.builds(WaveLimits, moves_per_broker=st.sampled_from([None, 1, 2]), one_at_a_time=st.booleans())
 MANY: Final = settings(max_examples=100)
 
 
 def _list(replicas: list[int]) -> list[int]:
-    return [broker for broker in replicas if broker != NOBODY]
+    return [broker for broker in replicas if broker != NO_BROKER]
 
 
 def _lists(replicas: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Lists:
@@ -65,7 +65,7 @@ def _placement(case: Case) -> Placement | None:
 
 @MANY
 @given(cases(), CAPS)
-def test_waves_lead_there_and_back(case: Case, caps: Caps) -> None:
+def test_waves_lead_there_and_back(case: Case, caps: WaveLimits) -> None:
     placement = _placement(case)
     if placement is None:
         return
@@ -79,7 +79,7 @@ def test_waves_lead_there_and_back(case: Case, caps: Caps) -> None:
 
 @MANY
 @given(cases(), CAPS)
-def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: Caps) -> None:
+def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: WaveLimits) -> None:
     placement = _placement(case)
     if placement is None:
         return
@@ -98,7 +98,7 @@ def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: Caps) -> 
 
 @MANY
 @given(cases(), CAPS)
-def test_lists_on_the_way_keep_the_rules(case: Case, caps: Caps) -> None:
+def test_lists_on_the_way_keep_the_rules(case: Case, caps: WaveLimits) -> None:
     placement = _placement(case)
     if placement is None:
         return
@@ -113,7 +113,7 @@ def test_lists_on_the_way_keep_the_rules(case: Case, caps: Caps) -> None:
 
 @MANY
 @given(cases(), CAPS, st.randoms(use_true_random=False))
-def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: Caps, chance: Random) -> None:
+def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: WaveLimits, chance: Random) -> None:
     order = list(range(len(case.partitions.topic)))
     chance.shuffle(order)
     known = () if case.partitions.in_sync is None else ("in_sync",)
@@ -136,9 +136,9 @@ def _named(partitions: Partitions, planned: Waves) -> list[tuple[int, ...]]:
 def test_one_broker_fills_at_two_a_wave() -> None:
     partitions = partitions_of([[3], [3], [3], [1]])
     placement = place(brokers_of((None,) * 3, emptied=frozenset({3, 1})), partitions, Question())
-    planned = waves(partitions, placement, {}, Caps(moves_per_broker=2))
+    planned = waves(partitions, placement, {}, WaveLimits(moves_per_broker=2))
     assert _steps(planned) == [(0, 0, [3], [4]), (0, 1, [3], [4]), (1, 2, [3], [4]), (1, 3, [1], [4])]
-    assert fewest_waves(placement, Caps(moves_per_broker=2)) == planned.count == 2
+    assert fewest_waves(placement, WaveLimits(moves_per_broker=2)) == planned.count == 2
 
 
 # before, after, racks of 0 to 5, lists on the way
@@ -162,7 +162,7 @@ def test_one_replica_at_a_time(way: Way) -> None:
     placement = replace(
         placement, changed=np.array([0]), moves=replace(placement.moves, row=empty, source=empty, target=empty)
     )
-    planned = waves(partitions, placement, dict(enumerate(racks)), Caps(one_at_a_time=True))
+    planned = waves(partitions, placement, dict(enumerate(racks)), WaveLimits(one_at_a_time=True))
     assert [then for *_, then in _steps(planned)] == expected
     assert _steps(planned.inverse()) == [
         (len(expected) - 1 - wave, row, then, was) for wave, row, was, then in reversed(_steps(planned))
@@ -172,7 +172,7 @@ def test_one_replica_at_a_time(way: Way) -> None:
 def test_nothing_to_move_is_no_wave() -> None:
     partitions = partitions_of([[3]])
     placement = place(brokers_of((None,) * 3), partitions, Question())
-    for caps in (Caps(), Caps(moves_per_broker=1, one_at_a_time=True)):
+    for caps in (WaveLimits(), WaveLimits(moves_per_broker=1, one_at_a_time=True)):
         planned = waves(partitions, placement, {}, caps)
         assert (planned.count, planned.moves, planned.most_in, fewest_waves(placement, caps)) == (0, [], [], 0)
 
@@ -181,4 +181,4 @@ def test_no_room_at_all_is_an_error() -> None:
     partitions = partitions_of([[3]])
     placement = place(brokers_of((None,) * 3), partitions, Question())
     with pytest.raises(PlacementError, match="at most 0 moves"):
-        waves(partitions, placement, {}, Caps(moves_per_broker=0))
+        waves(partitions, placement, {}, WaveLimits(moves_per_broker=0))

@@ -7,39 +7,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.cancellation import Leg, Standing, cancelled_replicas, danger, standing_of
+from planner.reassignment.cancellation import (
+    ReassignmentStatus,
+    ReassignmentStep,
+    cancellation_risk,
+    cancelled_replicas,
+    status_of,
+)
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import RejectionCode
 
-WAY: Final = [Leg([1, 2, 3], [4, 2, 3]), Leg([4, 2, 3], [4, 5, 3])]
-UP: Final = [Leg([1, 2], [1, 2, 3])]
-MIXED: Final = [Leg([1, 2, 3], [3, 4, 2])]
+WAY: Final = [ReassignmentStep([1, 2, 3], [4, 2, 3]), ReassignmentStep([4, 2, 3], [4, 5, 3])]
+UP: Final = [ReassignmentStep([1, 2], [1, 2, 3])]
+MIXED: Final = [ReassignmentStep([1, 2, 3], [3, 4, 2])]
 
 # way, replicas, adding, removing -> standing, step
-CASES: Final[list[tuple[list[Leg], list[int], list[int], list[int], Standing, int]]] = [
-    (WAY, [1, 2, 3], [], [], Standing.NOT_STARTED, 0),
-    (WAY, [4, 2, 3, 1], [4], [1], Standing.IN_PROGRESS, 0),
-    (WAY, [4, 2, 3], [], [], Standing.NOT_STARTED, 1),
-    (WAY, [4, 5, 3, 2], [5], [2], Standing.IN_PROGRESS, 1),
-    (WAY, [4, 3, 2], [], [], Standing.OUT_OF_ORDER, 1),
-    (WAY, [2, 3, 1], [], [], Standing.OUT_OF_ORDER, 0),
-    (WAY, [4, 5, 3], [], [], Standing.COMPLETE, 1),
-    (WAY, [4, 5, 3, 1], [], [], Standing.DIVERGED, 0),
-    (WAY, [6, 2, 3, 1], [6], [1], Standing.DIVERGED, 0),  # another target
-    (WAY, [4, 2, 3, 9], [4], [9], Standing.DIVERGED, 0),  # our target from elsewhere
-    (UP, [1, 2, 3], [3], [], Standing.IN_PROGRESS, 0),
-    (UP, [1, 2, 3], [], [], Standing.COMPLETE, 0),
-    (MIXED, [3, 4, 2, 1], [4], [1], Standing.IN_PROGRESS, 0),
-    (MIXED, [3, 2, 1], [], [], Standing.OUT_OF_ORDER, 0),
-    (MIXED, [2, 1, 3], [], [], Standing.DIVERGED, 0),
+CASES: Final[list[tuple[list[ReassignmentStep], list[int], list[int], list[int], ReassignmentStatus, int]]] = [
+    (WAY, [1, 2, 3], [], [], ReassignmentStatus.NOT_STARTED, 0),
+    (WAY, [4, 2, 3, 1], [4], [1], ReassignmentStatus.IN_PROGRESS, 0),
+    (WAY, [4, 2, 3], [], [], ReassignmentStatus.NOT_STARTED, 1),
+    (WAY, [4, 5, 3, 2], [5], [2], ReassignmentStatus.IN_PROGRESS, 1),
+    (WAY, [4, 3, 2], [], [], ReassignmentStatus.OUT_OF_ORDER, 1),
+    (WAY, [2, 3, 1], [], [], ReassignmentStatus.OUT_OF_ORDER, 0),
+    (WAY, [4, 5, 3], [], [], ReassignmentStatus.COMPLETE, 1),
+    (WAY, [4, 5, 3, 1], [], [], ReassignmentStatus.DIVERGED, 0),
+    (WAY, [6, 2, 3, 1], [6], [1], ReassignmentStatus.DIVERGED, 0),  # another target
+    (WAY, [4, 2, 3, 9], [4], [9], ReassignmentStatus.DIVERGED, 0),  # our target from elsewhere
+    (UP, [1, 2, 3], [3], [], ReassignmentStatus.IN_PROGRESS, 0),
+    (UP, [1, 2, 3], [], [], ReassignmentStatus.COMPLETE, 0),
+    (MIXED, [3, 4, 2, 1], [4], [1], ReassignmentStatus.IN_PROGRESS, 0),
+    (MIXED, [3, 2, 1], [], [], ReassignmentStatus.OUT_OF_ORDER, 0),
+    (MIXED, [2, 1, 3], [], [], ReassignmentStatus.DIVERGED, 0),
 ]
 
 
 @pytest.mark.parametrize(("way", "replicas", "adding", "removing", "expected", "step"), CASES)
 def test_where_a_partition_stands(  # noqa: PLR0913, PLR0917 - a table
-    way: list[Leg], replicas: list[int], adding: list[int], removing: list[int], expected: Standing, step: int
+    way: list[ReassignmentStep],
+    replicas: list[int],
+    adding: list[int],
+    removing: list[int],
+    expected: ReassignmentStatus,
+    step: int,
 ) -> None:
-    assert standing_of(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
+    assert status_of(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
 
 
 # replicas, adding, ISR, live -> code, words
@@ -66,7 +77,7 @@ def test_when_it_must_not_turn_back(  # noqa: PLR0913, PLR0917 - a table
     code: RejectionCode | None,
     words: str,
 ) -> None:
-    rejection = danger(ReplicaAssignment(replicas, adding), isr, live)
+    rejection = cancellation_risk(ReplicaAssignment(replicas, adding), isr, live)
 
     assert (None if rejection is None else rejection.code) == code
     assert rejection is None or words in rejection.reason
@@ -79,7 +90,7 @@ def test_fewer_copies_have_to_be_allowed() -> None:
         now = ReplicaAssignment([1, 2, 3], sorted(adding))
         origin = {1, 2, 3} - adding
         loses, leaves = bool(adding & isr), bool(origin & isr & live)
-        asked, allowed = (danger(now, sorted(isr), live, fewer_copies=flag) for flag in (False, True))
+        asked, allowed = (cancellation_risk(now, sorted(isr), live, fewer_copies=flag) for flag in (False, True))
         assert (asked is None) == (not loses or (leaves and origin <= live))
         assert (allowed is None) == (not loses or leaves)
 
@@ -99,14 +110,20 @@ def test_reassigning_against_sets(before: list[int], after: list[int]) -> None:
 @given(replicas, replicas)
 def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: list[int]) -> None:
     """Asked for, cancelled, put in order: each stage is told apart, but where there is nothing between them."""
-    leg = Leg(before, after)
+    leg = ReassignmentStep(before, after)
     moving = ReplicaAssignment(before).towards(after)
     cancelled = moving.towards(moving.origin)
 
-    stages = [standing_of([leg], now)[0] for now in (ReplicaAssignment(before), moving, cancelled)]
+    stages = [status_of([leg], now)[0] for now in (ReplicaAssignment(before), moving, cancelled)]
 
-    begins = Standing.COMPLETE if before == after else Standing.NOT_STARTED
-    runs = Standing.IN_PROGRESS if moving.is_moving else Standing.COMPLETE
-    ends = runs if not moving.is_moving else begins if cancelled_replicas(leg) == before else Standing.OUT_OF_ORDER
+    begins = ReassignmentStatus.COMPLETE if before == after else ReassignmentStatus.NOT_STARTED
+    runs = ReassignmentStatus.IN_PROGRESS if moving.is_moving else ReassignmentStatus.COMPLETE
+    ends = (
+        runs
+        if not moving.is_moving
+        else begins
+        if cancelled_replicas(leg) == before
+        else ReassignmentStatus.OUT_OF_ORDER
+    )
     assert stages == [begins, runs, ends]
     assert (list(cancelled.replicas), cancelled.is_moving) == (cancelled_replicas(leg), False)

@@ -6,14 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.copy_rate import Copy, CopyReading, Pace, ReplicaKey, by_broker, pace_of, slowest
+from planner.reassignment.copy_rate import (
+    CopyRate,
+    CopyReading,
+    ReplicaCopy,
+    ReplicaKey,
+    by_broker,
+    copy_rate_of,
+    slowest,
+)
 
 A: Final[ReplicaKey] = ("t", 0, 1)
 B: Final[ReplicaKey] = ("t", 0, 2)
 
 
-def _copy(held: int | None, whole: int | None = 100, *, lag: int | None = None, in_sync: bool = False) -> Copy:
-    return Copy(held=held, whole=whole, lag=lag, in_sync=in_sync)
+def _copy(held: int | None, whole: int | None = 100, *, lag: int | None = None, in_sync: bool = False) -> ReplicaCopy:
+    return ReplicaCopy(held=held, whole=whole, lag=lag, in_sync=in_sync)
 
 
 # before, now, seconds; bytes a second, seconds left
@@ -38,13 +46,13 @@ EXAMPLES: Final[dict[str, tuple[CopyReading | None, CopyReading, float, float | 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_examples(example: tuple[CopyReading | None, CopyReading, float, float | None, float | None]) -> None:
     before, now, seconds, rate, left = example
-    pace = pace_of(before, now, seconds)
+    pace = copy_rate_of(before, now, seconds)
     assert [pace.bytes_per_second, pace.seconds_left] == pytest.approx([rate, left])
 
 
 def test_sums_are_of_what_is_known_and_lag_is_the_largest() -> None:
     now = {A: _copy(40, lag=7), B: _copy(None, lag=None), ("t", 1, 1): _copy(5, 50, lag=9)}
-    assert pace_of(None, now, 0.0) == Pace(
+    assert copy_rate_of(None, now, 0.0) == CopyRate(
         replicas=3, unknown=1, bytes_done=45, bytes_total=150, lag=9, bytes_per_second=None, seconds_left=None
     )
 
@@ -58,7 +66,7 @@ def test_all_need_as_long_as_the_slowest_broker() -> None:
 
 
 COPIES: Final = st.builds(
-    Copy,
+    ReplicaCopy,
     held=st.none() | st.integers(0, 2**50),
     whole=st.none() | st.integers(0, 2**50),
     lag=st.none() | st.integers(0, 2**40),
@@ -69,7 +77,7 @@ READINGS: Final = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0
 
 @given(READINGS | st.none(), READINGS, st.floats(0, 1000))
 def test_whatever_was_told(before: CopyReading | None, now: CopyReading, seconds: float) -> None:
-    total = pace_of(before, now, seconds)
+    total = copy_rate_of(before, now, seconds)
     brokers = by_broker(before, now, seconds)
     assert 0 <= total.bytes_done <= total.bytes_total
     assert total.bytes_per_second is None or total.bytes_per_second >= 0

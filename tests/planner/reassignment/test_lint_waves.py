@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from planner.reassignment.lint_waves import way_faults
+from planner.reassignment.lint_waves import intermediate_faults
 from schemas.enums import LintCode
 from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import as_rows, broker_row, config_row, frame, partition_row, topic_row
@@ -29,7 +29,7 @@ def test_each_fault_by_itself(spark: SparkSession) -> None:
     partitions = [partition_row(now, 1, now, partition=number) for number, (now, *_) in enumerate(CASES)]
     ways = [("t", number, 2, way, goal) for number, (_, way, goal, *_) in enumerate(CASES)]
     brokers = [broker_row(broker, rack=rack) for broker, rack in RACKS.items()]
-    faults = way_faults(
+    faults = intermediate_faults(
         spark.createDataFrame(ways, WAYS),
         frame(spark, partitions, PARTITIONS),
         frame(spark, [topic_row("t")], TOPICS),

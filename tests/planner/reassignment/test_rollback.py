@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.reassignment.rollback import Around, Destination, Rejection, roll_back_partition, with_waves_numbered
+from planner.reassignment.rollback import (
+    ClusterFacts,
+    Rejection,
+    RollbackTarget,
+    roll_back_partition,
+    with_waves_numbered,
+)
 from planner.reassignment.targets import reassignment_changes
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.rows import Change
@@ -19,8 +25,10 @@ from tests.typed_rows import typed
 
 RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}
 BROKERS_OF: Final = frozenset(range(1, 6))
-AROUND: Final = Around(eligible=BROKERS_OF, live=BROKERS_OF, drained={5}, racks=RACKS, deleting={"deleted"}, min_isr=1)
-START: Final = Destination(None, "snapshot 3")
+AROUND: Final = ClusterFacts(
+    eligible=BROKERS_OF, live=BROKERS_OF, drained={5}, racks=RACKS, deleting={"deleted"}, min_isr=1
+)
+START: Final = RollbackTarget(None, "snapshot 3")
 TOPIC_ID: Final = topic_row()["topic_id"]
 
 
@@ -32,7 +40,7 @@ def way(*stops: list[int], first_wave: int = 0) -> list[Change]:
     ]
 
 
-def back(steps: list[Change], replicas: list[int], to: Destination = START, **columns: Any) -> Any:  # noqa: ANN401
+def back(steps: list[Change], replicas: list[int], to: RollbackTarget = START, **columns: Any) -> Any:  # noqa: ANN401
     partition = partition_row(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
     return roll_back_partition(steps, partition, topic_row(), AROUND, to)
 
@@ -58,7 +66,7 @@ STEPS: Final[list[tuple[list[int], list[int] | None, list[tuple[int, list[int], 
 def test_steps_are_undone_the_last_first(
     now: list[int], replicas: list[int] | None, expected: list[tuple[int, list[int], list[int]]]
 ) -> None:
-    assert led(back(THREE, now, Destination(replicas, "snapshot 3"))) == expected
+    assert led(back(THREE, now, RollbackTarget(replicas, "snapshot 3"))) == expected
 
 
 MOVE: Final = way([1, 2], [3, 2])
@@ -116,7 +124,9 @@ def test_what_is_left_alone_and_why(
 ) -> None:
     partition = None if columns is None else partition_row([3, 2], 3, [3, 2]) | columns
 
-    rejection = roll_back_partition(MOVE, partition, topic_row(**of_topic), AROUND, Destination(replicas, "snapshot 3"))
+    rejection = roll_back_partition(
+        MOVE, partition, topic_row(**of_topic), AROUND, RollbackTarget(replicas, "snapshot 3")
+    )
 
     assert isinstance(rejection, Rejection)
     assert (rejection.code, words in rejection.reason) == (code, True), rejection

@@ -5,7 +5,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import with_drained
-from planner.reassignment.snapshot_targets import former_targets
+from planner.reassignment.snapshot_targets import snapshot_targets
 from schemas.enums import LintCode, RejectionCode
 from schemas.tables import BROKERS, DRAINED, PARTITIONS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
@@ -63,7 +63,7 @@ def test_ways_back_to_a_snapshot(spark: SparkSession) -> None:
     brokers = frame(spark, [broker_row(broker) for broker in ALIVE], BROKERS)
     drained = frame(spark, [{"broker_id": DRAINED_BROKER, "mode": "admin"}], DRAINED)
 
-    targets = former_targets(
+    targets = snapshot_targets(
         frame(spark, then, PARTITIONS),
         frame(spark, [*topics, topic_row("anew", topic_id="BBBBBBBBBBBBBBBBBBBBBB")], TOPICS),
         frame(spark, now, PARTITIONS),

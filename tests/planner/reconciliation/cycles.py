@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from planner.columns.broker_sets import FAILED, with_drained
-from planner.reconciliation.cycle import Cycle, Tables
+from planner.reconciliation.cycle import Cycle, CycleInput
 from schemas.enums import DrainMode, RequestKind
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKER_IDS, BROKERS, DRAINED, PARTITIONS, REQUESTS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, topic_row
@@ -39,7 +39,7 @@ def cycle_of(  # noqa: PLR0913 - a table each
     brokers = frame(spark, [broker_row(broker) for broker in sorted(live)], BROKERS)
     failed = any(FAILED in row for row in partitions)
     return Cycle(
-        Tables(
+        CycleInput(
             partitions=frame(spark, partitions, WITH_FAILED if failed else PARTITIONS),
             topics=frame(spark, topics if topics is not None else [topic_row()], TOPICS),
             brokers=brokers.transform(with_drained, frame(spark, marks, DRAINED)) if marks else brokers,

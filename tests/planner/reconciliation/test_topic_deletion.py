@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from planner.broker_requests.notices import due_of_deletion
+from planner.broker_requests.notices import notices_for_deletion
 from planner.reconciliation.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
@@ -88,7 +88,7 @@ def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSe
     }
     assert {(row["leader"], row["leader_epoch"]) for row in first} == {(LEADER_DURING_DELETE, LEADER_DURING_DELETE)}
     for delete, wave in ((False, first), (True, then)):
-        rows = due_of_deletion("plain", None, {0: [1, 2]}, LIVE, delete=delete)
+        rows = notices_for_deletion("plain", None, {0: [1, 2]}, LIVE, delete=delete)
         alike = [row for row in wave if row["topic"] == "plain"]
         same = ("api", "partition", "delete_partition", "leader", "leader_epoch", "is_new", "state_version")
         assert {(*(getattr(n, name) for name in same), n.brokers) for n in rows} == {

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from planner.columns.broker_sets import with_drained
 from planner.whatif.impact import whatif
 from planner.whatif.numpy_impact import lost_partitions
-from schemas.enums import NO_LEADER, Lose
+from schemas.enums import NO_LEADER, FailureScenario
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (
     CLUSTER,
@@ -37,7 +37,7 @@ RACKS: Final[Racks] = {0: "a", 1: "a", 2: "b"}
 
 
 def _whatif(
-    spark: SparkSession, world: World, lose: Lose, racks: Racks = RACKS, drained: Sequence[int] = ()
+    spark: SparkSession, world: World, lose: FailureScenario, racks: Racks = RACKS, drained: Sequence[int] = ()
 ) -> DataFrame:
     registered = sorted(world.registered)
     brokers = [broker_row(b, understood=b in world.live, rack=racks.get(b)) for b in registered]
@@ -100,8 +100,10 @@ CASES: Final = [
 ]
 
 
-def _kind(scenario: str) -> Lose:
-    return {"brokers": Lose.PAIRS, "broker": Lose.BROKERS, "rack": Lose.RACKS}[scenario.split(maxsplit=1)[0]]
+def _kind(scenario: str) -> FailureScenario:
+    return {"brokers": FailureScenario.PAIRS, "broker": FailureScenario.BROKERS, "rack": FailureScenario.RACKS}[
+        scenario.split(maxsplit=1)[0]
+    ]
 
 
 def _moved(broker_ids: Sequence[int], block: int) -> list[int]:
@@ -115,8 +117,8 @@ def _in_block(row: Row, block: int) -> Row:
     return {**row, "replicas": _moved(row["replicas"], block), "leader": leader, "isr": isr}
 
 
-@pytest.mark.parametrize("lose", Lose)
-def test_cases(spark: SparkSession, lose: Lose) -> None:
+@pytest.mark.parametrize("lose", FailureScenario)
+def test_cases(spark: SparkSession, lose: FailureScenario) -> None:
     cases = [case for case in CASES if _kind(case[0]) is lose]
     blocks = range(len(cases))
     world = _world(
@@ -133,12 +135,14 @@ def test_cases(spark: SparkSession, lose: Lose) -> None:
     ]
 
 
-@pytest.mark.parametrize(("lose", "scenario"), [(Lose.BROKERS, "broker 0"), (Lose.PAIRS, "brokers 0+2")])
-def test_a_drained_broker_is_the_last_heir(spark: SparkSession, lose: Lose, scenario: str) -> None:
+@pytest.mark.parametrize(
+    ("lose", "scenario"), [(FailureScenario.BROKERS, "broker 0"), (FailureScenario.PAIRS, "brokers 0+2")]
+)
+def test_a_drained_broker_is_the_last_heir(spark: SparkSession, lose: FailureScenario, scenario: str) -> None:
     """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and 1 after that of both."""
     outcome = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
     counts = (outcome["leaders_moved"], outcome["most_leaders_on"], outcome["offline"], outcome["unclean_only"])
-    assert counts == ((1, 2, 0, 0) if lose is Lose.BROKERS else (1, 1, 0, 0))
+    assert counts == ((1, 2, 0, 0) if lose is FailureScenario.BROKERS else (1, 1, 0, 0))
 
 
 def _scenario(name: str, block: int) -> str:
@@ -152,12 +156,12 @@ def _scenario(name: str, block: int) -> str:
 @pytest.mark.parametrize(
     ("lose", "leaders"),
     [
-        (Lose.BROKERS, {"broker 0": 1, "broker 1": 0, "broker 2": 0, "broker 3": 0}),
-        (Lose.RACKS, {"rack a": 2, "rack b": 0, "broker 3": 0}),
-        (Lose.PAIRS, {"brokers 0+1": 2, "brokers 0+2": 1, "brokers 0+3": 1}),
+        (FailureScenario.BROKERS, {"broker 0": 1, "broker 1": 0, "broker 2": 0, "broker 3": 0}),
+        (FailureScenario.RACKS, {"rack a": 2, "rack b": 0, "broker 3": 0}),
+        (FailureScenario.PAIRS, {"brokers 0+1": 2, "brokers 0+2": 1, "brokers 0+3": 1}),
     ],
 )
-def test_next_in_the_assignment_leads(spark: SparkSession, lose: Lose, leaders: dict[str, int]) -> None:
+def test_next_in_the_assignment_leads(spark: SparkSession, lose: FailureScenario, leaders: dict[str, int]) -> None:
     """The order is the assignment's, not the ISR's."""
     most_leaders = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _world(ALL), lose))}
     assert {scenario: most_leaders[scenario] for scenario in leaders} == leaders
@@ -172,7 +176,7 @@ def test_worst_first(spark: SparkSession) -> None:
         partition_row([2, 0], 2, [2]),
         live=range(6),
     )
-    rows = as_rows(_whatif(spark, world, Lose.BROKERS))
+    rows = as_rows(_whatif(spark, world, FailureScenario.BROKERS))
     columns = ("scenario", "offline", "under_min_isr", "max_leaders", "most_leaders_on", "leader_skew")
     assert [tuple(row[name] for name in columns) for row in rows] == [
         ("broker 2", 1, 3, 1, 0, 1 / (3 / 5)),
@@ -185,7 +189,7 @@ def test_worst_first(spark: SparkSession) -> None:
 
 
 def test_racks_and_brokers_without_one(spark: SparkSession) -> None:
-    rows = as_rows(_whatif(spark, _world(ALL, opaque=[7]), Lose.RACKS))
+    rows = as_rows(_whatif(spark, _world(ALL, opaque=[7]), FailureScenario.RACKS))
     assert {row["scenario"]: row["lost"] for row in rows} == {
         "rack a": [0, 1],
         "rack b": [2],
@@ -211,31 +215,31 @@ NOTHING: Final = {
 
 def test_cluster_without_partitions(spark: SparkSession) -> None:
     last = {**NOTHING, "lose": "brokers=1", "scenario": "broker 4", "lost": [4]}
-    assert_rows(_whatif(spark, World([], live=frozenset({4})), Lose.BROKERS), [last], WHATIF)
+    assert_rows(_whatif(spark, World([], live=frozenset({4})), FailureScenario.BROKERS), [last], WHATIF)
     pair = {**NOTHING, "lose": "pairs", "scenario": "brokers 4+5", "lost": [4, 5]}
-    assert_rows(_whatif(spark, World([], live=frozenset({4, 5})), Lose.PAIRS), [pair], WHATIF)
-    assert as_rows(_whatif(spark, World([], live=frozenset({4})), Lose.PAIRS)) == []
+    assert_rows(_whatif(spark, World([], live=frozenset({4, 5})), FailureScenario.PAIRS), [pair], WHATIF)
+    assert as_rows(_whatif(spark, World([], live=frozenset({4})), FailureScenario.PAIRS)) == []
 
 
 def test_what_is_offline_or_under_min_isr_already_is_counted_alike(spark: SparkSession) -> None:
     """All of it, and of it what the loss adds."""
     world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
     columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
-    rows = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, Lose.BROKERS))}
+    rows = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, FailureScenario.BROKERS))}
     assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= rows
 
 
 def test_what_is_left_out_is_counted(spark: SparkSession) -> None:
     world = _world({**ALL, "understood": False}, partition_row([0], None, None), {**ALONE, "topic": "deleted"}, ALL)
-    assert {row["not_judged"] for lose in Lose for row in as_rows(_whatif(spark, world, lose))} == {2}
+    assert {row["not_judged"] for lose in FailureScenario for row in as_rows(_whatif(spark, world, lose))} == {2}
 
 
-def _by_brute_force(world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
+def _by_brute_force(world: World, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
     played = whatif_oracle.scenarios(world, racks, lose)
     return {scenario: whatif_oracle.costs(world, lost) for scenario, lost in played.items()}
 
 
-def _by_scenario(spark: SparkSession, world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
+def _by_scenario(spark: SparkSession, world: World, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
     rows = as_rows(_whatif(spark, world, lose, racks))
     same = ("cluster", "snapshot_id", "lose", "scenario")
     by_scenario = {row["scenario"]: {name: row[name] for name in row if name not in same} for row in rows}
@@ -251,22 +255,24 @@ def _badness(row: Row) -> tuple[int, int, float, list[int]]:
 _racks: Final = st.fixed_dictionaries({broker: st.sampled_from(["a", "b", None]) for broker in BROKER_IDS})
 
 
-@pytest.mark.parametrize("lose", Lose)
+@pytest.mark.parametrize("lose", FailureScenario)
 @BATCHES
 @given(worlds(), _racks)
-def test_every_scenario_played(spark: SparkSession, lose: Lose, world: World, racks: Racks) -> None:
+def test_every_scenario_played(spark: SparkSession, lose: FailureScenario, world: World, racks: Racks) -> None:
     assert _by_scenario(spark, world, racks, lose) == _by_brute_force(world, racks, lose)
 
 
-@pytest.mark.parametrize("lose", Lose)
-def test_every_small_partition(spark: SparkSession, lose: Lose) -> None:
+@pytest.mark.parametrize("lose", FailureScenario)
+def test_every_small_partition(spark: SparkSession, lose: FailureScenario) -> None:
     world = all_small_partitions()
     assert _by_scenario(spark, world, RACKS, lose) == _by_brute_force(world, RACKS, lose)
 
 
-@pytest.mark.parametrize("lose", Lose)
+@pytest.mark.parametrize("lose", FailureScenario)
 @pytest.mark.parametrize("drained", [(), (1, 2)])
-def test_partitions_are_named_that_are_counted(spark: SparkSession, lose: Lose, drained: tuple[int, ...]) -> None:
+def test_partitions_are_named_that_are_counted(
+    spark: SparkSession, lose: FailureScenario, drained: tuple[int, ...]
+) -> None:
     """The rule on arrays against the one on Spark, scenario by scenario."""
     world = _world(*(case[1] for case in CASES), opaque=[7])
     arrays = arrays_of(world)

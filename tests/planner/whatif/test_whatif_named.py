@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from planner.whatif.numpy_impact import lost_partitions
-from schemas.enums import Lose
+from schemas.enums import FailureScenario
 from tests.planner.frames import World, arrays_of
 from tests.planner.whatif import whatif_oracle
 from tests.planner.worlds import all_small_partitions, worlds
@@ -14,7 +14,7 @@ from tests.planner.worlds import all_small_partitions, worlds
 RACKS = {0: "a", 1: "a", 2: "b"}
 
 
-def assert_counted_alike(world: World, lose: Lose) -> None:
+def assert_counted_alike(world: World, lose: FailureScenario) -> None:
     arrays = arrays_of(world)
     for scenario, lost in whatif_oracle.scenarios(world, RACKS, lose).items():
         named = lost_partitions(arrays, world.registered, world.live, (), lost)
@@ -23,12 +23,12 @@ def assert_counted_alike(world: World, lose: Lose) -> None:
         assert counts == {name: played[name] for name in counts}, scenario
 
 
-@pytest.mark.parametrize("lose", Lose)
+@pytest.mark.parametrize("lose", FailureScenario)
 @given(worlds())
-def test_every_scenario_played(lose: Lose, world: World) -> None:
+def test_every_scenario_played(lose: FailureScenario, world: World) -> None:
     assert_counted_alike(world, lose)
 
 
-@pytest.mark.parametrize("lose", Lose)
-def test_every_small_partition(lose: Lose) -> None:
+@pytest.mark.parametrize("lose", FailureScenario)
+def test_every_small_partition(lose: FailureScenario) -> None:
     assert_counted_alike(all_small_partitions(), lose)

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from schemas.enums import Lose
+from schemas.enums import FailureScenario
 from tests.planner.frames import Row, World
 from tests.planner.oracle import DELETED, offline_election
 
 
-def scenarios(world: World, racks: Mapping[int, str | None], lose: Lose) -> dict[str, list[int]]:
+def scenarios(world: World, racks: Mapping[int, str | None], lose: FailureScenario) -> dict[str, list[int]]:
     """Who is lost in each."""
     brokers = sorted(world.registered)
-    if lose is Lose.PAIRS:
+    if lose is FailureScenario.PAIRS:
         return {f"brokers {one}+{other}": [one, other] for one, other in combinations(brokers, 2)}
-    if lose is Lose.BROKERS:
+    if lose is FailureScenario.BROKERS:
         return {f"broker {broker}": [broker] for broker in brokers}
     lost: dict[str, list[int]] = {}
     for broker in brokers:

@@ -13,7 +13,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.brokers.configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
-from jobs.adapters.brokers.fanout import AT_ONCE
+from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
@@ -206,8 +206,8 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
 
 
 def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:
-    ids = range(1, 1 + AT_ONCE)
-    with socket.create_server((LOOPBACK, 0), backlog=AT_ONCE) as silent:
+    ids = range(1, 1 + MAX_CONNECTIONS)
+    with socket.create_server((LOOPBACK, 0), backlog=MAX_CONNECTIONS) as silent:
         brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in ids]
         configs = ask([*brokers, broker(0, kafka.brokers[0].port)], patience=4.0)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.brokers.channel_manager import Queues, merged
-from jobs.adapters.brokers.connection import PAUSE, Channel
-from jobs.adapters.brokers.control_encoding import Announcement
-from jobs.adapters.brokers.responses import Answer
+from jobs.adapters.brokers.channel_manager import ChannelManager, merged
+from jobs.adapters.brokers.connection import PAUSE, BrokerConnection
+from jobs.adapters.brokers.control_encoding import ControlBatch
+from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -43,20 +43,20 @@ def brokers() -> Iterator[FakeBrokers]:
 
 
 @pytest.fixture
-def heard() -> SimpleQueue[Answer]:
+def heard() -> SimpleQueue[BrokerResponse]:
     return SimpleQueue()
 
 
 @pytest.fixture
-def queues(heard: SimpleQueue[Answer]) -> Iterator[Queues]:
-    some = Queues("9", heard.put)
+def queues(heard: SimpleQueue[BrokerResponse]) -> Iterator[ChannelManager]:
+    some = ChannelManager("9", heard.put)
     yield some
     some.stop()
 
 
 def announced(
     brokers: FakeBrokers, notices: list[Notice], ids: tuple[int, ...] = (1, 2), epoch: int = 7
-) -> Announcement:
+) -> ControlBatch:
     rows = [
         {
             "broker_id": broker,
@@ -73,17 +73,19 @@ def announced(
         }
         for broker in ids
     ]
-    return Announcement(9, EPOCH, rows, notices)
+    return ControlBatch(9, EPOCH, rows, notices)
 
 
 def apis(brokers: FakeBrokers, broker: int) -> list[str]:
     return [told.api for told in brokers[broker].told]
 
 
-def test_one_is_told_in_order_and_who_is_alive_only_where_that_is_news(brokers: FakeBrokers, queues: Queues) -> None:
+def test_one_is_told_in_order_and_who_is_alive_only_where_that_is_news(
+    brokers: FakeBrokers, queues: ChannelManager
+) -> None:
     state, metadata = notice(), notice(UPDATE_METADATA, brokers=(1, 2))
 
-    queues.tell(announced(brokers, [metadata, state]), alone=[1])
+    queues.send(announced(brokers, [metadata, state]), alone=[1])
 
     assert eventually(lambda: queues.busy == [])
     assert apis(brokers, 1) == ["update_metadata", "leader_and_isr", "update_metadata"]
@@ -91,12 +93,14 @@ def test_one_is_told_in_order_and_who_is_alive_only_where_that_is_news(brokers: 
     assert [len(told.partitions) for told in brokers[1].told] == [0, 1, 1]
 
 
-def test_a_broker_that_starts_gets_all_metadata_before_anything_else(brokers: FakeBrokers, queues: Queues) -> None:
+def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
+    brokers: FakeBrokers, queues: ChannelManager
+) -> None:
     """Also where a change was queued with it; else it answers clients without topics until it has opened its logs."""
     brokers[1].stop()
-    queues.tell(announced(brokers, [notice()]))
-    queues.tell(announced(brokers, [notice(UPDATE_METADATA), notice()]), alone=[1, 2], introduced=[1])
-    queues.tell(announced(brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
+    queues.send(announced(brokers, [notice()]))
+    queues.send(announced(brokers, [notice(UPDATE_METADATA), notice()]), alone=[1, 2], introduced=[1])
+    queues.send(announced(brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
     brokers[1].go_on()
 
     assert eventually(lambda: queues.busy == [])
@@ -105,20 +109,20 @@ def test_a_broker_that_starts_gets_all_metadata_before_anything_else(brokers: Fa
     assert apis(brokers, 2) == ["update_metadata"]
 
 
-def test_a_queue_that_no_cycle_knows_yet_is_kept_until_one_does(brokers: FakeBrokers, queues: Queues) -> None:
+def test_a_queue_that_no_cycle_knows_yet_is_kept_until_one_does(brokers: FakeBrokers, queues: ChannelManager) -> None:
     """It is dropped where the broker goes, and where its registration is an older one."""
     starting = announced(brokers, [notice(UPDATE_METADATA)])
     row = dict(starting.brokers[0], broker_epoch=9)
 
-    queues.tell_ahead(row, starting)
-    queues.tell(announced(brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
+    queues.send_ahead(row, starting)
+    queues.send(announced(brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
     assert eventually(lambda: queues.idle == [1, 2])
-    queues.tell(announced(brokers, [notice()], ids=(1, 2), epoch=9))
-    queues.tell_ahead(dict(row, broker_epoch=8), starting)
+    queues.send(announced(brokers, [notice()], ids=(1, 2), epoch=9))
+    queues.send_ahead(dict(row, broker_epoch=8), starting)
     queues.drop_ahead(1)  # a cycle knows it by now
     assert eventually(lambda: queues.idle == [1, 2])
-    queues.keep([])
-    queues.tell_ahead(row, starting)
+    queues.retain([])
+    queues.send_ahead(row, starting)
     queues.drop_ahead(1)
 
     assert queues.idle == []
@@ -126,20 +130,20 @@ def test_a_queue_that_no_cycle_knows_yet_is_kept_until_one_does(brokers: FakeBro
 
 
 def test_a_broker_that_registers_before_it_listens_is_tried_again_at_once(
-    brokers: FakeBrokers, queues: Queues, monkeypatch: pytest.MonkeyPatch
+    brokers: FakeBrokers, queues: ChannelManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some fifty times a second at first; one that answered once is tried again as Kafka's controller does."""
     tries: list[float] = []
-    connect = Channel.to
+    connect = BrokerConnection.to
 
-    def refused(*arguments: Any) -> Channel:  # noqa: ANN401 - those of `Channel.to`
+    def refused(*arguments: Any) -> BrokerConnection:  # noqa: ANN401 - those of `BrokerConnection.to`
         tries.append(time.monotonic())
         if len(tries) <= 5:
             raise ConnectionRefusedError
         return connect(*arguments)
 
-    monkeypatch.setattr(Channel, "to", refused)
-    queues.tell(announced(brokers, [notice(UPDATE_METADATA)], ids=(1,)))
+    monkeypatch.setattr(BrokerConnection, "to", refused)
+    queues.send(announced(brokers, [notice(UPDATE_METADATA)], ids=(1,)))
 
     assert eventually(lambda: queues.busy == [])
     assert len(tries) == 6
@@ -147,11 +151,11 @@ def test_a_broker_that_registers_before_it_listens_is_tried_again_at_once(
 
 
 def test_a_silent_broker_holds_up_nobody_and_hears_the_latest_when_it_wakes(
-    brokers: FakeBrokers, queues: Queues
+    brokers: FakeBrokers, queues: ChannelManager
 ) -> None:
     brokers[1].stop()
     for epoch in range(1, 6):
-        queues.tell(announced(brokers, [notice(brokers=(1, 2), leader_epoch=epoch)]))
+        queues.send(announced(brokers, [notice(brokers=(1, 2), leader_epoch=epoch)]))
         time.sleep(0.05)
 
     assert eventually(lambda: len(brokers[2].told) == 5)
@@ -170,11 +174,11 @@ def _states(told: Any) -> list[Any]:  # noqa: ANN401 - kio's
 
 
 def test_what_was_lost_is_sent_until_it_is_answered(
-    brokers: FakeBrokers, queues: Queues, heard: SimpleQueue[Answer]
+    brokers: FakeBrokers, queues: ChannelManager, heard: SimpleQueue[BrokerResponse]
 ) -> None:
     brokers[1].hangs_up_on.add("leader_and_isr")
 
-    queues.tell(announced(brokers, [notice()]))
+    queues.send(announced(brokers, [notice()]))
 
     assert eventually(lambda: queues.busy == [])
     assert apis(brokers, 1) == ["leader_and_isr"] * 2
@@ -185,12 +189,12 @@ def test_what_was_lost_is_sent_until_it_is_answered(
 
 @pytest.mark.parametrize("mistaken", [lambda answer: answer[:6], lambda answer: b"\0\0\1\0" + answer[4:]])
 def test_an_answer_that_is_none_to_the_request_is_as_good_as_lost(
-    brokers: FakeBrokers, queues: Queues, heard: SimpleQueue[Answer], mistaken: Callable[[bytes], bytes]
+    brokers: FakeBrokers, queues: ChannelManager, heard: SimpleQueue[BrokerResponse], mistaken: Callable[[bytes], bytes]
 ) -> None:
     """Cut off, or to an earlier one: it must not count as a word about this one."""
     brokers[1].mistaken.append(mistaken)
 
-    queues.tell(announced(brokers, [notice(UPDATE_METADATA)]), alone=[1])
+    queues.send(announced(brokers, [notice(UPDATE_METADATA)]), alone=[1])
 
     assert eventually(lambda: queues.busy == [])
     assert apis(brokers, 1) == ["update_metadata"] * 3
@@ -199,13 +203,13 @@ def test_an_answer_that_is_none_to_the_request_is_as_good_as_lost(
 
 
 def test_who_registers_anew_gets_a_queue_of_its_own_and_nothing_of_the_old_one(
-    brokers: FakeBrokers, queues: Queues
+    brokers: FakeBrokers, queues: ChannelManager
 ) -> None:
     brokers[1].stop()
-    queues.tell(announced(brokers, [notice(leader_epoch=1)]))
-    queues.tell(announced(brokers, [notice(leader_epoch=2)]))
+    queues.send(announced(brokers, [notice(leader_epoch=1)]))
+    queues.send(announced(brokers, [notice(leader_epoch=2)]))
 
-    queues.tell(announced(brokers, [notice(leader_epoch=3)], epoch=8))
+    queues.send(announced(brokers, [notice(leader_epoch=3)], epoch=8))
     brokers[1].go_on()
 
     assert eventually(lambda: queues.busy == [])
@@ -215,11 +219,11 @@ def test_who_registers_anew_gets_a_queue_of_its_own_and_nothing_of_the_old_one(
     assert 2 not in [state.leader_epoch for told in brokers[1].told for state in _states(told)]
 
 
-def test_who_is_gone_is_told_nothing_more(brokers: FakeBrokers, queues: Queues) -> None:
-    queues.tell(announced(brokers, [notice(brokers=(1, 2))]))
+def test_who_is_gone_is_told_nothing_more(brokers: FakeBrokers, queues: ChannelManager) -> None:
+    queues.send(announced(brokers, [notice(brokers=(1, 2))]))
     assert eventually(lambda: queues.busy == [])
 
-    queues.tell(announced(brokers, [notice(brokers=(1, 2), leader_epoch=2)], ids=(2,)))
+    queues.send(announced(brokers, [notice(brokers=(1, 2), leader_epoch=2)], ids=(2,)))
 
     assert eventually(lambda: queues.idle == [2])
     assert (len(brokers[1].told), len(brokers[2].told)) == (1, 2)

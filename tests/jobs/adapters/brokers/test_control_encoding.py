@@ -19,14 +19,14 @@ from kio.serial import entity_writer
 from jobs.adapters.brokers import control_encoding
 from jobs.adapters.brokers.control_encoding import (
     VERSIONS,
-    Announcement,
-    Messages,
+    ControlBatch,
+    EncodedRequests,
     Row,
     TooLateError,
     as_uuid,
     header,
 )
-from planner.broker_requests.notices import due
+from planner.broker_requests.notices import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from tests.typed_rows import typed
 
@@ -90,8 +90,8 @@ notices = st.lists(
 @given(brokers, notices, I32, st.integers(0, 2**31 - 1))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_every_request_is_what_kio_makes(live: list[Row], told: list[Notice], epoch: int, controller: int) -> None:
-    announcement = Announcement(controller, epoch, live, told)
-    messages = Messages(announcement, NEVER)
+    announcement = ControlBatch(controller, epoch, live, told)
+    messages = EncodedRequests(announcement, NEVER)
     for broker in live:
         for request in messages.requests(broker["broker_id"]):
             for version in request.versions:
@@ -102,7 +102,7 @@ def test_every_request_is_what_kio_makes(live: list[Row], told: list[Notice], ep
 @given(brokers, notices)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_every_notice_goes_to_its_brokers_once(live: list[Row], told: list[Notice]) -> None:
-    messages = Messages(Announcement(7, 8, live, told), NEVER)
+    messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
     for broker in (row["broker_id"] for row in live):
         requests = messages.requests(broker)
         sent = [(request.api, notice) for request in requests for notice in request.notices]
@@ -129,8 +129,8 @@ def test_header_is_what_kio_makes(request: tuple[str, int], correlation: int, cl
 
 def test_nothing_is_encoded_after_the_deadline() -> None:
     broker = {"broker_id": 1, "broker_epoch": 1, "endpoints": [], "rack": None}
-    (told,) = (one for one in due([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
-    messages = Messages(Announcement(7, 8, [broker], [told]), time.monotonic() - 1)
+    (told,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
+    messages = EncodedRequests(ControlBatch(7, 8, [broker], [told]), time.monotonic() - 1)
 
     with pytest.raises(TooLateError):
         messages.body(messages.requests(1)[1], 4, broker)
@@ -140,8 +140,8 @@ def test_metadata_is_encoded_once_for_all_brokers_however_many_ask(monkeypatch: 
     live: list[Row] = [
         {"broker_id": broker, "broker_epoch": broker, "endpoints": [], "rack": None} for broker in range(8)
     ]
-    told = due([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
-    messages = Messages(Announcement(7, 8, live, told), NEVER)
+    told = notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
+    messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
     encoded = Mock(wraps=vars(control_encoding)["_live_broker"])
     monkeypatch.setattr(control_encoding, "_live_broker", encoded)
 
@@ -169,7 +169,7 @@ def fill(entity: type[Any], **values: Any) -> Any:  # noqa: ANN401
     return entity(**{name: value for name, value in values.items() if name in names})
 
 
-def kio(api: str, version: int, ann: Announcement, broker: Row, rows: Sequence[Notice]) -> Any:  # noqa: ANN401
+def kio(api: str, version: int, ann: ControlBatch, broker: Row, rows: Sequence[Notice]) -> Any:  # noqa: ANN401
     of = module(api, version)
     by_name = api == STOP_REPLICA and version == VERSIONS[STOP_REPLICA][0]
     stopped = (
@@ -207,7 +207,7 @@ def topics(rows: Sequence[Notice]) -> Iterator[tuple[str, str | None, list[Notic
         yield topic, TOPIC_IDS[topic], list(some)
 
 
-def partition(of: Any, api: str, ann: Announcement, told: Notice) -> Any:  # noqa: ANN401
+def partition(of: Any, api: str, ann: ControlBatch, told: Notice) -> Any:  # noqa: ANN401
     live = {broker["broker_id"] for broker in ann.brokers}
     return fill(
         getattr(of, f"{api}PartitionState"),
@@ -228,7 +228,7 @@ def partition(of: Any, api: str, ann: Announcement, told: Notice) -> Any:  # noq
     )
 
 
-def live_leaders(of: Any, ann: Announcement, rows: Sequence[Notice]) -> Iterator[Any]:  # noqa: ANN401
+def live_leaders(of: Any, ann: ControlBatch, rows: Sequence[Notice]) -> Iterator[Any]:  # noqa: ANN401
     leaders = {row.leader for row in rows}
     for broker in ann.brokers:
         if hasattr(of, "LeaderAndIsrLiveLeader") and broker["broker_id"] in leaders:

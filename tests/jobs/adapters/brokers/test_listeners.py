@@ -15,15 +15,21 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.connection import DISCONNECTED, Channel, Channels, refuse_silent, why_untold
-from jobs.adapters.brokers.control_encoding import Announcement, Row
-from jobs.adapters.brokers.delivery import announce
-from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
-from jobs.adapters.brokers.responses import Answers
+from jobs.adapters.brokers.connection import (
+    DISCONNECTED,
+    BrokerConnection,
+    ConnectionPool,
+    refuse_unresponsive,
+    unreachable_reasons,
+)
+from jobs.adapters.brokers.control_encoding import ControlBatch, Row
+from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
+from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
-from planner.broker_requests.notices import due
+from planner.broker_requests.notices import notices_for
 from tests.jobs.support.kafka.fake_brokers import FakeBroker
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -52,13 +58,13 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever answers is waited for, however busy the machine is; and nobody waits for what cannot change."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", LONG)
+    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
 
 
 @pytest.fixture
 def impatient(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - after it
     """For what is tried again as long as there is time."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
+    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
 
 
 @pytest.fixture
@@ -113,7 +119,7 @@ def test_endpoint_is_the_first_of_the_protocol_or_the_one_that_is_named(
     ],
 )
 def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: str) -> None:
-    with pytest.raises(CannotTellError) as refused:
+    with pytest.raises(UnreachableBrokerError) as refused:
         Listener(protocol, name).address(row(listeners=ENDPOINTS))
 
     assert str(refused.value).startswith("broker 3 has no")
@@ -185,11 +191,11 @@ def test_requests_by_tls_with_certificates(
     changes = [typed(topic="t", partition=number, **led, **told) for number in range(2000)]
     listener = by(tmp_path, ssl_ca_location=certificates.ca, ssl_certificate_location=certificates.client)
 
-    with Channels("test", listener) as channels:
-        announced = Announcement(1, 5, [row(broker.port)], due(changes, {3}))
-        answers = announce(announced, time.monotonic() + 60, channels=channels)
+    with ConnectionPool("test", listener) as channels:
+        announced = ControlBatch(1, 5, [row(broker.port)], notices_for(changes, {3}))
+        answers = deliver(announced, time.monotonic() + 60, channels=channels)
 
-    assert Answers.of(answers).accepted == [3]
+    assert BrokerResponses.of(answers).accepted == [3]
     assert [len(one.partitions) for one in broker.of("leader_and_isr")] == [2000]
 
 
@@ -197,7 +203,7 @@ def why(port: int, listener: Listener) -> str:
     """Why a broker cannot be told, and that it is said long before patience ends, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
-    (reason,) = why_untold([row(port, [("L", protocol)])], "test", listener).values()
+    (reason,) = unreachable_reasons([row(port, [("L", protocol)])], "test", listener).values()
     assert time.monotonic() - began < LONG / 2
     return reason
 
@@ -236,7 +242,7 @@ def test_certificate_of_another_host_where_names_are_not_checked(
     unchecked = {"ssl_endpoint_identification_algorithm": "none"}
     listener = by(tmp_path, ssl_ca_location=ca, **unchecked)
 
-    assert why_untold([row(serve(server).port)], "test", listener) == {}
+    assert unreachable_reasons([row(serve(server).port)], "test", listener) == {}
 
 
 def test_broker_that_wants_a_certificate(
@@ -306,7 +312,9 @@ def test_reader_of_tls_is_woken_up(
 ) -> None:
     """As the end of a commit wakes up who waits for a broker that has stopped."""
     broker = serve(certificates.server)
-    channel = Channel.to(row(broker.port), "test", lambda: None, 5, by(tmp_path, ssl_ca_location=certificates.ca))
+    channel = BrokerConnection.to(
+        row(broker.port), "test", lambda: None, 5, by(tmp_path, ssl_ca_location=certificates.ca)
+    )
     broker.stop()
     raised = list[BaseException]()
 
@@ -333,7 +341,7 @@ def test_who_may_not_tell_is_refused_before_anything_is_told(serve: Callable[...
     registered = row(broker.port, [("L", "PLAINTEXT")])
 
     with pytest.raises(RefusedError) as refused:
-        refuse_silent([registered], 1, ())
+        refuse_unresponsive([registered], 1, ())
 
     assert f"broker 3 at {LOOPBACK}:{broker.port} (it answers ClusterAuthorizationFailed (31)" in str(refused.value)
     assert "needs ClusterAction on the Cluster" in str(refused.value)
@@ -380,7 +388,7 @@ def test_plain_is_taken() -> None:
     ],
 )
 def test_who_is_not_let_in_by_sasl(mechanism: str, answers: list[bytes], why: str) -> None:
-    with pytest.raises(NotLetInError) as refused:
+    with pytest.raises(AuthenticationFailedError) as refused:
         speak(mechanism, answers)
 
     assert why in str(refused.value)

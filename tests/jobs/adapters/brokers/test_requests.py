@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.adapters.brokers import control_encoding
-from jobs.adapters.brokers.control_encoding import Announcement
-from jobs.adapters.brokers.delivery import announce
-from jobs.adapters.brokers.responses import Answers
-from jobs.adapters.delta.warehouse import Lake, Row, as_rows
+from jobs.adapters.brokers.control_encoding import ControlBatch
+from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.brokers.responses import BrokerResponses
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.execution.batch.commit import _written
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.commit_log import Verdict
-from planner.broker_requests.notices import due
+from jobs.repositories.plans.commit_log import RowOutcome
+from planner.broker_requests.notices import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from schemas.response_codes import NOT_TOLD
+from schemas.response_codes import NOT_SENT
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, seen_by
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -41,24 +41,28 @@ def control(kafka: KafkaTree) -> Iterator[Controllership]:
         yield held
 
 
-def write(kafka: KafkaTree, control: Controllership, lake: Lake, changes: list[Row], *operations: Row) -> list[Verdict]:
+def write(
+    kafka: KafkaTree, control: Controllership, lake: Warehouse, changes: list[Row], *operations: Row
+) -> list[RowOutcome]:
     plan = store_plan(lake, kafka, changes, operations)
     return [v for verdicts in FencedWriter(control, plan, 60).write(plan.changes) for v in verdicts]
 
 
-def create(kafka: KafkaTree, control: Controllership, lake: Lake, topic: str, replicas: list[int]) -> list[Verdict]:
+def create(
+    kafka: KafkaTree, control: Controllership, lake: Warehouse, topic: str, replicas: list[int]
+) -> list[RowOutcome]:
     topic_id = id_of(topic)
     return write(kafka, control, lake, [creation(topic, 0, replicas, topic_id)], topic_creation(topic, {}, topic_id))
 
 
-def announcement(kafka: KafkaTree, control: Controllership, written: list[Verdict]) -> Announcement:
+def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client, kafka.hosts).brokers
-    told = due([each.change for each in _written(written)], {row["broker_id"] for row in brokers})
-    return Announcement(control.controller_id, control.epoch, brokers, told)
+    told = notices_for([each.change for each in _written(written)], {row["broker_id"] for row in brokers})
+    return ControlBatch(control.controller_id, control.epoch, brokers, told)
 
 
-def tell(told: Announcement, seconds: float = 20) -> list[Row]:
-    return as_rows(Answers.of(announce(told, time.monotonic() + seconds)).table("default"))
+def tell(told: ControlBatch, seconds: float = 20) -> list[Row]:
+    return as_rows(BrokerResponses.of(deliver(told, time.monotonic() + seconds)).table("default"))
 
 
 def errors(answers: list[Row], topic: str | None = None) -> set[int]:
@@ -70,7 +74,7 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     cluster: EmbeddedCluster,
     kafka: KafkaTree,
     control: Controllership,
-    lake: Lake,
+    lake: Warehouse,
     monkeypatch: pytest.MonkeyPatch,
     leader_and_isr: int,
     update_metadata: int,
@@ -93,7 +97,7 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
         assert seen_by(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
 
 
-def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "told-twice"
     written = create(kafka, control, lake, topic, [0, 1])
     told = announcement(kafka, control, written)
@@ -104,7 +108,9 @@ def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Contr
     assert {(row["api"], row["error"]) for row in second} == {("UpdateMetadata", 0), ("LeaderAndIsr", 11)}
 
 
-def test_answers_name_their_topic_with_and_without_id(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_answers_name_their_topic_with_and_without_id(
+    kafka: KafkaTree, control: Controllership, lake: Warehouse
+) -> None:
     """From version 5 on brokers answer by topic id: topics that have none would be taken for one another."""
     written = [
         verdict
@@ -120,29 +126,29 @@ def test_answers_name_their_topic_with_and_without_id(kafka: KafkaTree, control:
     assert {row["topic"]: row["error"] for row in answers} == {"with-id": 0, "without-1": 11, "without-2": 0}
 
 
-def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "stale-controller"
     written = create(kafka, control, lake, topic, [0, 1])
     now = announcement(kafka, control, written)
     tell(now)
 
-    answers = tell(Announcement(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
+    answers = tell(ControlBatch(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
 
     assert errors(answers) == {11}
 
 
-def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "stale-broker"
     written = create(kafka, control, lake, topic, [0, 1])
     now = announcement(kafka, control, written)
     bounced = [broker | {"broker_epoch": broker["broker_epoch"] - 1} for broker in now.brokers]
 
-    answers = tell(Announcement(now.controller_id, now.controller_epoch, bounced, now.notices))
+    answers = tell(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
 
     assert errors(answers) == {77}
 
 
-def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "two-of-three"
     written = create(kafka, control, lake, topic, [2, 0])
 
@@ -160,9 +166,9 @@ def registered(broker_id: int, port: int) -> Row:
 def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
     started = time.monotonic()
 
-    answers = tell(Announcement(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
+    answers = tell(ControlBatch(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
 
-    assert errors(answers) == {NOT_TOLD}
+    assert errors(answers) == {NOT_SENT}
     assert 0.3 < time.monotonic() - started < 12
 
 
@@ -170,11 +176,11 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
     """It takes the connection and never answers, as one that is stopped does."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
-        answers = tell(Announcement(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
+        answers = tell(ControlBatch(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
 
-    assert errors(answers) == {NOT_TOLD}
+    assert errors(answers) == {NOT_SENT}
     assert time.monotonic() - started < 12
 
 
 def test_nobody_to_tell() -> None:
-    assert tell(Announcement(OURS, 1, [], [])) == []
+    assert tell(ControlBatch(OURS, 1, [], [])) == []

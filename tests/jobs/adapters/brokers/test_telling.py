@@ -12,15 +12,15 @@ from msgspec import structs
 
 from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.brokers import delivery as requests
-from jobs.adapters.brokers.connection import Channels, refuse_silent, why_untold
-from jobs.adapters.brokers.control_encoding import Announcement, Row
-from jobs.adapters.brokers.delivery import announce
-from jobs.adapters.brokers.responses import Answer, Answers
+from jobs.adapters.brokers.connection import ConnectionPool, refuse_unresponsive, unreachable_reasons
+from jobs.adapters.brokers.control_encoding import ControlBatch, Row
+from jobs.adapters.brokers.delivery import deliver
+from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
-from planner.broker_requests.notices import due
+from planner.broker_requests.notices import notices_for
 from schemas.notices import STOP_REPLICA
-from schemas.response_codes import NOT_TOLD
+from schemas.response_codes import NOT_SENT
 from schemas.rows import Change
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -39,7 +39,7 @@ def brokers() -> Iterator[FakeBrokers]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
-    for name, seconds in (("GRACE", 0.2), ("LOOK", 0.1)):
+    for name, seconds in (("GRACE_SECONDS", 0.2), ("BROKER_REFRESH_SECONDS", 0.1)):
         monkeypatch.setattr(requests, name, seconds)
     monkeypatch.setattr(broker_channel, "QUIET", 0.2)
 
@@ -47,7 +47,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is waited out; where all are to answer, as long as ever."""
-    monkeypatch.setattr(requests, "SILENCE", 2.0)
+    monkeypatch.setattr(requests, "UNRESPONSIVE_SECONDS", 2.0)
 
 
 def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
@@ -61,19 +61,19 @@ def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: st
     return typed(topic=topic, partition=partition, state_version=2, **led, **told)
 
 
-def announcement(live: Sequence[Row], states: Sequence[Change]) -> Announcement:
-    return Announcement(OURS, 5, live, due(states, {row["broker_id"] for row in live}))
+def announcement(live: Sequence[Row], states: Sequence[Change]) -> ControlBatch:
+    return ControlBatch(OURS, 5, live, notices_for(states, {row["broker_id"] for row in live}))
 
 
 def tell(
     live: Sequence[Row], states: Sequence[Change], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
-) -> Answers:
+) -> BrokerResponses:
     renew = None if now is None else lambda: announcement(now(), states)
-    return Answers.of(announce(announcement(live, states), time.monotonic() + seconds, renew))
+    return BrokerResponses.of(deliver(announcement(live, states), time.monotonic() + seconds, renew))
 
 
-def errors(answers: Answers, broker_id: int) -> list[int]:
-    pairs = zip(answers.answers, answers.errors, strict=True)
+def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
+    pairs = zip(answers.responses, answers.errors, strict=True)
     return [error for answer, codes in pairs if answer.broker["broker_id"] == broker_id for error in codes]
 
 
@@ -103,7 +103,7 @@ def test_who_takes_some_partitions_is_no_leader_of_the_others(brokers: FakeBroke
 
     answers = tell(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
 
-    assert answers.unled == {("t", 1): 56}
+    assert answers.leaderless_partitions == {("t", 1): 56}
     assert (answers.in_part, answers.accepted) == (True, [])
 
 
@@ -146,14 +146,14 @@ def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers)
 def test_broker_that_is_no_longer_registered_is_not_asked_any_more(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "SILENCE", LONG)
+    monkeypatch.setattr(requests, "UNRESPONSIVE_SECONDS", LONG)
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[1].close()
     started = time.monotonic()
 
     answers = tell(live, [state(0, [0, 1])], now=lambda: live[:1])
 
-    assert (answers.accepted, errors(answers, 1)) == ([0], [NOT_TOLD, NOT_TOLD, NOT_TOLD])
+    assert (answers.accepted, errors(answers, 1)) == ([0], [NOT_SENT, NOT_SENT, NOT_SENT])
     assert time.monotonic() - started < LONG / 2
 
 
@@ -167,7 +167,7 @@ def test_broker_that_registers_anew_is_told_again(brokers: FakeBrokers) -> None:
     answers = tell(live, [state(0, [0, 1])], now=lambda: next(registrations, anew))
 
     assert [one.request.broker_epoch for one in brokers[1].of("leader_and_isr")] == [1, 2]
-    assert {answer.broker["broker_epoch"] for answer in answers.answers if answer.broker["broker_id"] == 1} == {2}
+    assert {answer.broker["broker_epoch"] for answer in answers.responses if answer.broker["broker_id"] == 1} == {2}
 
 
 def test_broker_that_says_its_epoch_is_newer_is_told_again(brokers: FakeBrokers) -> None:
@@ -196,10 +196,10 @@ def test_replicas_that_are_deleted_are_in_a_request_of_their_own(brokers: FakeBr
     """Up to version 2 a request says once for all of its partitions whether logs are deleted."""
     brokers[0].versions[5] = version
     live = [registered(brokers, 0)]
-    stopped = [one for one in due([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
+    stopped = [one for one in notices_for([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
     told = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
 
-    answers = announce(Announcement(OURS, 5, live, told), time.monotonic() + LONG)
+    answers = deliver(ControlBatch(OURS, 5, live, told), time.monotonic() + LONG)
 
     requests = [one.request for one in brokers[0].of("stop_replica")]
     flags = [
@@ -216,54 +216,54 @@ def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) 
     live = [registered(brokers, broker) for broker in (0, 1)]
     told = announcement(live, [state(0, [0, 1])])
 
-    with Channels(str(OURS)) as channels:
-        rounds = [announce(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
+    with ConnectionPool(str(OURS)) as channels:
+        rounds = [deliver(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
         connections = [len(brokers[broker].connections) for broker in (0, 1)]
 
-    assert [Answers.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
+    assert [BrokerResponses.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
     assert ([brokers[broker].version_requests for broker in (0, 1)], connections) == ([1, 1], [1, 1])
 
 
 def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
     """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
     live = [registered(brokers, 0)]
-    with Channels(str(OURS)) as channels:
-        announce(announcement(live, [state(0, [0])]), time.monotonic() + LONG, channels=channels)
+    with ConnectionPool(str(OURS)) as channels:
+        deliver(announcement(live, [state(0, [0])]), time.monotonic() + LONG, channels=channels)
         for connection in brokers[0].connections:
             connection.shutdown(socket.SHUT_RDWR)
 
-        answers = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+        answers = deliver(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
 
-    assert (Answers.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
+    assert (BrokerResponses.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
 
 
 def test_channel_on_which_a_broker_was_given_up_is_not_used_again(brokers: FakeBrokers) -> None:
     """Its answer may come yet, and would be taken for that to the next request."""
     live = [registered(brokers, 0)]
     brokers[0].on_told = lambda _: brokers[0].stop()
-    with Channels(str(OURS)) as channels:
-        first = announce(announcement(live, [state(0, [0])]), time.monotonic() + 0.5, channels=channels)
+    with ConnectionPool(str(OURS)) as channels:
+        first = deliver(announcement(live, [state(0, [0])]), time.monotonic() + 0.5, channels=channels)
         brokers[0].on_told = lambda _: None
         brokers[0].go_on()
 
-        second = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+        second = deliver(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
 
-    assert [Answers.of(answers).accepted for answers in (first, second)] == [[], [0]]
+    assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[], [0]]
 
 
 def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
     """Who registers anew listens anew, be it at the same address."""
-    with Channels(str(OURS)) as channels:
+    with ConnectionPool(str(OURS)) as channels:
         for epoch in (1, 2):
             told = announcement([registered(brokers, 0, epoch)], [state(0, [0])])
-            announce(told, time.monotonic() + LONG, channels=channels)
+            deliver(told, time.monotonic() + LONG, channels=channels)
 
     assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
     assert brokers[0].version_requests == 2
 
 
 def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
-    with Channels(str(OURS)) as channels:
+    with ConnectionPool(str(OURS)) as channels:
         pass
 
     with pytest.raises(ConnectionAbortedError):
@@ -319,7 +319,7 @@ def test_errors_of_one_kind_are_one_line_and_five_lines_are_the_most(brokers: Fa
 def test_nothing_is_told_after_the_deadline(brokers: FakeBrokers) -> None:
     answers = tell([registered(brokers, 0)], [state(0, [0])], seconds=-1)
 
-    assert (brokers[0].told, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_TOLD})
+    assert (brokers[0].told, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_SENT})
 
 
 def test_silent_broker_is_refused_before_anything_is_written(
@@ -330,15 +330,15 @@ def test_silent_broker_is_refused_before_anything_is_written(
     brokers[2].versions[4] = 3
 
     with monkeypatch.context() as impatient:
-        impatient.setattr(broker_channel, "PATIENCE", 1.0)
+        impatient.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
         with pytest.raises(RefusedError) as refused:
-            refuse_silent(live, OURS, ())
+            refuse_unresponsive(live, OURS, ())
 
     message = str(refused.value)
     assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in message
     assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in message
     assert "--allow-silent 1,2 writes nevertheless" in message
-    refuse_silent(live, OURS, {1, 2})
+    refuse_unresponsive(live, OURS, {1, 2})
 
 
 @pytest.mark.parametrize(("refusals", "untold"), [(29, 0), (30, 1)])
@@ -346,7 +346,7 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, untold: int
 ) -> None:
     """One that is started anew refuses for a moment; one that has ended is not worth all the patience there is."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", LONG)
+    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
     monkeypatch.setattr(broker_channel, "PAUSE", 0.01)
     tries = [ConnectionRefusedError("refused")] * refusals
     connect = Transport.to
@@ -359,18 +359,18 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
     monkeypatch.setattr(Transport, "to", to)
     live = [registered(brokers, 0)]
 
-    assert len(why_untold(live, str(OURS))) == untold
+    assert len(unreachable_reasons(live, str(OURS))) == untold
     assert (len(tries), brokers[0].version_requests) == (0, 1 - untold)
 
 
 def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers register before they answer."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", 30.0)
+    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 30.0)
     brokers[0].stop()
     later = Timer(0.3, brokers[0].go_on)
 
     later.start()
-    refuse_silent([registered(brokers, 0)], OURS, ())
+    refuse_unresponsive([registered(brokers, 0)], OURS, ())
     later.join()
 
     assert brokers[0].version_requests > 0
@@ -380,7 +380,7 @@ def test_stall_of_our_own_machine_is_no_silence_of_a_broker(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", 2.0)
+    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 2.0)
     brokers[0].stop()
 
     def stall() -> None:
@@ -390,11 +390,13 @@ def test_stall_of_our_own_machine_is_no_silence_of_a_broker(
 
     later = Timer(0.2, stall)
     later.start()
-    refuse_silent([registered(brokers, 0)], OURS, ())
+    refuse_unresponsive([registered(brokers, 0)], OURS, ())
     later.join()
 
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:
-    broken = Answer({"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", due([state(0, [0])], {0})[:1], b"\0" * 7, 4)
+    broken = BrokerResponse(
+        {"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", notices_for([state(0, [0])], {0})[:1], b"\0" * 7, 4
+    )
 
-    assert broken.errors() == [NOT_TOLD]
+    assert broken.errors() == [NOT_SENT]

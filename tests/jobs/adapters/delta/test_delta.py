@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES, TOPICS
 
@@ -21,7 +21,7 @@ NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's", r"a\b'
 """Some are written otherwise in a path, some otherwise by Spark than by deltalake, and some look like patterns."""
 
 
-def _names(tables: Tables, version: int | None = None) -> list[tuple[str, str]]:
+def _names(tables: SparkWarehouse, version: int | None = None) -> list[tuple[str, str]]:
     return sorted((row.cluster, row.topic) for row in tables.read("topics", version).collect())
 
 
@@ -31,13 +31,13 @@ def _topic(topic: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_of_the_cluster_at_a_version_and_now(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    lake = Lake(str(tmp_path), name)
+    lake = Warehouse(str(tmp_path), name)
     lake.ensure_tables()
-    tables = Tables(spark, lake)
+    tables = SparkWarehouse(spark, lake)
     empty = lake.version("topics")
     lake.append("topics", [_topic("by deltalake")])
     then = lake.version("topics")
-    Lake(str(tmp_path), "another").append("topics", [_topic("of another")])
+    Warehouse(str(tmp_path), "another").append("topics", [_topic("of another")])
     both = tables.frame("topics", [_topic("by deltalake"), _topic("by Spark")])
     tables.replace("topics", both)
     assert _names(tables, empty) == []
@@ -48,32 +48,32 @@ def test_rows_of_the_cluster_at_a_version_and_now(spark: SparkSession, tmp_path:
 
 
 def test_a_version_that_lacked_a_column_has_nulls_there(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     older = StructType([field for field in TOPICS if field.name != "config"])
     table = DeltaTable.create(lake.path("topics"), Schema.from_json(older.json()), partition_by=["cluster"])
     spark.createDataFrame([("default", "t")], "cluster string, topic string").write.format("delta").mode("append").save(
         lake.path("topics"),
     )
     lake.ensure_tables()
-    [row] = Tables(spark, lake).read("topics", table.version() + 1).collect()
+    [row] = SparkWarehouse(spark, lake).read("topics", table.version() + 1).collect()
     assert (row.topic, row.config, row.cluster) == ("t", None, "default")
 
 
 def test_times_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     taken_at = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
     lake.append("snapshots", [{"snapshot_id": 1, "taken_at": taken_at, "versions": {"topics": 3}}])
-    read = Tables(spark, lake).read("snapshots").selectExpr("unix_micros(taken_at) AS at", "versions")
+    read = SparkWarehouse(spark, lake).read("snapshots").selectExpr("unix_micros(taken_at) AS at", "versions")
     assert [row.asDict() for row in read.collect()] == [
         {"at": int(taken_at.timestamp()) * 1_000_000 + 789, "versions": {"topics": 3}},
     ]
 
 
 def test_every_table_is_there_once_ensured(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
-    assert {name: Tables(spark, lake).read(name).columns for name in TABLES} == {
+    assert {name: SparkWarehouse(spark, lake).read(name).columns for name in TABLES} == {
         name: schema.names for name, schema in TABLES.items()
     }
 
@@ -85,7 +85,7 @@ def test_rows_are_counted_as_they_are_computed(spark: SparkSession) -> None:
 
 
 def test_a_merge_that_another_writer_has_overtaken_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     lake.ensure_tables()
     lake.append("topics", [_topic("a"), _topic("b")])
     overtaken = tmp_path / "overtaken"
@@ -96,7 +96,7 @@ def test_a_merge_that_another_writer_has_overtaken_is_tried_again(spark: SparkSe
             DeltaTable(lake.path("topics")).update(predicate="topic = 'a'", new_values={"snapshot_id": 7})  # no locks
         yield from batches
 
-    tables = Tables(spark, lake)
+    tables = SparkWarehouse(spark, lake)
     vanished = F.lit(False).alias("vanished")
     changed = tables.frame("topics", [{**_topic("b"), "snapshot_id": 9}, _topic("c")]).select("*", vanished)
     tables.merge("topics", changed.mapInArrow(overtake, changed.schema), ["topic"], "vanished")

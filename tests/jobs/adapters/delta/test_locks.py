@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta import locks
 from jobs.adapters.delta.locks import holder, locked
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.repositories.actor import this_author
+from jobs.repositories.actor import this_actor
 
 KILLED = """
 import os, sys
@@ -26,14 +26,14 @@ with locked(sys.argv[1], "t"):
 
 
 def test_one_holds_it_alone_or_several_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_SECONDS", 0.1)
     place = str(tmp_path)
 
     with locked(place, "a b/c", shared=True) as waited, locked(place, "a b/c", shared=True), locked(place, "other"):
         assert not waited
         with pytest.raises(SurveyorError, match="has held the lock"), locked(place, "a b/c"):
             pass
-    signed = f"{this_author().who}, process"
+    signed = f"{this_actor().user}, process"
     with locked(place, "a b/c"), pytest.raises(SurveyorError, match=signed), locked(place, "a b/c", shared=True):
         pass
 
@@ -44,7 +44,7 @@ def test_it_ends_with_its_process_and_whoever_waits_goes_on(tmp_path: Path) -> N
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
-    assert holder(str(tmp_path), "t") == f"{this_author().who}, process {process.pid}"
+    assert holder(str(tmp_path), "t") == f"{this_actor().user}, process {process.pid}"
 
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(_waited, str(tmp_path))
@@ -72,9 +72,9 @@ def _topic(topic: str, snapshot: int) -> dict[str, Any]:
 
 def test_commits_of_spark_and_of_deltalake_lose_none_of_each_other(spark: SparkSession, tmp_path: Path) -> None:
     """Delta's log store for folders renames a commit over one that was made after its look."""
-    ours, theirs = (Lake(str(tmp_path), name) for name in ("by-spark", "by-deltalake"))
+    ours, theirs = (Warehouse(str(tmp_path), name) for name in ("by-spark", "by-deltalake"))
     ours.ensure_tables()
-    tables = Tables(spark, ours)
+    tables = SparkWarehouse(spark, ours)
 
     def by_spark(number: int) -> None:
         tables.replace("topics", tables.frame("topics", [_topic(f"t{number}", number)]), f"snapshot_id = {number}")
@@ -93,7 +93,7 @@ def test_commits_of_spark_and_of_deltalake_lose_none_of_each_other(spark: SparkS
 
 
 def test_of_rows_inserted_at_once_under_a_key_one_is_there(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
 
     def insert(number: int) -> bool:
@@ -110,18 +110,18 @@ def test_of_rows_inserted_at_once_under_a_key_one_is_there(tmp_path: Path) -> No
 
 def test_without_locks_a_row_that_comes_in_between_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on an object store: Delta finds that a row was added which the insertion has not seen."""
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
-    mine, between = Lake._mine, [_topic("t", 1)]  # noqa: SLF001
+    mine, between = Warehouse._own_rows, [_topic("t", 1)]  # noqa: SLF001
 
-    def late(self: Lake, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+    def late(self: Warehouse, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         rows = mine(self, *arguments, **named)
         while between:
-            Lake(str(tmp_path), "default").append("topics", [between.pop()])
+            Warehouse(str(tmp_path), "default").append("topics", [between.pop()])
         return rows
 
     monkeypatch.setattr(locks, "is_local", lambda _: False)
-    monkeypatch.setattr(Lake, "_mine", late)
+    monkeypatch.setattr(Warehouse, "_own_rows", late)
 
     found = lake.insert("topics", _topic("t", 2), ("topic", "=", "t"))
 

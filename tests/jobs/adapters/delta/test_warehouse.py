@@ -9,8 +9,8 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake, as_rows
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import UnreadableError
 from planner.history.snapshot_diff import KEY
 from schemas.tables import BROKERS, CHANGES, TABLES
@@ -26,12 +26,12 @@ def _partition(topic: str, partition: int, leader: int = 1, **columns: object) -
     return {"topic": topic, "partition": partition, **common, **columns}
 
 
-def _led(lake: Lake, table: str = "partitions") -> set[tuple[str, int, int]]:
+def _led(lake: Warehouse, table: str = "partitions") -> set[tuple[str, int, int]]:
     return {(row["topic"], row["partition"], row["leader"]) for row in lake.rows(table)}
 
 
 def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     older = StructType([field for field in CHANGES if field.name != "stop_replica_to"])
     DeltaTable.create(lake.path("changes"), Schema.from_json(older.json()), partition_by=["cluster"])
     lake.ensure_tables()
@@ -42,7 +42,7 @@ def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> Non
 
 def test_a_table_of_an_older_version_takes_what_this_one_does(tmp_path: Path) -> None:
     """Older versions refused an empty ISR, which Kafka reads."""
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     DeltaTable(lake.path("partitions")).alter.add_constraint({"isr_never_empty": "isr IS NULL OR cardinality(isr) > 0"})
     row = {"topic": "t", "partition": 0, "leader": -1, "isr": []}
@@ -56,7 +56,7 @@ def test_a_table_of_an_older_version_takes_what_this_one_does(tmp_path: Path) ->
 
 
 def test_a_table_of_an_older_version_has_other_comments(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     older = StructType([StructField(f.name, f.dataType, metadata={"comment": "once"}) for f in BROKERS])
     DeltaTable.create(lake.path("brokers"), Schema.from_json(older.json()), partition_by=["cluster"])
     lake.ensure_tables()
@@ -69,44 +69,44 @@ def test_a_table_of_an_older_version_has_other_comments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cluster", ["default", ODD])
 def test_superseded_rows_go_and_others_stay(tmp_path: Path, cluster: str) -> None:
     """The key is topic and partition together: `a` with 11 is not `a1` with 1."""
-    lake, other = Lake(str(tmp_path), cluster), Lake(str(tmp_path), "other")
+    lake, other = Warehouse(str(tmp_path), cluster), Warehouse(str(tmp_path), "other")
     lake.ensure_tables()
     other.append("partitions", [_partition("a", 11)])
     lake.append("partitions", [_partition("a", 11), _partition("a1", 1), _partition("gone", 0)])
     changed = lake.read("partitions").slice(0, 0)
     rows = [_partition("a", 11, leader=2), _partition("new", 0), _partition("gone", 0)]
     changed = changed.from_pylist([row | {"cluster": cluster} for row in rows], changed.schema)
-    lake.supersede("partitions", changed, changed.slice(0, 2), KEY)
+    lake.replace_streaming("partitions", changed, changed.slice(0, 2), KEY)
     assert _led(lake) == {("a", 11, 2), ("a1", 1, 1), ("new", 0, 1)}
     assert _led(other) == {("a", 11, 1)}
 
 
 @pytest.mark.parametrize("cluster", ["default", ODD])
 def test_copied_files_are_all_of_the_clusters_rows(spark: SparkSession, tmp_path: Path, cluster: str) -> None:
-    tables, other = Tables(spark, Lake(str(tmp_path), cluster)), Lake(str(tmp_path), "other")
-    tables.lake.ensure_tables()
+    tables, other = SparkWarehouse(spark, Warehouse(str(tmp_path), cluster)), Warehouse(str(tmp_path), "other")
+    tables.warehouse.ensure_tables()
     other.append("partition_history", [_partition("theirs", 0)])
-    tables.lake.append("partition_history", [_partition("crashed", 0)])
+    tables.warehouse.append("partition_history", [_partition("crashed", 0)])
     tables.replace("partitions", tables.frame("partitions", [_partition("t", number) for number in range(3)]))
     for _ in range(2):  # a second copy replaces the first
         tables.copy("partitions", "partition_history")
     expected = {("t", number, 1) for number in range(3)}
-    assert (_led(tables.lake, "partition_history"), tables.read("partition_history").count()) == (expected, 3)
+    assert (_led(tables.warehouse, "partition_history"), tables.read("partition_history").count()) == (expected, 3)
     assert _led(other, "partition_history") == {("theirs", 0, 1)}
 
 
 def test_few_rows_come_to_the_driver_as_the_table_has_them(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark, Lake(str(tmp_path), "default"))
-    tables.lake.ensure_tables()
+    tables = SparkWarehouse(spark, Warehouse(str(tmp_path), "default"))
+    tables.warehouse.ensure_tables()
     row = {"topic": "t", "topic_id": "i", "config": {"k": "v"}, "deletion_requested": False, "understood": True}
-    frame = tables.few("topics", tables.frame("topics", [row]))
+    frame = tables.collect_arrow("topics", tables.frame("topics", [row]))
     assert frame.schema.names == TABLES["topics"].names
     tables.replace_counted("topics", tables.frame("topics", [row]), 1)
-    assert as_rows(frame) == tables.lake.rows("topics")
+    assert as_rows(frame) == tables.warehouse.rows("topics")
 
 
 def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     for name, schema in TABLES.items():
         stored = {field.name: field.metadata for field in DeltaTable(lake.path(name)).schema().fields}
@@ -115,7 +115,7 @@ def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
 
 def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> None:
     """What stands beside an updated row in its file is written again, as text of another kind."""
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     lake.append("plans", [{"plan_id": plan, "status": "planned"} for plan in ("a", "b", "c")])
     lake.update("plans", "plan_id = 'b'", status="'committed'")
@@ -126,7 +126,7 @@ def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> Non
 
 def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:
     """Nothing is made in its place; an empty folder is one that nothing was made in yet."""
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     lake.append("plans", [{"plan_id": "a", "status": "planned"}])
     (tmp_path / "plans" / "_delta_log").rename(tmp_path / "log")
@@ -141,7 +141,7 @@ def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:
 
 def test_nobody_takes_back_what_commits_say(tmp_path: Path) -> None:
     """Delta refuses it, whoever asks; to write small files together changes nothing."""
-    lake = Lake(str(tmp_path), "c")
+    lake = Warehouse(str(tmp_path), "c")
     lake.ensure_tables()
     lake.append("commits", [{"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}])
     lake.append("commits", [{"plan_id": "p", "attempt": 2, "action": "elect", "outcome": "applied"}])

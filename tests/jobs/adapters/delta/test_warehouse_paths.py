@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import refuse_impossible, refuse_odd_name, refuse_unwritable, why_unwritten
 from jobs.core.errors import SurveyorError, UsageError
 from schemas.tables import TABLES
@@ -24,7 +24,7 @@ IMPOSSIBLE = ("[x]", "{x}", "x*", "a%20b", "a\\b", "a|b", "a^b", "a\nb")
 
 @pytest.mark.parametrize("name", POSSIBLE)
 def test_possible_without_spark(tmp_path: Path, name: str) -> None:
-    lake = Lake(str(tmp_path / name / "warehouse"), name)
+    lake = Warehouse(str(tmp_path / name / "warehouse"), name)
     lake.ensure_tables()
     lake.append("snapshots", [{"snapshot_id": 1}])
     assert [row["snapshot_id"] for row in lake.rows("snapshots")] == [1]
@@ -34,9 +34,9 @@ def test_possible_without_spark(tmp_path: Path, name: str) -> None:
 def test_possible_with_spark(spark: SparkSession, tmp_path: Path) -> None:
     """All at once: what Spark writes Spark and deltalake read."""
     odd = "".join(POSSIBLE)
-    lake = Lake(str(tmp_path / odd), odd)
+    lake = Warehouse(str(tmp_path / odd), odd)
     lake.ensure_tables()
-    tables = Tables(spark, lake)
+    tables = SparkWarehouse(spark, lake)
     tables.replace("partitions", tables.frame("partitions", [{"topic": "t", "partition": 1}]))
     assert [row["topic"] for row in lake.rows("partitions")] == ["t"]
     assert tables.read("partitions").count() == 1
@@ -87,7 +87,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_full_disk_leaves_no_half_warehouse(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(200_000))
     with pytest.raises(Exception, match="No space left") as failed:
-        Lake(str(small_disk / "deep" / "warehouse"), "default").ensure_tables()
+        Warehouse(str(small_disk / "deep" / "warehouse"), "default").ensure_tables()
     assert "no space is left on the disk" in (why_unwritten(failed.value) or "")
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
@@ -96,7 +96,7 @@ def test_read_only_disk(small_disk: Path) -> None:
     subprocess.run([MOUNT, "-o", "remount,ro", small_disk], check=True)
     for folder in (small_disk, small_disk / "warehouse"):
         with pytest.raises(SurveyorError, match="read-only"):
-            Lake(str(folder), "default").ensure_tables()
+            Warehouse(str(folder), "default").ensure_tables()
 
 
 def test_where_nothing_can_be_made(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_where_nothing_can_be_made(tmp_path: Path) -> None:
 
 def test_tables_that_are_there_stay(tmp_path: Path) -> None:
     """One missing table is made; the others keep their rows."""
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     lake.append("snapshots", [{"snapshot_id": 1}])
     (tmp_path / "plans").rename(tmp_path.parent / "gone")

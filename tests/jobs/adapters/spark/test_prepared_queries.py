@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.spark.prepared_queries import PreparedQuery, RowFiles, with_few_rules
+from jobs.adapters.spark.prepared_queries import ParameterTables, PreparedQuery, with_few_rules
 
 Rows = list[dict[str, Any]]
 
@@ -25,9 +25,9 @@ QUERY = """
 
 
 @pytest.fixture
-def files(spark: SparkSession) -> Iterator[RowFiles]:
+def files(spark: SparkSession) -> Iterator[ParameterTables]:
     empty = {name: spark.createDataFrame([], shape).schema for name, shape in SHAPES.items()}
-    files = RowFiles(spark, empty)
+    files = ParameterTables(spark, empty)
     for name, frame in files.frames.items():
         frame.createOrReplaceTempView(name)
     yield files
@@ -36,7 +36,7 @@ def files(spark: SparkSession) -> Iterator[RowFiles]:
 
 
 @pytest.fixture
-def query(spark: SparkSession, files: RowFiles) -> DataFrame:
+def query(spark: SparkSession, files: ParameterTables) -> DataFrame:
     assert set(files.frames) == set(SHAPES)
     return spark.sql(QUERY)
 
@@ -48,7 +48,9 @@ def oracle(led: Rows, live: set[int]) -> Rows:
     return [{"topic": topic, "lost": len(some), "partitions": some, "there": len(live)} for topic, some in topics]
 
 
-def test_it_answers_about_the_rows_that_are_there_now(spark: SparkSession, files: RowFiles, query: DataFrame) -> None:
+def test_it_answers_about_the_rows_that_are_there_now(
+    spark: SparkSession, files: ParameterTables, query: DataFrame
+) -> None:
     prepared = PreparedQuery.of(query, with_few_rules(spark))
     dice = Random(7)  # noqa: S311 - the same each time
     asked, answers = [], []
@@ -60,19 +62,19 @@ def test_it_answers_about_the_rows_that_are_there_now(spark: SparkSession, files
         files.put("led", led)
         files.put("live", [{"broker": broker} for broker in sorted(live)])
         asked.append(oracle(led, live))
-        answers.append([{**row, "partitions": sorted(row["partitions"])} for row in prepared.ask()])
+        answers.append([{**row, "partitions": sorted(row["partitions"])} for row in prepared.run()])
     assert answers == asked
     assert [len(rows) for rows in asked] != [0] * 6
 
 
 def test_a_value_of_another_type_is_refused_and_not_taken_for_none(
-    spark: SparkSession, files: RowFiles, query: DataFrame
+    spark: SparkSession, files: ParameterTables, query: DataFrame
 ) -> None:
     prepared = PreparedQuery.of(query, with_few_rules(spark))
     files.put("live", [{"broker": 1}])
     files.put("led", [{"topic": "a", "partition": 0, "leader": "two"}])
     with pytest.raises(Exception, match="MALFORMED_RECORD"):
-        prepared.ask()
+        prepared.run()
 
 
 def test_the_session_it_came_from_keeps_all_rules(spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from pyspark import __version__ as our_spark
 from pyspark.errors import AnalysisException
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.remote import why_elsewhere
 from jobs.cli import app
@@ -34,7 +34,7 @@ sys.exit(run({arguments!r}))
 @pytest.fixture
 def planning(tmp_path: Path) -> list[str]:
     """A question to a warehouse with a snapshot of nothing."""
-    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake = Warehouse(str(tmp_path / "warehouse"), "default")
     lake.ensure_tables()
     versions = {name: lake.version(name) for name in TABLES}
     lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])

@@ -133,7 +133,7 @@ def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
 def test_refuses_where_another_surveyor_is_in_control(
     tree: KafkaTree, other: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.OTHERS_PATIENCE", 0.5)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.RELEASE_TIMEOUT_SECONDS", 0.5)
     told: list[str] = []
     with controllership(tree.hosts, OURS) as held, pytest.raises(RefusedError, match="another Surveyor"):
         take_over(other, tree.hosts, OURS, told.append)
@@ -261,7 +261,7 @@ def test_says_so_when_the_session_ends_during_the_take_over(tree: KafkaTree, pro
 def test_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
     proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 1.0)
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 1.0)
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.refuse))
 
     with pytest.raises(SessionLostError), controllership(proxy.hosts, OURS):

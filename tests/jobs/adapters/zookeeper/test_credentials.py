@@ -10,15 +10,15 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, look_until, read
+from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, poll_until, read
 from jobs.adapters.zookeeper.controllership import failed, take_over
-from jobs.adapters.zookeeper.credentials import kazoo_options, speak_by
+from jobs.adapters.zookeeper.credentials import kazoo_options, register_config
 from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.adapters.zookeeper.multi import Check, Create, add
 from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
-from schemas.lease import Holder
+from schemas.lease import LeaseHolder
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
@@ -29,7 +29,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": USER, "sasl.pass
 DIGEST = {"digest.username": USER, "digest.password": PASSWORD}
 EVERYBODY_READS = make_acl("world", "anyone", read=True)
 CREATED = ("/controller", "/brokers/topics/new", "/surveyor/control", LEASE)
-HOLDER = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+HOLDER = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def configured(tmp_path: Path) -> Iterator[Configured]:
         path = tmp_path / "zookeeper.properties"
         path.write_text("# how\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
         path.chmod(mode)
-        speak_by(hosts, path)
+        register_config(hosts, path)
         told.append(hosts)
         return path
 
     yield configure
     for hosts in told:
-        speak_by(hosts, None)
+        register_config(hosts, None)
 
 
 def tls(server: GuardedZooKeeper) -> dict[str, str]:
@@ -139,7 +139,7 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
         configured(guarded.secure, keys)
         with connected(guarded.secure) as client:
             assert read(client, "/zookeeper").stat is not None
-    speak_by(guarded.secure, None)
+    register_config(guarded.secure, None)
     with (
         pytest.raises(UnreadableError, match=r"whether it wants TLS \(--zookeeper-config\)"),
         connected(guarded.secure, 2.0),
@@ -199,7 +199,7 @@ def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured
 
     def read_once_closed() -> None:
         with connected(chroot, 5.0) as client:
-            look_until(lambda: client.client_state, lambda state: state == KeeperState.CLOSED, 10.0)
+            poll_until(lambda: client.client_state, lambda state: state == KeeperState.CLOSED, 10.0)
             client.get("/")
 
     with pytest.raises(UnreadableError, match="does not know the user"):

@@ -72,7 +72,7 @@ def test_server_that_is_gone_for_good_is_unreadable(
     monkeypatch: pytest.MonkeyPatch,
     knows_multi_read: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 0.5)
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.5)
     speaks_multi_read.cache_clear()
     proxy.knows_multi_read = knows_multi_read
     assert speaks_multi_read(proxy.hosts.partition("/")[0]) is knows_multi_read

@@ -19,11 +19,11 @@ from unittest.mock import patch
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from pyspark.sql import SparkSession
 
-from jobs.adapters.brokers.channel_manager import Queues
-from jobs.adapters.brokers.control_encoding import Announcement
-from jobs.adapters.brokers.responses import Answer
-from jobs.adapters.delta.spark_warehouse import Tables
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.control_encoding import ControlBatch
+from jobs.adapters.brokers.responses import BrokerResponse
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
 from jobs.controller.controller import ResidentController
@@ -81,7 +81,7 @@ def ordeals(seed: int, rounds: int, often: float = 0.6) -> dict[int, Ordeal]:
 class _Forgetful(WriteBehindLog):
     """The tables are another matter."""
 
-    def put(self, what: CycleRecord | Answer | AuditEntry | EndedDrains) -> None:
+    def put(self, what: CycleRecord | BrokerResponse | AuditEntry | EndedDrains) -> None:
         pass
 
 
@@ -92,15 +92,15 @@ class _Awake(threading.Event):
         return True
 
 
-class _Queues(Queues):
+class _Queues(ChannelManager):
     """Lets something happen before and after each telling."""
 
     tells: Callable[..., None]
 
     def tell(
-        self, announcement: Announcement, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
+        self, announcement: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
     ) -> None:
-        self.tells(partial(super().tell, introduced=introduced), announcement, alone)
+        self.tells(partial(super().send, introduced=introduced), announcement, alone)
 
 
 class _Decider(DecisionEngine):
@@ -119,7 +119,7 @@ class World:
     """All of it: runs until everything is quiet, then says what is wrong with which island."""
 
     spark: SparkSession
-    lake: Lake
+    lake: Warehouse
     scripts: Sequence[Script]
     rounds: int
     ordeals: dict[int, Ordeal] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class World:
         self.tree.seen = self._see
         self.network.check = self._hear
         self.network.takes = self._takes
-        decider = _Decider.of(Tables(self.spark, self.lake), [], allow_unclean=False)
+        decider = _Decider.of(SparkWarehouse(self.spark, self.lake), [], allow_unclean=False)
         assert isinstance(decider, _Decider)
         self.decider = decider
         self.decider.then = lambda: self._happen(Point.DECIDED)
@@ -345,7 +345,7 @@ def _modelled(world: World) -> Iterator[None]:
     with ExitStack() as stack:
         for name, value in {
             "jobs.adapters.zookeeper.multi_read.speaks_multi_read": lambda _: True,
-            "jobs.adapters.brokers.channel_manager.Queue": world.network.queue,
+            "jobs.adapters.brokers.channel_manager.BrokerQueue": world.network.queue,
             "jobs.controller.controller.interrupted": world.turn,
             "jobs.controller.controller.BrokerStartup.start": lambda _: None,  # a thread of its own, at any time
             "jobs.controller.controller.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),

@@ -1,7 +1,7 @@
 """What lies between the controller's queues and the brokers in memory: the real queues, without threads and sockets.
 
-A `ModelQueue` is the real `Queue` but for its thread and its connection, so that what waits is put together by the real
-code. Of each wave an island's brokers get what concerns their island: the rest would change nothing there.
+A `ModelQueue` is the real `BrokerQueue` but for its thread and its connection, so that what waits is put together by
+the real code. Of each wave an island's brokers get what concerns their island: the rest would change nothing there.
 """
 
 from collections import defaultdict
@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.channel_manager import Heard, Queue, _Wave
-from jobs.adapters.brokers.control_encoding import Announcement, Messages, Request, Row
+from jobs.adapters.brokers.channel_manager import BrokerQueue, Heard, _Pending
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row
 from jobs.adapters.brokers.listeners import Listener
-from jobs.adapters.brokers.responses import Answer
+from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from tests.jobs.controller.model.brokers import NONE, Broker
 
@@ -38,7 +38,7 @@ def island_of_broker(broker_id: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Answer):
+class Said(BrokerResponse):
     """An answer that need not be decoded."""
 
     top: int = NONE
@@ -52,7 +52,7 @@ class Said(Answer):
         return [self.top] if self.api == UPDATE_METADATA else [*self.codes]
 
 
-class ModelQueue(Queue):
+class ModelQueue(BrokerQueue):
     """The queue to one registration; `step` does what its thread would do."""
 
     def __init__(self, broker: Row, client_id: str, heard: Heard, network: "Network") -> None:
@@ -67,20 +67,20 @@ class ModelQueue(Queue):
         self.over = True
         super().stop()
 
-    def put(self, wave: _Wave) -> None:
+    def put(self, wave: _Pending) -> None:
         self.network.on_put(self.broker["broker_id"])
         mine = self.network.part(wave.messages.announcement, island_of_broker(self.broker["broker_id"]))
-        if (mine.announcement.notices or wave.alone) and self.network.takes(self.broker["broker_id"]):
+        if (mine.announcement.notices or wave.send_live_brokers) and self.network.takes(self.broker["broker_id"]):
             self.network.deliveries += 1
             super().put(replace(wave, messages=mine))
 
     def step(self) -> None:
         """Send what waits, and hear the answers."""
         while not self.is_idle and (wave := self._next()) is not None:
-            self._tell(wave)
+            self._send(wave)
             self._busy = False
 
-    def _until_answered(self, messages: Messages, request: Request) -> Answer | None:
+    def _until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
         broker = self.network.brokers[self.broker["broker_id"]]
         return self.network.answer(self.broker, broker, messages.announcement, request)
 
@@ -97,15 +97,15 @@ class Network:
     """Whether what is put into the queue of a broker arrives there."""
     check: Callable[[Broker, str, Notice], None] = lambda *_: None
     """Called with all that a broker is told."""
-    _announced: Announcement | None = None
-    _parts: dict[int, Messages] = field(default_factory=dict)
+    _announced: ControlBatch | None = None
+    _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
     def queue(self, broker: Row, client_id: str, heard: Heard, _listener: Listener) -> ModelQueue:
         """Stand in for the class of queues."""
         return ModelQueue(broker, client_id, heard, self)
 
-    def part(self, announcement: Announcement, island: int) -> Messages:
+    def part(self, announcement: ControlBatch, island: int) -> EncodedRequests:
         """What of an announcement concerns an island."""
         if announcement is not self._announced:
             self._announced, self._parts = announcement, {}
@@ -114,7 +114,7 @@ class Network:
             rows = [row for row in announcement.brokers if island_of_broker(row["broker_id"]) == island]
             here = {row["broker_id"] for row in rows}
             notices = [*_restricted(self._notices.get(island, []), here)]
-            self._parts[island] = Messages(replace(announcement, brokers=rows, notices=notices), _EVER)
+            self._parts[island] = EncodedRequests(replace(announcement, brokers=rows, notices=notices), _EVER)
         return self._parts[island]
 
     def step(self, only: Callable[[Broker], bool] = lambda _: True) -> None:
@@ -131,7 +131,7 @@ class Network:
         """Whether something waits for a broker that runs."""
         return any(not queue.is_idle for queue in self.queues if not queue.over)
 
-    def answer(self, row: Row, broker: Broker, announcement: Announcement, request: Request) -> Answer | None:
+    def answer(self, row: Row, broker: Broker, announcement: ControlBatch, request: Request) -> BrokerResponse | None:
         """Let a broker judge a request, partition by partition."""
         if broker.process is None:
             return None

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import INTERPRETED, start_session
 from tests.jobs.controller.model.archipelago import World, ordeals
 from tests.jobs.controller.model.islands import Island
@@ -42,7 +42,7 @@ def reported(failing: Sequence[Island], world: int, rounds: int) -> str:
 def lived(spark: SparkSession, scripts: Sequence[Script], rounds: int, world: int) -> list[Island]:
     """Run histories in a world of their own; return all islands."""
     with tempfile.TemporaryDirectory() as folder:
-        whole = World(spark, Lake(folder, "model"), scripts, rounds, ordeals(world, rounds))
+        whole = World(spark, Warehouse(folder, "model"), scripts, rounds, ordeals(world, rounds))
         whole.run()
         return whole.islands
 

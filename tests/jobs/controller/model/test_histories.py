@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.controller.model.archipelago import World, ordeals
 from tests.jobs.controller.model.network import Network
 from tests.jobs.controller.model.replay import reported
@@ -33,7 +33,7 @@ LARGE, SMALL, LONG = 25, 3, 8
 
 def test_histories(spark: SparkSession, tmp_path: Path) -> None:
     scripts = [script(seed, ROUNDS) for seed in range(ISLANDS)]
-    world = World(spark, Lake(str(tmp_path), "model"), scripts, ROUNDS, ordeals(WORLD, ROUNDS))
+    world = World(spark, Warehouse(str(tmp_path), "model"), scripts, ROUNDS, ordeals(WORLD, ROUNDS))
 
     failing = world.run()
 
@@ -48,7 +48,7 @@ def test_as_many_histories_as_wanted(spark: SparkSession, tmp_path: Path, first:
     islands = LARGE if first < MANY else SMALL
     scripts = [script(seed, LONG) for seed in range(first, first + islands)]
 
-    failing = World(spark, Lake(str(tmp_path), "model"), scripts, LONG, ordeals(first, LONG)).run()
+    failing = World(spark, Warehouse(str(tmp_path), "model"), scripts, LONG, ordeals(first, LONG)).run()
 
     assert not failing, reported(failing, first, LONG)
 
@@ -57,7 +57,7 @@ def test_a_queue_that_swallows_notices_is_caught(spark: SparkSession, tmp_path: 
     """The model can fail: of two islands of the same history, one has a broker that hears nothing of an election."""
     history = Script(0, 3, {"a": {0: [0, 1, 2]}}, (Event(0, Point.BEFORE, "kill", (0,)),), frozenset({0}))
     deaf = Network({})
-    world = World(spark, Lake(str(tmp_path), "model"), [history, history], 1, network=deaf)
+    world = World(spark, Warehouse(str(tmp_path), "model"), [history, history], 1, network=deaf)
     takes = deaf.takes
     deaf.takes = lambda broker: takes(broker) and not (broker == 12 and world.tree.get("/brokers/ids/10") is None)
 

@@ -7,7 +7,7 @@ which the controller is killed in the midst.
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import NO_LEADER
 from tests.jobs.controller.model.archipelago import Ordeal, World
 from tests.jobs.controller.model.islands import ELECT, REASSIGN, Island
@@ -22,7 +22,7 @@ from tests.jobs.controller.model.scripts import Event, Point, Script
 def islands(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Island]:
     """All of them at rest, by name: Kafka's cases, what was found, and seed 003 with the controller on C."""
     scripts = _scripts(CASES) | REGRESSIONS | {"moves": MOVING, "seed 003": SEED_003}
-    world = World(spark, Lake(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS)
+    world = World(spark, Warehouse(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS)
     world.run()
     return dict(zip(scripts, world.islands, strict=True))
 
@@ -32,7 +32,7 @@ def failed_over(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     """Those in which one controller is killed and another one takes over; in seed 003, as B goes down."""
     scripts = _scripts(FAIL_OVERS) | {"seed 003": SEED_003}
     killed = {FAILS_OVER: Ordeal("killed", 1, late=False)}
-    world = World(spark, Lake(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS, killed)
+    world = World(spark, Warehouse(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS, killed)
     world.run()
     assert world.offices == 2
     return dict(zip(scripts, world.islands, strict=True))

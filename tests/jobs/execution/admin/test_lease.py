@@ -10,7 +10,7 @@ from kazoo.security import READ_ACL_UNSAFE
 
 from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, holder_now
 from jobs.core.errors import RefusedError
-from jobs.execution.admin.lease import UnderLease, lease_for
+from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.runtime.settings import Settings
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -24,7 +24,7 @@ def settings(tree: KafkaTree, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.lease.PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.adapters.zookeeper.lease.LEASE_TIMEOUT_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_waits_until_it_is_let_go(
 
 def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
     brokers = ConfigBrokers(tree)
-    throttler = UnderLease(brokers, lease)
+    throttler = LeaseGuardedAdmin(brokers, lease)
     throttler.alter_override("broker", "1", {"a": "b"})
     tree.client.delete(LEASE)
 

@@ -9,12 +9,12 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease import LEASE, holder_now
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
-from jobs.repositories.plans.commit_log import Verdict, close_plan
+from jobs.repositories.plans.commit_log import RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -40,7 +40,7 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def plan(kafka: KafkaTree, lake: Lake) -> Plan:
+def plan(kafka: KafkaTree, lake: Warehouse) -> Plan:
     """One partition in each of two waves."""
     rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition) for partition in BEFORE]
     return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
@@ -48,8 +48,8 @@ def plan(kafka: KafkaTree, lake: Lake) -> Plan:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.lease.PATIENCE", 0.0)
-    monkeypatch.setattr("jobs.execution.cancellation.HAND_OVER", 0.0)
+    monkeypatch.setattr("jobs.adapters.zookeeper.lease.LEASE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.cancellation.LEASE_HANDOVER_SECONDS", 0.0)
 
 
 def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, command: str = "commit") -> Any:  # noqa: ANN401
@@ -73,7 +73,7 @@ def test_throttle_of_a_commit_that_has_not_asked_yet_is_nobody_elses_to_clear(  
     warehouse: str,
 ) -> None:
     """Nothing moves yet: it looks left over. Nor may both set one, each taking the other's for what stood before."""
-    second = Surveyor(Lake(str(tmp_path / warehouse), "default"))
+    second = Surveyor(Warehouse(str(tmp_path / warehouse), "default"))
     moved = store_plan(second.lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
     reassign = controller.reassign
     met: list[Any] = []
@@ -143,8 +143,8 @@ def test_zookeeper_lost_while_it_waits_is_no_failure_to_read(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.preconditions.waves.standings", lose)]
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 0.3)
+    controller.events = [lambda: monkeypatch.setattr("jobs.preconditions.waves.reassignment_statuses", lose)]
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)
 
@@ -209,7 +209,7 @@ def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     settings = settings_of(kafka, surveyor.lake.warehouse)
-    turned: list[Verdict] = []
+    turned: list[RowOutcome] = []
 
     def cancel() -> None:
         turned.extend(cancel_running(settings, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False))

@@ -7,7 +7,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
@@ -68,27 +68,27 @@ def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> ForgetfulCon
     tree.add_topic(T, {0: [1, 0]})
     made = ForgetfulController(tree)
     install(made, monkeypatch)
-    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
     return made
 
 
-def elects(lake: Lake, tree: KafkaTree) -> Plan:
+def elects(lake: Warehouse, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, [election(tree, T, 0, leader=1, leader_before=0)])
 
 
-def creates(lake: Lake, tree: KafkaTree) -> Plan:
+def creates(lake: Warehouse, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
 
 
-def expands(lake: Lake, tree: KafkaTree) -> Plan:
+def expands(lake: Warehouse, tree: KafkaTree) -> Plan:
     return expansion(lake, tree, T, [[0, 2]])
 
 
-def alters(lake: Lake, tree: KafkaTree) -> Plan:
+def alters(lake: Warehouse, tree: KafkaTree) -> Plan:
     return alteration(lake, tree, T, {"retention.ms": None}, {"retention.ms": "7"})
 
 
-def deletes(lake: Lake, tree: KafkaTree) -> Plan:
+def deletes(lake: Warehouse, tree: KafkaTree) -> Plan:
     return deletion(lake, tree, T)
 
 
@@ -98,8 +98,8 @@ def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     controller: ForgetfulController,
     surveyor: Surveyor,
-    lake: Lake,
-    make: Callable[[Lake, KafkaTree], Plan],
+    lake: Warehouse,
+    make: Callable[[Warehouse, KafkaTree], Plan],
     *,
     hears: bool,
 ) -> None:
@@ -119,7 +119,7 @@ def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
 
 
 def test_what_comes_after_is_not_asked_for(
-    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Lake
+    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     """Each would wait as long again."""
     tree.add_topic(U, {0: [0, 1]})
@@ -136,7 +136,7 @@ def test_what_comes_after_is_not_asked_for(
 
 
 def test_what_was_asked_for_when_somebody_interrupts_is_not_called_skipped(
-    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Lake
+    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     """Kafka may have heard it, or hear it yet."""
     plan = creates(lake, tree)
@@ -150,7 +150,7 @@ def test_what_was_asked_for_when_somebody_interrupts_is_not_called_skipped(
 
 @pytest.mark.usefixtures("controller")
 def test_nor_where_zookeeper_does_not_answer_either(
-    tree: KafkaTree, surveyor: Surveyor, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = creates(lake, tree)
 

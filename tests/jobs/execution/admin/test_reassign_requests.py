@@ -6,7 +6,7 @@ import pytest
 from kafka.errors import IncompatibleBrokerVersion
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestStandsError, ZnodeRequests, chunks
 from jobs.core.errors import RefusedError
@@ -35,7 +35,7 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def plan(kafka: KafkaTree, lake: Lake) -> Plan:
+def plan(kafka: KafkaTree, lake: Warehouse) -> Plan:
     rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in BEFORE]
     return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
 
@@ -167,7 +167,7 @@ def test_taken_away_without_being_done(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the controller does with what it cannot carry out."""
-    monkeypatch.setattr("jobs.execution.admin.zk_controller_client.SEEN", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.zk_controller_client.COMPLETION_SECONDS", 0.0)
     controller.events = [lambda: kafka.client.delete(REASSIGN)]
 
     done = run(surveyor, kafka.hosts, plan)
@@ -192,7 +192,9 @@ def test_no_longer_than_max_wait(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
 
 
-def test_elections_by_order(kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake) -> None:
+def test_elections_by_order(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
+) -> None:
     kafka.add_topic("led", {0: [1, 0]})
     controller.set_state(("led", 0), leader=0)
     plan = store_plan(lake, kafka, [election(kafka, "led", 0, leader=1)])
@@ -204,7 +206,7 @@ def test_elections_by_order(kafka: KafkaTree, controller: MovingController, surv
     assert kafka.client.exists(PREFERRED) is None
 
 
-def test_what_has_no_order_is_refused(kafka: KafkaTree, surveyor: Surveyor, lake: Lake) -> None:
+def test_what_has_no_order_is_refused(kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse) -> None:
     plan = alteration(lake, kafka, T, {"retention.ms": None}, {"retention.ms": "7"})
 
     done = run(surveyor, kafka.hosts, plan)

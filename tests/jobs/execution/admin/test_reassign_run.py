@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
-from jobs.execution.admin.commit import _Run
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.execution.admin.commit import AdminCommit
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
-from jobs.repositories.actor import Author
-from jobs.repositories.plans.commit_log import Ledger, close_plan
+from jobs.repositories.actor import Actor
+from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -39,7 +39,7 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def plan(kafka: KafkaTree, lake: Lake) -> Plan:
+def plan(kafka: KafkaTree, lake: Warehouse) -> Plan:
     """Partitions 0 and 1 in the first wave, 2 in the second."""
     rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition // 2) for partition in BEFORE]
     return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
@@ -271,7 +271,7 @@ def test_what_can_be_read_of_a_topic_is_judged(
 
 
 def test_a_plan_that_only_reorders_passes_whatever_its_question(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
     begin_theirs(controller)
@@ -300,7 +300,7 @@ def test_stops_between_waves_where_somebody_else_begins(
 
 
 def test_a_drain_only_reorders_and_may_go_beside_others(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     order = reassignment(kafka, T, 0, [1, 0])
     elected = election(kafka, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
@@ -330,13 +330,13 @@ def test_read_again_before_the_first_wave(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody has reordered partition 0 after the plan was found good, and before anything was asked."""
-    opened = Ledger.open
+    opened = CommitLog.open
 
-    def reordered(lake: Lake, plan: Plan, author: Author | None = None) -> Ledger:
+    def reordered(lake: Warehouse, plan: Plan, author: Actor | None = None) -> CommitLog:
         controller.begin((T, 0), [1, 0])
         return opened(lake, plan, author)
 
-    monkeypatch.setattr(Ledger, "open", reordered)
+    monkeypatch.setattr(CommitLog, "open", reordered)
 
     run(surveyor, kafka, plan)
 
@@ -385,7 +385,7 @@ def test_topic_made_anew_is_stale(
 
 
 def test_cancelled_by_somebody_while_it_moved(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     """Its next wave is not asked for, others' is."""
     rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in (0, 1)]
@@ -411,7 +411,7 @@ def test_cancelled_by_somebody_while_it_moved(
 
 
 def test_closed_by_somebody_between_waves(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     controller.events = [lambda: close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)]
 
@@ -472,8 +472,8 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
     before = overrides(kafka)
     with monkeypatch.context() as killed:
         if events < SETTING:
-            killed.setattr(_Run, "tidy", lambda _: None)
-        killed.setattr(Ledger, "close", lambda _: None)
+            killed.setattr(AdminCommit, "clear_throttle", lambda _: None)
+        killed.setattr(CommitLog, "close", lambda _: None)
         controller.crashes = events
         crashed = run(surveyor, kafka, plan, "--throttle", "1MB/s")
     controller.crashes = None
@@ -491,7 +491,7 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
 
 @pytest.mark.parametrize("reached", range(3))
 def test_a_partition_in_several_waves_goes_on_where_it_is(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, reached: int
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, reached: int
 ) -> None:
     way = [[0, 1], [0, 1, 2], [0, 1, 2, 3], [2, 3]]
     rows = [reassignment(kafka, T, 0, after, wave=wave, before=way[wave]) for wave, after in enumerate(way[1:])]
@@ -510,13 +510,13 @@ def test_a_partition_in_several_waves_goes_on_where_it_is(
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def left_behind(kafka: KafkaTree, controller: MovingController, lake: Lake, plan: Plan) -> None:
+def left_behind(kafka: KafkaTree, controller: MovingController, lake: Warehouse, plan: Plan) -> None:
     settings = settings_of(kafka, lake.warehouse)
     set_throttle(settings, controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_left_over_of_a_committed_plan_is_cleared_by_it(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     run(surveyor, kafka, plan, "--wait")
     left_behind(kafka, controller, lake, plan)
@@ -529,7 +529,7 @@ def test_left_over_of_a_committed_plan_is_cleared_by_it(
 
 
 def test_left_over_of_a_plan_that_is_refused_is_cleared(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     left_behind(kafka, controller, lake, plan)
 
@@ -539,7 +539,7 @@ def test_left_over_of_a_plan_that_is_refused_is_cleared(
 
 
 def test_left_over_is_cleared_by_another_plan(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     another = store_plan(lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
     left_behind(kafka, controller, lake, plan)
@@ -553,7 +553,7 @@ def test_left_over_is_cleared_by_another_plan(
 
 
 def test_other_plans_say_that_a_throttle_is_left_over(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     another = store_plan(lake, kafka, [election(kafka, OTHER, 0, leader=1)])
     left_behind(kafka, controller, lake, plan)
@@ -566,7 +566,7 @@ def test_other_plans_say_that_a_throttle_is_left_over(
 
 
 def test_show_throttles(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     left_behind(kafka, controller, lake, plan)
 
@@ -624,7 +624,7 @@ def test_the_throttle_of_the_conf_holds_unless_another_is_given(  # noqa: PLR091
 
 
 def test_what_only_reorders_is_not_throttled_by_the_conf(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, tmp_path: Path
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, tmp_path: Path
 ) -> None:
     plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
 

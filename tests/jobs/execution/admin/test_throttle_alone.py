@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind
@@ -20,7 +20,7 @@ T = "t"
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, controller: MovingController, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, controller: MovingController, lake: Warehouse) -> Plan:
     """Cancelled, but its one partition goes on, throttled."""
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease import LeaseLostError
 from jobs.core.errors import UsageError
 from jobs.execution.admin.reassignment_options import (
@@ -14,7 +14,7 @@ from jobs.execution.admin.reassignment_options import (
     throttle_configs,
 )
 from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
-from jobs.repositories.actor import this_author
+from jobs.repositories.actor import this_actor
 from jobs.runtime.settings import Settings
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -64,7 +64,7 @@ def brokers(kafka: KafkaTree) -> ConfigBrokers:
 
 
 @pytest.fixture
-def settings(kafka: KafkaTree, lake: Lake) -> Settings:
+def settings(kafka: KafkaTree, lake: Warehouse) -> Settings:
     return settings_of(kafka, lake.warehouse)
 
 
@@ -262,7 +262,7 @@ def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, 
     assert {row["plan_id"] for row in throttle_rows(settings.lake)} == {OTHER}
 
 
-def throttle_commits(lake: Lake) -> list[tuple[int, str, str, str]]:
+def throttle_commits(lake: Warehouse) -> list[tuple[int, str, str, str]]:
     """What `commits` says of throttles, in order."""
     rows = sorted(lake.rows("commits"), key=lambda row: (row["committed_at"], row["message"]))
     return [(row["attempt"], row["action"], row["outcome"], row["message"]) for row in rows]
@@ -292,7 +292,7 @@ def test_each_that_was_set_or_lifted_stays_in_commits(
         *((5, "lift_throttle", "pending", words) for words in back),
         *((5, "lift_throttle", end, f"{words}: {why}") for words, (end, why) in zip(back, ends, strict=True)),
     ]
-    assert {row["who"] for row in settings.lake.rows("commits")} == {this_author().who}
+    assert {row["who"] for row in settings.lake.rows("commits")} == {this_actor().user}
 
 
 @pytest.mark.parametrize(

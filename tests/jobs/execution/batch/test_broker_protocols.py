@@ -54,7 +54,7 @@ def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refuse
 
 def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[int]) -> None:
     """0 did not answer in time, 1 has registered since the snapshot, and 7 has gone."""
-    configs = broker_protocols.told_by_all([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
+    configs = broker_protocols.complete_configs([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
 
     assert asked_again == [0, 1]
     assert configs == [told(2, "2.6"), told(7, None), told(0, "2.6"), told(1, "2.6")]
@@ -62,7 +62,7 @@ def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[
 
 def test_what_they_say_late_counts(settings: Settings, asked_again: list[int]) -> None:
     with pytest.raises(RefusedError, match=f"brokers 2 run with {IBP} 3.9-IV0"):
-        broker_protocols.told_by_all([told(0, "2.6"), told(1, "2.6"), told(2, None)], settings, frozenset())
+        broker_protocols.complete_configs([told(0, "2.6"), told(1, "2.6"), told(2, None)], settings, frozenset())
 
     assert asked_again == [2]
 
@@ -70,5 +70,5 @@ def test_what_they_say_late_counts(settings: Settings, asked_again: list[int]) -
 def test_nobody_is_asked_who_need_not_tell(settings: Settings, asked_again: list[int]) -> None:
     rows = [told(0, "2.6"), told(1, "2.6"), told(2, None)]
 
-    assert broker_protocols.told_by_all(rows, settings, frozenset({2})) == rows
+    assert broker_protocols.complete_configs(rows, settings, frozenset({2})) == rows
     assert asked_again == []

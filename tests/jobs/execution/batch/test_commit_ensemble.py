@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from kazoo.client import TransactionRequest
 
-from jobs.adapters.delta.warehouse import Lake
-from jobs.adapters.zookeeper.connection import answer
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.zookeeper.connection import await_result
 from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -34,14 +34,14 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
         sent.append(multi)
         if len(sent) == nth:
             then()
-        return answer(pending)
+        return await_result(pending)
 
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_and)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
 
 
 def test_the_leader_dies_while_a_multi_is_under_way(
-    ensemble: Ensemble, tree: KafkaTree, lake: Lake, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    ensemble: Ensemble, tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written or not, nobody heard: it is read back from whoever leads next, and no state is written twice."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
@@ -29,9 +29,9 @@ ROUNDS = 2
 COMMAND = """\
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch import writes as fenced_writes
+from jobs.execution.batch import fenced_writer as fenced_writes
 fenced_writes.BATCH = 10
-commit_batch.RESIGN_PATIENCE = 0.0
+commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 cli.main()
 """
 
@@ -42,11 +42,11 @@ def topic(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def move_all(tree: KafkaTree, lake: Lake, leader: int) -> Plan:
+def move_all(tree: KafkaTree, lake: Warehouse, leader: int) -> Plan:
     return store_plan(lake, tree, [election(tree, T, partition, leader=leader) for partition in PARTITIONS])
 
 
-def start_commit(hosts: str, lake: Lake, plan: Plan, *more: str, program: str = COMMAND) -> subprocess.Popen[str]:
+def start_commit(hosts: str, lake: Warehouse, plan: Plan, *more: str, program: str = COMMAND) -> subprocess.Popen[str]:
     flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "batch", "--max-hold", "30s", "--apply")
     return subprocess.Popen(
         [sys.executable, "-c", program, "commit", plan.plan_id, *flags, *more],
@@ -81,7 +81,7 @@ def all_states(tree: KafkaTree) -> set[tuple[int, int, int]]:
 )
 def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
-    lake: Lake,
+    lake: Warehouse,
     surveyor: Surveyor,
     proxy: ZooKeeperProxy,
     tmp_path: Path,
@@ -106,7 +106,7 @@ def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     assert all_states(topic) == {(1, 6, 1)}
 
 
-def test_killed_at_any_moment(topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path) -> None:
+def test_killed_at_any_moment(topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
     for number in range(ROUNDS):
         plan = move_all(topic, lake, leader=1 + number % 2)
         with start_commit(topic.hosts, lake, plan) as process:
@@ -121,7 +121,9 @@ def test_killed_at_any_moment(topic: KafkaTree, lake: Lake, surveyor: Surveyor, 
         assert all_states(topic) == {(1 + number % 2, 6 + number, 1 + number)}
 
 
-def test_paused_while_another_takes_over(topic: KafkaTree, lake: Lake, proxy: ZooKeeperProxy, zookeeper: str) -> None:
+def test_paused_while_another_takes_over(
+    topic: KafkaTree, lake: Warehouse, proxy: ZooKeeperProxy, zookeeper: str
+) -> None:
     """It wakes up without its session, and must not go on as if it had it."""
     plan = move_all(topic, lake, leader=1)
     paused: list[subprocess.Popen[str]] = []
@@ -142,7 +144,7 @@ def test_paused_while_another_takes_over(topic: KafkaTree, lake: Lake, proxy: Zo
     assert topic.client.get("/controller_epoch")[0] == b"9"
 
 
-def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path) -> None:
+def test_two_commits_at_once(topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
     """Under one id the later waits or is refused; between them they write each state once."""
     plan = move_all(topic, lake, leader=1)
 
@@ -158,9 +160,9 @@ INTERRUPTED = """\
 import os, signal
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch import writes as fenced_writes
+from jobs.execution.batch import fenced_writer as fenced_writes
 fenced_writes.BATCH = 10
-commit_batch.RESIGN_PATIENCE = 0.0
+commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
 def interrupted(writer, multi):
     sent.append(multi)
@@ -174,7 +176,7 @@ cli.main()
 
 @pytest.mark.parametrize(("signal_name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
-    topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
+    topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
 ) -> None:
     """The multi that is under way is done, the rest is left, the controllership is free at once."""
     plan = move_all(topic, lake, leader=1)

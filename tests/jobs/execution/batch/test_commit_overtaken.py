@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution import commit
@@ -58,7 +58,7 @@ def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:
 
 
 def test_what_the_other_has_done_is_not_done_again(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
     """Nor is the controllership taken over, nor is it said that anything was written."""
     meanwhile(lambda: Surveyor(lake).apply(tree.hosts, plan.plan_id))
@@ -76,7 +76,7 @@ def test_what_the_other_has_done_is_not_done_again(
 
 
 def test_what_the_other_has_left_is_done(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
     first = store_plan(lake, tree, plan.changes[:1], alias="first")
     meanwhile(lambda: Surveyor(lake).apply(tree.hosts, first.plan_id))

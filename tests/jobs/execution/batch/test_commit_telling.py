@@ -10,11 +10,11 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch.notify import Hold, Told, Written, prove
-from jobs.repositories.plans.commit_log import Ledger
+from jobs.execution.batch.notify import HoldBudget, NotificationResult, WrittenChange, verify_written
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
 from schemas.rows import PlanRow
@@ -32,18 +32,18 @@ UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
+    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
 
 
 def test_every_answer_is_a_row(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, lake: Lake
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, lake: Warehouse
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -90,7 +90,7 @@ def test_nonsense_is_no_list_of_brokers(tree: KafkaTree, surveyor: Surveyor, pla
 
 
 def test_silent_broker_does_not_matter_where_nothing_is_due(
-    tree: KafkaTree, surveyor: Surveyor, lake: Lake, plan: Plan, fake_brokers: FakeBrokers
+    tree: KafkaTree, surveyor: Surveyor, lake: Warehouse, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
     lake.update("plans", "true", status="'partial'")
@@ -177,7 +177,7 @@ def test_nobody_is_told_where_the_hold_is_over(  # noqa: PLR0913, PLR0917 - fixt
     code: int,
     status: str,
 ) -> None:
-    monkeypatch.setattr(Hold, "left", lambda *_: 0.0)
+    monkeypatch.setattr(HoldBudget, "seconds_left", lambda *_: 0.0)
     monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
@@ -193,13 +193,13 @@ def test_answers_are_written_once_the_controllership_is_handed_back(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: dict[str, bool] = {}
-    rewrite = Lake.rewrite
+    rewrite = Warehouse.transform_rows
 
-    def watched(self: Lake, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
+    def watched(self: Warehouse, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
         held[table] = tree.client.exists("/controller") is not None
         rewrite(self, table, limit, make)
 
-    monkeypatch.setattr(Lake, "rewrite", watched)
+    monkeypatch.setattr(Warehouse, "transform_rows", watched)
 
     surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -220,19 +220,19 @@ def test_a_server_that_has_not_heard_of_what_was_written_is_no_alarm(
 
     monkeypatch.setattr(KazooClient, "sync_async", catch_up)
 
-    prove(tree.hosts, Told(epoch=8, written=[Written(plan.changes[0], 1)]))
+    verify_written(tree.hosts, NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1)]))
 
 
 def test_who_registers_in_no_way_that_is_understood_while_it_takes_over_leaves_no_intent_open(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    intend = Ledger.intend
+    intend = CommitLog.append_intents
 
-    def meanwhile(ledger: Ledger, changes: Sequence[PlanRow]) -> None:
+    def meanwhile(ledger: CommitLog, changes: Sequence[PlanRow]) -> None:
         intend(ledger, changes)
         tree.client.create("/brokers/ids/9", b"what?", ephemeral=True)
 
-    monkeypatch.setattr(Ledger, "intend", meanwhile)
+    monkeypatch.setattr(CommitLog, "append_intents", meanwhile)
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -263,10 +263,10 @@ def test_who_goes_on_from_what_was_written_is_no_alarm(  # noqa: PLR0913 - what 
     """
     for _ in range(version):
         tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))
-    told = Told(epoch=8, written=[Written(plan.changes[0], 1, is_found)])
+    told = NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1, is_found)])
 
     if ours:
-        prove(tree.hosts, told)
+        verify_written(tree.hosts, told)
     else:
         with pytest.raises(SurveyorError, match="somebody writes without being the controller"):
-            prove(tree.hosts, told)
+            verify_written(tree.hosts, told)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.repositories.plans.repository import Plan
@@ -22,7 +22,7 @@ T, K = "t", "retention.ms"
 DONE, ERROR, FENCED, STALE, REFUSED = 0, 1, 20, 21, 23
 CONTROL = {"/", "/controller", "/controller_epoch"}
 
-PLANS: dict[str, Callable[[Lake, KafkaTree], Plan]] = {
+PLANS: dict[str, Callable[[Warehouse, KafkaTree], Plan]] = {
     "config": lambda lake, tree: alteration(lake, tree, T, {K: None, "c": "1"}, {K: "2", "c": None}),
     "delete": lambda lake, tree: deletion(lake, tree, T, "other"),
     "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
@@ -43,7 +43,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def plan(topics: KafkaTree, lake: Lake, kind: str) -> Plan:
+def plan(topics: KafkaTree, lake: Warehouse, kind: str) -> Plan:
     return PLANS[kind](lake, topics)
 
 
@@ -113,7 +113,7 @@ def test_apply_writes_exactly_the_plan(topics: KafkaTree, surveyor: Surveyor, pl
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def test_ledger_tells_intents_and_outcomes(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_ledger_tells_intents_and_outcomes(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["delete"](lake, topics)
 
     surveyor.apply(topics.hosts, plan.plan_id)
@@ -128,7 +128,7 @@ def test_ledger_tells_intents_and_outcomes(topics: KafkaTree, lake: Lake, survey
 
 
 def test_plan_whose_outcomes_were_lost_changes_nothing_more(
-    topics: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, kind: str
+    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, kind: str
 ) -> None:
     surveyor.apply(topics.hosts, plan.plan_id)
     lose_commits(lake)
@@ -175,7 +175,7 @@ def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913, PLR0917 
 
 
 def test_fenced_operation_writes_nothing(
-    topics: KafkaTree, lake: Lake, surveyor: Surveyor, proxy: ZooKeeperProxy
+    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, proxy: ZooKeeperProxy
 ) -> None:
     plan = PLANS["delete"](lake, topics)
     proxy.lose(Loss(MULTI, nth=2, deliver=False, then=lambda _: take_over(topics.client, topics.hosts, 1000)))
@@ -210,7 +210,7 @@ STALE_BY = [
 @pytest.mark.parametrize(("which", "happens", "reason"), STALE_BY)
 def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913, PLR0917 - fixtures
     topics: KafkaTree,
-    lake: Lake,
+    lake: Warehouse,
     surveyor: Surveyor,
     which: str,
     happens: Callable[[KafkaTree], object],
@@ -227,7 +227,7 @@ def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913
     assert reason in done.stdout
 
 
-def test_other_settings_may_have_changed_meanwhile(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_other_settings_may_have_changed_meanwhile(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["config"](lake, topics)
     topics.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","new":"y"}}')
 
@@ -243,7 +243,7 @@ BAD: list[tuple[dict[str, str | None], str]] = [
 
 @pytest.mark.parametrize(("after", "message"), BAD)
 def test_a_config_that_brokers_die_of_is_refused(
-    topics: KafkaTree, lake: Lake, surveyor: Surveyor, after: dict[str, str | None], message: str
+    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, after: dict[str, str | None], message: str
 ) -> None:
     plan = alteration(lake, topics, T, dict.fromkeys(after), after)
     before = topics.dump()
@@ -256,7 +256,7 @@ def test_a_config_that_brokers_die_of_is_refused(
 
 
 def test_a_new_topic_with_a_config_that_brokers_die_of_is_refused(
-    topics: KafkaTree, lake: Lake, surveyor: Surveyor
+    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor
 ) -> None:
     operations = [topic_creation("new", {"segment.bytes": "13"})]
     plan = store_plan(lake, topics, [creation("new", 0, [0, 1])], operations, kind="assign")
@@ -267,7 +267,9 @@ def test_a_new_topic_with_a_config_that_brokers_die_of_is_refused(
     assert topics.client.exists("/config/topics/new") is None
 
 
-def test_what_only_brokers_can_judge_is_not_for_batch_mode(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_what_only_brokers_can_judge_is_not_for_batch_mode(
+    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor
+) -> None:
     plan = alteration(lake, topics, T, {TIERED: None}, {TIERED: "true"})
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
@@ -275,7 +277,7 @@ def test_what_only_brokers_can_judge_is_not_for_batch_mode(topics: KafkaTree, la
     assert (done.exit_code, "use --mode admin" in done.stderr) == (REFUSED, True)
 
 
-def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
     plan = alteration(lake, topics, T, {least: None}, {least: "10"})
     topics.write(f"/config/topics/{T}", f'{{"version":1,"config":{{"{most}":"9"}}}}'.encode())
@@ -286,7 +288,7 @@ def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Lake, su
     assert config_of(topics) == {most: "9"}
 
 
-def test_too_many_operations_are_refused(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_too_many_operations_are_refused(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["delete"](lake, topics)
 
     done = surveyor.apply(topics.hosts, plan.plan_id, "--max-changes", "1")
@@ -313,7 +315,7 @@ def test_verify_tells_how_far_it_is(topics: KafkaTree, surveyor: Surveyor, plan:
     assert after == nothing | {"complete": complete, "in_progress": in_progress}
 
 
-def test_a_deletion_that_goes_on_is_not_called_back(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+def test_a_deletion_that_goes_on_is_not_called_back(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["delete"](lake, topics)
     surveyor.apply(topics.hosts, plan.plan_id)
 

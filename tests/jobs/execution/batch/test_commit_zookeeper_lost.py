@@ -7,7 +7,7 @@ from kazoo.client import TransactionRequest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_acl
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.plan_submission import announce_resident
@@ -32,7 +32,7 @@ def topic(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def move_all(tree: KafkaTree, lake: Lake) -> str:
+def move_all(tree: KafkaTree, lake: Warehouse) -> str:
     return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(4)]).plan_id
 
 
@@ -52,14 +52,14 @@ def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], ob
 @pytest.mark.parametrize("nth", [2, 4])
 def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
-    lake: Lake,
+    lake: Warehouse,
     surveyor: Surveyor,
     proxy: ZooKeeperProxy,
     monkeypatch: pytest.MonkeyPatch,
     nth: int,
 ) -> None:
     """In the middle of the writing, or after its end: not the code for a cluster that could not be read."""
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 3.0)
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 3.0)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
     plan = move_all(topic, lake)
 
@@ -78,7 +78,9 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     assert sum(topic.versions(T).values()) == nth
 
 
-def test_zookeeper_that_cannot_be_read_at_all_keeps_its_code(lake: Lake, surveyor: Surveyor, topic: KafkaTree) -> None:
+def test_zookeeper_that_cannot_be_read_at_all_keeps_its_code(
+    lake: Warehouse, surveyor: Surveyor, topic: KafkaTree
+) -> None:
     plan = move_all(topic, lake)
     topic.client.set_acls("/brokers/ids", [make_acl("world", "anyone", write=True)])
 
@@ -88,7 +90,7 @@ def test_zookeeper_that_cannot_be_read_at_all_keeps_its_code(lake: Lake, surveyo
     assert "ZooKeeper forbids to read /brokers/ids (NoAuth)" in done.stderr
 
 
-def test_forbidden_take_over_is_an_error(lake: Lake, surveyor: Surveyor, topic: KafkaTree) -> None:
+def test_forbidden_take_over_is_an_error(lake: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
     plan = move_all(topic, lake)
     topic.client.set_acls("/controller_epoch", READ_ONLY)
 
@@ -99,7 +101,7 @@ def test_forbidden_take_over_is_an_error(lake: Lake, surveyor: Surveyor, topic: 
     assert set(topic.versions(T).values()) == {0}
 
 
-def test_forbidden_row_is_named(lake: Lake, surveyor: Surveyor, topic: KafkaTree) -> None:
+def test_forbidden_row_is_named(lake: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
     plan = move_all(topic, lake)
     topic.client.set_acls(state_path(T, 3), READ_ONLY)
 
@@ -110,7 +112,7 @@ def test_forbidden_row_is_named(lake: Lake, surveyor: Surveyor, topic: KafkaTree
     assert surveyor.outcomes(plan) == {0: "applied", 1: "applied", 2: "applied", 3: "failed"}
 
 
-def test_forbidden_operation_is_named(lake: Lake, topic: KafkaTree, control: Controllership) -> None:
+def test_forbidden_operation_is_named(lake: Warehouse, topic: KafkaTree, control: Controllership) -> None:
     plan = deletion(lake, topic, T)
     topic.client.set_acls("/admin/delete_topics", READ_ONLY)
 
@@ -120,7 +122,7 @@ def test_forbidden_operation_is_named(lake: Lake, topic: KafkaTree, control: Con
     assert f"ZooKeeper forbids to create /admin/delete_topics/{T} (NoAuth)" in verdict.message
 
 
-def test_operations_end_with_max_hold(lake: Lake, topic: KafkaTree, control: Controllership) -> None:
+def test_operations_end_with_max_hold(lake: Warehouse, topic: KafkaTree, control: Controllership) -> None:
     plan = deletion(lake, topic, T)
 
     ((verdict,),) = write_tasks(control, plan.tasks, max_hold=0)
@@ -130,7 +132,7 @@ def test_operations_end_with_max_hold(lake: Lake, topic: KafkaTree, control: Con
 
 
 def test_lost_once_a_plan_was_handed_in_is_an_error(
-    topic: KafkaTree, control: Controllership, lake: Lake, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    topic: KafkaTree, control: Controllership, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller may carry it out all the same: not the code for a cluster that could not be read."""
     plan = move_all(topic, lake)
@@ -149,7 +151,7 @@ def test_lost_once_a_plan_was_handed_in_is_an_error(
 
 
 def test_a_take_over_is_meant_before_it_is_done(
-    topic: KafkaTree, lake: Lake, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is killed right after it has owned up to the epoch; one that is forbidden has failed."""
     plan = move_all(topic, lake)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import FencedError, RefusedError
@@ -32,7 +32,7 @@ LATEST = 57
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Lake) -> Plan:
+def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """Partition 0 was last decided on under the epoch 57, the others under 7."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     for partition in PARTITIONS:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.fenced_writer import FencedWriter
 from schemas.enums import Outcome
@@ -29,7 +29,7 @@ def positions(loss_of: int) -> Iterator[int]:
 @pytest.mark.parametrize("deliver", [False, True], ids=["the request", "the answer"])
 def test_cut_at_a_byte(
     tree: KafkaTree,
-    lake: Lake,
+    lake: Warehouse,
     proxied: Controllership,
     proxy: ZooKeeperProxy,
     deliver: bool,  # noqa: FBT001 - a parameter of pytest's

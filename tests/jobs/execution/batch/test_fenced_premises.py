@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import TransactionRequest
 from kazoo.security import make_acl
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
 from jobs.repositories.plans.repository import Plan
@@ -26,7 +26,7 @@ def unclean(tree: KafkaTree, partition: int) -> Row:
     return election(tree, T, partition, leader=1, requires_dead=[2], **after)
 
 
-def elections(tree: KafkaTree, lake: Lake, count: int, make: Callable[[KafkaTree, int], Row]) -> Plan:
+def elections(tree: KafkaTree, lake: Warehouse, count: int, make: Callable[[KafkaTree, int], Row]) -> Plan:
     tree.add_topic(T, {partition: [2, 1, 0] for partition in range(count)})
     return store_plan(lake, tree, [make(tree, partition) for partition in range(count)])
 
@@ -38,7 +38,7 @@ def without_2(tree: KafkaTree) -> KafkaTree:
 
 
 def test_no_unclean_election_once_the_isr_member_is_back(
-    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It registers after the first of three multis."""
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 400)
@@ -54,7 +54,7 @@ def test_no_unclean_election_once_the_isr_member_is_back(
 
 
 def test_no_unclean_election_if_it_comes_back_after_the_reading(
-    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The multi itself refuses; its rows that do not count on broker 2 being dead are written."""
     without_2.add_topic("other", {9: [0, 1]})
@@ -68,7 +68,7 @@ def test_no_unclean_election_if_it_comes_back_after_the_reading(
     assert without_2.versions(T) == dict.fromkeys(range(3), 0)
 
 
-def test_absence_is_proved_and_leaves_nothing(without_2: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_absence_is_proved_and_leaves_nothing(without_2: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     plan = elections(without_2, lake, 2, unclean)
     before = without_2.dump()
 
@@ -117,7 +117,7 @@ def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllers
 
 
 def test_new_leader_that_bounced_between_two_batches(
-    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its znode is there, as the multi checks; that it is another registration is read."""
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
@@ -130,7 +130,7 @@ def test_new_leader_that_bounced_between_two_batches(
 
 
 def test_topic_queued_for_deletion_between_two_batches(
-    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
     plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
@@ -142,7 +142,7 @@ def test_topic_queued_for_deletion_between_two_batches(
 
 
 def test_leaders_that_die_one_after_another_take_only_their_own_rows(
-    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The multi is refused three times, each time for another broker."""
     for broker in (3, 4):
@@ -160,7 +160,7 @@ def test_leaders_that_die_one_after_another_take_only_their_own_rows(
 
 
 def test_broker_that_comes_and_goes_takes_only_its_own_rows(
-    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever a multi is tried it is registered, whenever it is looked for it is not."""
     without_2.add_topic("other", {9: [0, 1]})
@@ -182,7 +182,7 @@ def test_broker_that_comes_and_goes_takes_only_its_own_rows(
     assert without_2.versions(T) == {0: 0, 1: 0}
 
 
-def test_znode_that_may_not_be_written_fails_alone(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_znode_that_may_not_be_written_fails_alone(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     plan = elections(tree, lake, 4, lambda tree, partition: election(tree, T, partition, leader=1))
     tree.client.set_acls(state_path(T, 2), [make_acl("world", "anyone", read=True)])
 
@@ -192,7 +192,7 @@ def test_znode_that_may_not_be_written_fails_alone(tree: KafkaTree, control: Con
     assert f"ZooKeeper forbids to set {state_path(T, 2)} (NoAuth)" in written.message(2)
 
 
-def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     tree.unregister(2)
     plan = elections(tree, lake, 2, unclean)
     tree.client.set_acls("/brokers/ids", [make_acl("world", "anyone", read=True)])

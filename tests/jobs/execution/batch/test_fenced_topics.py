@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from kazoo.client import TransactionRequest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_failure import multi_bytes
@@ -29,7 +29,7 @@ def wide(topic: str, partition: int, more: int = 0) -> Row:
     return creation(topic, partition, replicas) | {"isr_after": alive, "requires_live": [1]}
 
 
-def wide_topic(tree: KafkaTree, lake: Lake, partitions: int) -> Plan:
+def wide_topic(tree: KafkaTree, lake: Warehouse, partitions: int) -> Plan:
     changes = [wide(LONG, partition) for partition in range(partitions)]
     return store_plan(lake, tree, changes, [topic_creation(LONG)])
 
@@ -47,7 +47,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, lake: Lake, sent: list[int]) -> None:
+def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, lake: Warehouse, sent: list[int]) -> None:
     """With 400 states it would be 1.1 MB, which no ZooKeeper takes."""
     written = write(control, wide_topic(tree, lake, 1_000))
 
@@ -57,7 +57,9 @@ def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, la
     assert max(sent[1:]) <= fenced_multis.MULTI_BYTES
 
 
-def test_multis_are_bounded_in_bytes(tree: KafkaTree, control: Controllership, lake: Lake, sent: list[int]) -> None:
+def test_multis_are_bounded_in_bytes(
+    tree: KafkaTree, control: Controllership, lake: Warehouse, sent: list[int]
+) -> None:
     """Long ISRs, and small topics with long configurations: 400 of either would be more than ZooKeeper takes."""
     states = [wide("wide", partition, more=99) | {"requires_live": [1]} for partition in range(400)]
     topics = [f"small-{number:03}" for number in range(400)]
@@ -73,9 +75,9 @@ def test_multis_are_bounded_in_bytes(tree: KafkaTree, control: Controllership, l
 
 
 def test_crash_between_a_topic_and_its_states(
-    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fenced_multis, "ALONE", 10)
+    monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
     plan = store_plan(lake, tree, [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])], [topic_creation("new")])
 
     def crash() -> None:
@@ -94,9 +96,9 @@ def test_crash_between_a_topic_and_its_states(
 
 
 def test_topic_alone_is_made_only_where_its_leaders_live(
-    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fenced_multis, "ALONE", 10)
+    monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
     plan = store_plan(lake, tree, [creation("new", 0, [1, 2])], [topic_creation("new")])
     before_multis(monkeypatch, partial(tree.unregister, 1))
 
@@ -108,7 +110,7 @@ def test_topic_alone_is_made_only_where_its_leaders_live(
 
 @pytest.mark.parametrize("flags", [(), ("--apply",)])
 def test_topic_that_no_zookeeper_takes_is_refused(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, flags: tuple[str, ...]
+    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, flags: tuple[str, ...]
 ) -> None:
     plan = wide_topic(tree, lake, 1_300)
     before = tree.dump()

@@ -11,8 +11,15 @@ from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
 from jobs.execution.batch import transactions
 from jobs.execution.batch.operations import operations_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
-from jobs.execution.batch.transactions import Znodes, apart, batches, depends_on, of_states, of_topic
-from jobs.preconditions.operations import TopicNow
+from jobs.execution.batch.transactions import (
+    ZnodeReads,
+    batches,
+    required_reads,
+    state_ops,
+    topic_ops,
+    topics_needing_own_multi,
+)
+from jobs.preconditions.operations import TaskZnodes
 from schemas.enums import NO_VERSION, Action, OperationKind
 from schemas.rows import Change, Operation
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_config_change, encode_state
@@ -39,8 +46,8 @@ def topics(*changes: Change, creates: bool = True) -> TopicZnodes:
     return TopicZnodes({"t": operation} if creates else {}, {"t": planned})
 
 
-def znodes_of(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> Znodes:
-    return Znodes({path: znode(path, there.get(path)) for path in depends_on(due)})
+def znodes_of(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> ZnodeReads:
+    return ZnodeReads({path: znode(path, there.get(path)) for path in required_reads(due)})
 
 
 def znode(path: str, now: tuple[bytes, int] | None) -> Znode:
@@ -57,8 +64,8 @@ def assignment(*partitions: int) -> bytes:
 def test_states_that_are_there_depend_on_nothing() -> None:
     due = [change(0, requires_live=[2], requires_dead=[3], state_version=5, topic_version=7), change(1)]
 
-    assert depends_on(due) == []
-    assert of_states(due, topics(creates=False), Znodes({}), EPOCH) == [
+    assert required_reads(due) == []
+    assert state_ops(due, topics(creates=False), ZnodeReads({}), EPOCH) == [
         Check("/brokers/ids/1", -1),
         Check("/brokers/ids/2", -1),
         Create("/brokers/ids/3", b"", ephemeral=True),
@@ -93,8 +100,8 @@ def test_a_small_topic_is_made_with_its_states_as_far_as_it_is_not_there(
 
     now = znodes_of(due, there)
 
-    assert apart(due, plan, now) == []
-    assert of_states(due, plan, now, EPOCH) == [Check("/brokers/ids/1", -1), *expected]
+    assert topics_needing_own_multi(due, plan, now) == []
+    assert state_ops(due, plan, now, EPOCH) == [Check("/brokers/ids/1", -1), *expected]
 
 
 def _with(op: Op, data: Mapping[bytes, bytes]) -> Op:
@@ -104,19 +111,19 @@ def _with(op: Op, data: Mapping[bytes, bytes]) -> Op:
 
 
 def test_a_large_topic_comes_before_its_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "ALONE", 10)
+    monkeypatch.setattr(transactions, "TOPIC_MULTI_BYTES", 10)
     due = [created(0), created(1)]
     plan = topics(*due)
     before, after = znodes_of(due, {}), znodes_of(due, {TOPIC: (b"", 0), CONFIG: (b"", 0)})
     data, config = plan.created("t")
 
-    assert (apart(due, plan, before), apart(due, plan, after)) == (["t"], [])
-    assert of_topic("t", due, plan, before) == [
+    assert (topics_needing_own_multi(due, plan, before), topics_needing_own_multi(due, plan, after)) == (["t"], [])
+    assert topic_ops("t", due, plan, before) == [
         Check("/brokers/ids/1", -1),
         Create(CONFIG, config),
         Create(TOPIC, data),
     ]
-    assert of_states(due, plan, after, EPOCH)[:3] == [Check("/brokers/ids/1", -1), Check(TOPIC, 0), Create(PARTS)]
+    assert state_ops(due, plan, after, EPOCH)[:3] == [Check("/brokers/ids/1", -1), Check(TOPIC, 0), Create(PARTS)]
 
 
 def test_a_topic_grows_before_the_states_of_its_new_partitions() -> None:
@@ -124,9 +131,9 @@ def test_a_topic_grows_before_the_states_of_its_new_partitions() -> None:
     plan = topics(*due, creates=False)
     before, after = znodes_of(due, {TOPIC: (assignment(0), 5)}), znodes_of(due, {TOPIC: (assignment(0, 1), 6)})
 
-    assert (apart(due, plan, before), apart(due, plan, after)) == (["t"], [])
-    assert of_topic("t", due, plan, before) == [Check("/brokers/ids/1", -1), SetData(TOPIC, assignment(0, 1), 5)]
-    assert of_states(due, plan, after, EPOCH)[1] == Check(TOPIC, 6)
+    assert (topics_needing_own_multi(due, plan, before), topics_needing_own_multi(due, plan, after)) == (["t"], [])
+    assert topic_ops("t", due, plan, before) == [Check("/brokers/ids/1", -1), SetData(TOPIC, assignment(0, 1), 5)]
+    assert state_ops(due, plan, after, EPOCH)[1] == Check(TOPIC, 6)
 
 
 def test_batches_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,13 +162,13 @@ CHANGED = Create("/config/changes/config_change_", encode_config_change("topics/
 )
 def test_a_config_is_altered_at_its_version(config: dict[str, str] | None, expected: list[Op], *, told: bool) -> None:
     now = znode(CONFIG, None if config is None else (encode_config(config), 4))
-    topic = TopicNow(znode(TOPIC, (b"", 3)), now, znode("/admin/delete_topics/t", None))
+    topic = TaskZnodes(znode(TOPIC, (b"", 3)), now, znode("/admin/delete_topics/t", None))
 
     assert operations_of(ALTERED, topic, has_notifications=told) == [Check(TOPIC, 3), *expected]
 
 
 def test_a_topic_is_queued_for_deletion() -> None:
-    topic = TopicNow(znode(TOPIC, (b"", 3)), znode(CONFIG, None), znode("/admin/delete_topics/t", None))
+    topic = TaskZnodes(znode(TOPIC, (b"", 3)), znode(CONFIG, None), znode("/admin/delete_topics/t", None))
     task = Operation(sequence=0, kind=OperationKind.DELETE_TOPIC, topic="t", data="{}")
 
     assert operations_of(task, topic, has_notifications=True) == [Check(TOPIC, 3), Create("/admin/delete_topics/t")]

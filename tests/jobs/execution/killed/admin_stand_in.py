@@ -142,11 +142,11 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
 
     changed: dict[Any, dict[str, Any]] = {module: {"admin_of": admin_of} for module in _ASKING}
     clock = SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic)
-    changed[waves] = {"time": clock, "PATIENCE": 0.0}
+    changed[waves] = {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0}
     changed[admin_requests] = {"time": clock}
-    changed[commit_admin] |= {"PATIENCE": 0.0}
-    changed[cancellation] |= {"PATIENCE": 0.0}
-    changed[controller_client] = {"READ_BACK": 0.0}
+    changed[commit_admin] |= {"PREVIOUS_WAVE_SECONDS": 0.0}
+    changed[cancellation] |= {"CANCELLATION_TIMEOUT_SECONDS": 0.0}
+    changed[controller_client] = {"READ_BACK_SECONDS": 0.0}
     for module, names in changed.items():
         for name, value in names.items():
             setattr(module, name, value)

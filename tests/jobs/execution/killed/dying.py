@@ -29,8 +29,8 @@ from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Trans
 import jobs.cancel
 import jobs.commit  # noqa: F401 - what the command line would import in each process
 from jobs import cli
-from jobs.adapters.brokers.connection import Channel
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.brokers.connection import BrokerConnection
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.jobs.execution.killed import admin_stand_in
@@ -99,7 +99,7 @@ def once(reach: Callable[[], None]) -> Callable[[object], None]:
 def mark(points: Points, meetings: Meetings) -> None:
     """Let whatever touches somebody else pass two points."""
     call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
-    send, answer, retried = Channel.send, Channel.answer, Lake._retried  # noqa: SLF001
+    send, answer, retried = BrokerConnection.send, BrokerConnection.answer, Warehouse._retried  # noqa: SLF001
 
     def calling(client: Any, request: Any, result: Any) -> Any:  # noqa: ANN401 - kazoo's
         if isinstance(request, Transaction):
@@ -114,26 +114,26 @@ def mark(points: Points, meetings: Meetings) -> None:
         stop(client)
         points.reach("after the session's end")
 
-    def sending(channel: Channel, api: str, *request: Any) -> None:  # noqa: ANN401
+    def sending(channel: BrokerConnection, api: str, *request: Any) -> None:  # noqa: ANN401
         points.reach(f"before {api}")
         send(channel, api, *request)
         points.reach(f"after {api}")
 
-    def answered(channel: Channel, *limits: Any) -> bytes:  # noqa: ANN401
+    def answered(channel: BrokerConnection, *limits: Any) -> bytes:  # noqa: ANN401
         heard = answer(channel, *limits)
         points.reach("after an answer")
         return heard
 
-    def writing(lake: Lake, table: str, write: Callable[[], Any], *, shared: bool = False) -> Any:  # noqa: ANN401
+    def writing(lake: Warehouse, table: str, write: Callable[[], Any], *, shared: bool = False) -> Any:  # noqa: ANN401
         points.reach("before a table's write")
         written = retried(lake, table, write, shared=shared)
         points.reach("after a table's write")
         return written
 
     KazooClient._call, KazooClient.stop = calling, stopping  # noqa: SLF001
-    Channel.send = sending  # type: ignore[assignment,method-assign]
-    Channel.answer = answered  # type: ignore[assignment,method-assign]
-    Lake._retried = writing  # type: ignore[assignment,method-assign]  # noqa: SLF001
+    BrokerConnection.send = sending  # type: ignore[assignment,method-assign]
+    BrokerConnection.answer = answered  # type: ignore[assignment,method-assign]
+    Warehouse._retried = writing  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
 def live(  # noqa: PLR0913 - all that a job says
@@ -149,7 +149,7 @@ def live(  # noqa: PLR0913 - all that a job says
         admin_stand_in.install(asks, points.reach, stuck=stuck)
     mark(points, Meetings(meets))
     fenced_writes.BATCH = 2  # type: ignore[misc]
-    commit_batch.RESIGN_PATIENCE = 0.0  # type: ignore[misc]
+    commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0  # type: ignore[misc]
     sys.argv = ["surveyor", *arguments]
     cli.main()
 

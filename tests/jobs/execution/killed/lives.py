@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action
@@ -36,16 +36,16 @@ def tried(points: Sequence[int], few: int) -> Sequence[int]:
     return points if ALL else random.sample(points, few)
 
 
-def create(lake: Lake, tree: KafkaTree) -> Plan:
+def create(lake: Warehouse, tree: KafkaTree) -> Plan:
     rows = [creation(NEW, number, [number, (number + 1) % 3]) for number in PARTITIONS]
     return store_plan(lake, tree, rows, [topic_creation(NEW, {K: "5"})])
 
 
-def elect(lake: Lake, tree: KafkaTree) -> Plan:
+def elect(lake: Warehouse, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, [election(tree, T, number, leader=(number + 1) % 3) for number in PARTITIONS])
 
 
-def shrink(lake: Lake, tree: KafkaTree) -> Plan:
+def shrink(lake: Warehouse, tree: KafkaTree) -> Plan:
     """Broker 2 is gone: another leads what it led, and it leaves every ISR."""
     tree.unregister(2)
     rows = []
@@ -58,7 +58,7 @@ def shrink(lake: Lake, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, rows)
 
 
-KINDS: Final[dict[str, Callable[[Lake, KafkaTree], Plan]]] = {
+KINDS: Final[dict[str, Callable[[Warehouse, KafkaTree], Plan]]] = {
     "create": create,
     "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
     "elect": elect,
@@ -73,7 +73,7 @@ class Planned:
     """A plan of one kind, in a cluster and a warehouse of its own."""
 
     tree: KafkaTree
-    lake: Lake
+    lake: Warehouse
     plan: Plan
 
     def commit(self, *more: str) -> list[str]:
@@ -90,7 +90,7 @@ class Planned:
 
 @contextmanager
 def planned(
-    server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, make: Callable[[Lake, KafkaTree], Plan]
+    server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, make: Callable[[Warehouse, KafkaTree], Plan]
 ) -> Iterator[Planned]:
     hosts = new_chroot(server.connect)
     client = KazooClient(hosts)
@@ -102,7 +102,7 @@ def planned(
         tree.elect(0, epoch=7)
         tree.add_topic(T, {number: [number % 3, (number + 1) % 3, (number + 2) % 3] for number in PARTITIONS})
         tree.add_topic("other", {0: [0, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
-        lake = Lake(str(folder / hosts.rpartition("/")[2]), "default")
+        lake = Warehouse(str(folder / hosts.rpartition("/")[2]), "default")
         yield Planned(tree, lake, make(lake, tree))
     finally:
         client.stop()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
 from jobs.execution.admin.throttles import set_throttle
@@ -37,14 +37,14 @@ BEFORE: Final = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER: Final = {0: [2, 1], 1: [1, 0], 2: [2, 1]}
 
 
-def move(lake: Lake, tree: KafkaTree) -> Plan:
+def move(lake: Warehouse, tree: KafkaTree) -> Plan:
     """Two partitions in the first wave, one in the second."""
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition], wave=partition // 2) for partition in BEFORE]
     return store_plan(lake, tree, rows, kind=PlanKind.REASSIGN.value)
 
 
-def drain(lake: Lake, tree: KafkaTree) -> Plan:
+def drain(lake: Warehouse, tree: KafkaTree) -> Plan:
     """Broker 0 comes last, and leads no more."""
     tree.add_topic(T, BEFORE)
     orders = [reassignment(tree, T, 0, [1, 0])]
@@ -53,7 +53,7 @@ def drain(lake: Lake, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, [*orders, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
-def prefer(lake: Lake, tree: KafkaTree) -> Plan:
+def prefer(lake: Warehouse, tree: KafkaTree) -> Plan:
     """Each partition is led by its second replica."""
     tree.add_topic(T, BEFORE)
     for partition, replicas in BEFORE.items():
@@ -62,7 +62,7 @@ def prefer(lake: Lake, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, [election(tree, T, partition, leader=BEFORE[partition][0]) for partition in BEFORE])
 
 
-def called_back(lake: Lake, tree: KafkaTree) -> Plan:
+def called_back(lake: Warehouse, tree: KafkaTree) -> Plan:
     """Cancelled, but what it asked for goes on."""
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition]) for partition in BEFORE]
@@ -71,7 +71,7 @@ def called_back(lake: Lake, tree: KafkaTree) -> Plan:
     return plan
 
 
-def throttled(lake: Lake, tree: KafkaTree) -> Plan:
+def throttled(lake: Warehouse, tree: KafkaTree) -> Plan:
     """The same, under a throttle."""
     plan = called_back(lake, tree)
     set_throttle(settings_of(tree, lake.warehouse), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
@@ -80,7 +80,7 @@ def throttled(lake: Lake, tree: KafkaTree) -> Plan:
 
 @dataclass(frozen=True)
 class Kind:
-    make: Callable[[Lake, KafkaTree], Plan]
+    make: Callable[[Warehouse, KafkaTree], Plan]
     command: tuple[str, ...]
     status: PlanStatus = PlanStatus.COMMITTED
     is_begun: bool = False

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
 from jobs.repositories.plans.repository import Plan
@@ -40,7 +40,7 @@ CYCLES: Final = 8
 """More than it ever takes."""
 
 
-def asked_for(lake: Lake, tree: KafkaTree) -> Plan:
+def asked_for(lake: Warehouse, tree: KafkaTree) -> Plan:
     """Ask for everything while nobody is the controller, and plan the first step."""
     tree.add_topic("moves", {partition: before for partition, (before, _) in MOVES.items()})
     tree.add_topic("stray", {0: [0, 1]})
@@ -55,7 +55,7 @@ def asked_for(lake: Lake, tree: KafkaTree) -> Plan:
     return first(lake, tree)
 
 
-def first(lake: Lake, tree: KafkaTree) -> Plan:
+def first(lake: Warehouse, tree: KafkaTree) -> Plan:
     plan = store_steps(lake, tree)
     assert plan is not None
     return plan

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
@@ -51,7 +51,7 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     client.close()
 
 
-def _fill(lake: Lake, sizes: Sizes, *more: Row) -> None:
+def _fill(lake: Warehouse, sizes: Sizes, *more: Row) -> None:
     """Let the table be what brokers told, each of its replicas."""
     defaults = {"log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
     told = [

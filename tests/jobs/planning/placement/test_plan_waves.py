@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.preconditions.changes import judge_for_admin
-from jobs.preconditions.waves import by_wave, judge_waves
-from planner.text import counted
+from jobs.preconditions.waves import by_wave, evaluate_waves
+from planner.text import pluralise
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
@@ -87,7 +87,7 @@ def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
 def test_each_wave_is_due_when_the_one_before_is_done(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
     plan = surveyor.json("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
     changes = msgspec.convert(_of_plan(surveyor, "changes", plan), list[Change])
-    due, verdicts = judge_waves(tree.client, changes)
+    due, verdicts = evaluate_waves(tree.client, changes)
     assert (len(due), verdicts) == (len(changes), [])
     for wave in by_wave(changes):
         came = Counter(broker for row in wave for broker in row.adding_after)
@@ -125,7 +125,7 @@ def test_waves_are_shown_and_exported(surveyor: Surveyor, tmp_path: Path) -> Non
     changes = _of_plan(surveyor, "changes", plan)
     shown = surveyor("show", "plan", plan["plan_id"]).stdout
     sizes = Counter(row["wave"] for row in changes)
-    assert all(f"\n  wave {wave}: {counted(size, 'change')}\n" in shown for wave, size in sizes.items())
+    assert all(f"\n  wave {wave}: {pluralise(size, 'change')}\n" in shown for wave, size in sizes.items())
     assert f"waves {len(sizes)} (at least 2)" in shown
     for flags, side in (((), "replicas_after"), (("--inverse",), "replicas_before")):
         partitions = surveyor.json("export", plan["plan_id"], "--wave", "1", *flags)["reassignment"]["partitions"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 
@@ -19,7 +19,7 @@ def held(replicas: list[int]) -> Row:
 
 
 @pytest.fixture
-def surveyor(tmp_path: Path, lake: Lake) -> Surveyor:
+def surveyor(tmp_path: Path, lake: Warehouse) -> Surveyor:
     """After snapshot 1 broker 3 goes; orders are moved, one of them off broker 3; others move too; one topic is new."""
     cluster = Cluster(lake)
     cluster.brokers = [broker(number, epoch=100 + number) for number in range(4)]

@@ -7,10 +7,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
-from jobs.planning.placement.target_rows import rows_on_the_way, target_rows
-from planner.placement.problem import NOBODY, PlacementError
+from jobs.planning.placement.target_rows import intermediate_rows, target_rows
+from planner.placement.problem import NO_BROKER, PlacementError
 from planner.placement.solve import place
-from planner.placement.waves import Caps, waves
+from planner.placement.waves import WaveLimits, waves
 from tests.planner.placement.clusters import Case, cases
 
 
@@ -30,8 +30,8 @@ def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
     except PlacementError:
         return
     cluster, barred = _named(case), np.flatnonzero(~case.partitions.movable)
-    planned = waves(case.partitions, placement, {}, Caps(moves_per_broker=1, one_at_a_time=True))
-    rows: list[dict[str, Any]] = rows_on_the_way(cluster, placement, planned, barred).to_pylist()
+    planned = waves(case.partitions, placement, {}, WaveLimits(moves_per_broker=1, one_at_a_time=True))
+    rows: list[dict[str, Any]] = intermediate_rows(cluster, placement, planned, barred).to_pylist()
     assert target_rows(cluster, placement, planned, barred).to_pylist() == [
         {name: row[name] for name in ("topic", "partition", "replicas", "reason", "wave")} for row in rows
     ]
@@ -42,7 +42,7 @@ def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
         number = int(rows_of(pa.table({"topic": [row["topic"]], "partition": [row["partition"]]}), cluster.names)[0])
         assert row["earlier"] == seen.setdefault(key, [])
         seen[key].append(row["replicas"])
-        assert row["goal"] == [broker for broker in placement.replicas[number].tolist() if broker != NOBODY]
+        assert row["goal"] == [broker for broker in placement.replicas[number].tolist() if broker != NO_BROKER]
         assert row["reason"] == reasons.get(number, "")
     assert all(lists[-1] == row["goal"] for row in rows for lists in [seen[row["topic"], row["partition"]]])
     assert all(row["steps"] == len(seen[row["topic"], row["partition"]]) for row in rows)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, topic
@@ -19,7 +19,7 @@ TopicRequest = dict[str, Any]
 
 def _surveyor(warehouse: Path, racks: str = "") -> Surveyor:
     """Brokers 0 to 3, in these racks; topics orders and a.b are there already."""
-    cluster = Cluster(Lake(str(warehouse), "default"))
+    cluster = Cluster(Warehouse(str(warehouse), "default"))
     named = dict(enumerate(racks))
     cluster.brokers = [broker(number, 100 + number, rack=named.get(number)) for number in (3, 1, 0, 2)]
     cluster.topics = [topic("orders"), topic("a.b")]
@@ -124,7 +124,7 @@ SPOKEN: Final = [
 
 @pytest.mark.parametrize(("spoken", "known"), SPOKEN)
 def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[str | None], known: bool) -> None:  # noqa: FBT001
-    cluster = Cluster(Lake(str(tmp_path / "warehouse"), "default"))
+    cluster = Cluster(Warehouse(str(tmp_path / "warehouse"), "default"))
     cluster.brokers, cluster.topics = [broker(0, 100), broker(1, 101)], [topic("orders")]
     name = {"name": "inter.broker.protocol.version", "snapshot_id": 1}
     rows = [name | {"broker_id": at, "value": value, "assumed": not value} for at, value in enumerate(spoken)]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
@@ -19,7 +19,7 @@ CONFIG: Final = {"retention.ms": "60000", "min.insync.replicas": "2"}
 
 def _cluster(warehouse: Path) -> Cluster:
     """Brokers 0 to 3; topic all as AddPartitionsTest has it, and topics that cannot be added to."""
-    cluster = Cluster(Lake(str(warehouse), "default"))
+    cluster = Cluster(Warehouse(str(warehouse), "default"))
     cluster.brokers = [broker(number, 100 + number) for number in (3, 1, 0, 2)]
     names = ("all", "some", "moving", "asked", "gap", "wide")
     cluster.topics = [topic(name, topic_version=3, config=CONFIG) for name in names]

@@ -5,27 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import RefusedError
-from jobs.repositories.plans.commit_log import Ledger, next_attempt
+from jobs.repositories.plans.commit_log import CommitLog, next_attempt
 from jobs.repositories.plans.names import Alias, give_name, plan_named
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.plans.store import Content, RowLists, store
+from jobs.repositories.plans.store import InMemoryRows, PlanHeader, store
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 
 MANY = 6
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    made = Lake(str(tmp_path / "warehouse"), "default")
+def lake(tmp_path: Path) -> Warehouse:
+    made = Warehouse(str(tmp_path / "warehouse"), "default")
     made.ensure_tables()
     return made
 
 
-def stored(lake: Lake, snapshot_id: int = 1) -> Row:
+def stored(lake: Warehouse, snapshot_id: int = 1) -> Row:
     """Of a kind that no newer plan takes the place of."""
-    content = Content(
+    content = PlanHeader(
         kind=PlanKind.DRAIN,
         parameters={"brokers": [1], "mode": "admin"},
         snapshot_id=snapshot_id,
@@ -33,14 +33,14 @@ def stored(lake: Lake, snapshot_id: int = 1) -> Row:
         broker_epochs={},
         status=PlanStatus.PLANNED,
     )
-    return store(lake, Alias(), content, RowLists(lake=lake, changes=[], rejections=[]))
+    return store(lake, Alias(), content, InMemoryRows(lake=lake, changes=[], rejections=[]))
 
 
-def test_commits_of_one_plan_have_a_number_each(lake: Lake) -> None:
+def test_commits_of_one_plan_have_a_number_each(lake: Warehouse) -> None:
     plan = read_plan(lake, stored(lake)["plan_id"])
 
     def begin(_: int) -> None:
-        Ledger.open(lake, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
+        CommitLog.open(lake, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
 
     with ThreadPoolExecutor(MANY) as pool:
         list(pool.map(begin, range(MANY)))
@@ -49,7 +49,7 @@ def test_commits_of_one_plan_have_a_number_each(lake: Lake) -> None:
     assert next_attempt(lake, plan.plan_id) == MANY + 1
 
 
-def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Lake) -> None:
+def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Warehouse) -> None:
     plans = [stored(lake, number)["plan_id"] for number in range(1, MANY + 1)]
 
     def name(plan_id: str) -> bool:
@@ -68,7 +68,7 @@ def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Lake) 
     assert named["plan_id"] == plans[given.index(True)]
 
 
-def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Lake) -> None:
+def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Warehouse) -> None:
     with ThreadPoolExecutor(MANY) as pool:
         made = list(pool.map(lambda _: stored(lake)["plan_id"], range(MANY)))
 
@@ -76,7 +76,7 @@ def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Lake) ->
     assert len(set(made)) == 1
 
 
-def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(lake: Lake) -> None:
+def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(lake: Warehouse) -> None:
     stored(lake)
 
     with pytest.raises(RefusedError, match="a newer one took its place meanwhile; plan again"):

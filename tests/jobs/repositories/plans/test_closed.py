@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import RefusedError
-from jobs.repositories.actor import Author
-from jobs.repositories.plans.commit_log import Ledger, closed_line
+from jobs.repositories.actor import Actor
+from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
 
@@ -41,7 +41,7 @@ CASES: Final[list[tuple[PlanStatus, list[Row], str]]] = [
 def test_who_closed_it_is_said_and_no_commit_goes_on(
     tmp_path: Path, status: PlanStatus, commits: list[Row], said: str
 ) -> None:
-    lake = Lake(str(tmp_path), "default")
+    lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     common = {"kind": "reassign", "created_at": AT, "snapshot_id": 1}
     row = {"plan_id": "p", "name": None, "status": status.value, "parameters": "{}", **common}
@@ -53,7 +53,7 @@ def test_who_closed_it_is_said_and_no_commit_goes_on(
 
     assert line.endswith(said)
     assert line.startswith(("was cancelled", "was rolled back"))
-    ledger = Ledger(lake, Plan(row, [], [], []), Author("anna@desk"))
+    ledger = CommitLog(lake, Plan(row, [], [], []), Actor("anna@desk"))
     with pytest.raises(RefusedError) as refused:
         ledger.refuse_closed()
     assert str(refused.value) == f"plan p {line}: nothing more of it is asked for; plan again"

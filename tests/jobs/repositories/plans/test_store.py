@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.console_output.tables import is_complete
 from jobs.repositories.plans.commit_log import close_plan, note_verified
 from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.plans.store import Content, RowLists, store
+from jobs.repositories.plans.store import InMemoryRows, PlanHeader, store
 from schemas.enums import PlanKind, PlanStatus
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.page_rows import change, config_operation
@@ -19,22 +19,22 @@ REJECTION: Final[Row] = {"topic": "t", "partition": 0, "action": "elect", "code"
 
 
 @pytest.fixture
-def tables(lake: Lake) -> Lake:
+def tables(lake: Warehouse) -> Warehouse:
     lay_tables(lake)
     return lake
 
 
-def stored(lake: Lake, snapshot_id: int, name: str | None = None, **more: Any) -> str:  # noqa: ANN401
+def stored(lake: Warehouse, snapshot_id: int, name: str | None = None, **more: Any) -> str:  # noqa: ANN401
     rows = {"changes": [], "rejections": [REJECTION], "operations": more.pop("operations", [])}
     rows["changes"] = more.pop("changes", [])
     content: dict[str, Any] = {"kind": PlanKind.RECONCILE, "parameters": {}, "cluster_id": "id", "broker_epochs": {}}
     plan = store(
-        lake, Alias(name), Content(**content | {"snapshot_id": snapshot_id} | more), RowLists(lake=lake, **rows)
+        lake, Alias(name), PlanHeader(**content | {"snapshot_id": snapshot_id} | more), InMemoryRows(lake=lake, **rows)
     )
     return str(plan["plan_id"])
 
 
-def test_the_last_look_that_found_nothing_is_kept(tables: Lake) -> None:
+def test_the_last_look_that_found_nothing_is_kept(tables: Warehouse) -> None:
     """Of the same question; not what has a name, changes something, drains, or asks something else."""
     kept = {
         stored(tables, 1, "named"),
@@ -52,7 +52,7 @@ def test_the_last_look_that_found_nothing_is_kept(tables: Lake) -> None:
     assert len(tables.rows("plans")) == len(kept) + 2
 
 
-def test_a_plan_is_verified_once(tables: Lake) -> None:
+def test_a_plan_is_verified_once(tables: Warehouse) -> None:
     """It stays complete until it is called or led back."""
     plan_id = stored(tables, 1, changes=[change("t", 1, [1, 2], [2, 1])])
     note_verified(tables, read_plan(tables, plan_id))
@@ -66,7 +66,7 @@ def test_a_plan_is_verified_once(tables: Lake) -> None:
     assert not is_complete(read_plan(tables, plan_id).row)
 
 
-def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(tables: Lake) -> None:
+def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(tables: Warehouse) -> None:
     plan_id = stored(tables, 1)
     note_verified(tables, read_plan(tables, plan_id))
 

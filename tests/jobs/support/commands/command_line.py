@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.cli import app
 
 
@@ -14,7 +14,7 @@ from jobs.cli import app
 class Surveyor:
     """`surveyor`, on one warehouse."""
 
-    lake: Lake
+    lake: Warehouse
 
     def run(self, *arguments: str) -> Result:
         done = CliRunner().invoke(app, [*arguments, "--warehouse", self.lake.warehouse], env={"COLUMNS": "80"})

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import app
 
 
@@ -31,8 +31,8 @@ class Surveyor:
     warehouse: Path
 
     @property
-    def lake(self) -> Lake:
-        return Lake(str(self.warehouse), "default")
+    def lake(self) -> Warehouse:
+        return Warehouse(str(self.warehouse), "default")
 
     def copied_to(self, folder: Path) -> "Surveyor":
         """The same with a warehouse of its own, which has all that this one has."""

@@ -29,13 +29,13 @@ from tests.shared_spark import join
 from jobs.controller.decisions import warmup
 from jobs.entry import main
 join()
-warmup.TIMES = 0
+warmup.WARMUP_ROUNDS = 0
 """
 """It uses the Spark of the tests, and asks nothing before it is in office: nobody counts its first seconds."""
 
 NEVER_AHEAD = """\
 from jobs.controller import controller
-controller.Foresight = lambda *_: None
+controller.FailurePrecomputer = lambda *_: None
 """
 """It does not find out, after each change, what to do if any one broker fails: half of a story's processor time."""
 

@@ -6,7 +6,7 @@ from typing import Any
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.commit import apply_plan
-from jobs.execution.preflight import assess
+from jobs.execution.preflight import check_before_commit
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
@@ -23,6 +23,6 @@ def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience
     settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
     plan = read_plan(settings.lake, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-    assessment = assess(settings, plan, Mode.BATCH, limits)
+    assessment = check_before_commit(settings, plan, Mode.BATCH, limits)
     apply_plan(settings, plan, assessment, max_hold=held.held() + patience, held=held)
     return read_plan(settings.lake, plan_id).row

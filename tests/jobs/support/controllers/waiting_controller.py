@@ -148,5 +148,5 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         "execution.admin.controllers",  # last: a module that is imported after it would keep the fake
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
-    monkeypatch.setattr("jobs.preconditions.waves.PATIENCE", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.commit.PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.preconditions.waves.PREVIOUS_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.commit.PREVIOUS_WAVE_SECONDS", 0.0)

@@ -6,10 +6,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from jobs.adapters.delta.warehouse import Lake
+from jobs.adapters.delta.warehouse import Warehouse
 
 
-def lay_tables(lake: Lake) -> None:
+def lay_tables(lake: Warehouse) -> None:
     """Do what `ensure_tables` does; a twentieth of its processor time where there is no warehouse yet."""
     if Path(lake.warehouse).exists():
         lake.ensure_tables()
@@ -22,5 +22,5 @@ def _empty() -> Path:
     folder = tempfile.mkdtemp(prefix="surveyor-empty-tables-")
     atexit.register(shutil.rmtree, folder)
     warehouse = Path(folder, "warehouse")
-    Lake(str(warehouse), "default").ensure_tables()
+    Warehouse(str(warehouse), "default").ensure_tables()
     return warehouse

@@ -15,9 +15,9 @@ from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.source import read_here
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.snapshots.cluster_view import Observed
+from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
-from jobs.snapshots.reader import Small, read_small
+from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
 from planner.columns.numpy_rules import PartitionArrays, default_min_isr, derived
 from planner.leadership.numpy_leadership import imbalance
 from schemas.columns import TABLES
@@ -32,7 +32,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     """Write what `surveyor snapshot` would; `conf`: what the cluster's section of a --conf file would say."""
     lake = surveyor.lake
     settings = Settings(lake.cluster, lake.warehouse, ClusterConf(zookeeper=surveyor.hosts, **conf))
-    small, read = read_small(settings), read_here(settings.zookeeper)
+    small, read = read_driver_metadata(settings), read_here(settings.zookeeper)
     with connected(settings.zookeeper) as client:
         sync(client)
         zxid_after = client.last_zxid
@@ -44,13 +44,13 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     lake.replace("snapshots", [_snapshot(small, zxid_after, rows, {name: lake.version(name) for name in TABLES})])
 
 
-def _rows(small: Small, read: pa.Table, threshold: float) -> dict[str, list[Row]]:
+def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, list[Row]]:
     state, configs = small.state, small.configs.result()
     assert not state.quarantine, state.quarantine
     assert "quarantine" not in read["kind"].unique().to_pylist()
     queued = frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
     topics = [{**row, "deletion_requested": row["topic"] in queued} for row in as_rows(_of_kind(read, "topic"))]
-    seen = Observed(
+    seen = ClusterView(
         controller_id=None,
         controller_epoch=None,
         migration=None,
@@ -83,7 +83,7 @@ def _of(table: str, row: Mapping[str, Any]) -> Row:
     return {name: row[name] for name in TABLES[table].names if name in row}
 
 
-def _partitions(seen: Observed, arrays: PartitionArrays) -> list[Row]:
+def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
     """Rows as read, and what follows from them."""
     registered = {row["broker_id"] for row in seen.brokers}
     marks = derived(arrays, registered)
@@ -106,7 +106,7 @@ def _partitions(seen: Observed, arrays: PartitionArrays) -> list[Row]:
     ]
 
 
-def _snapshot(small: Small, zxid_after: int, rows: Mapping[str, list[Row]], versions: dict[str, int]) -> Row:
+def _snapshot(small: DriverMetadata, zxid_after: int, rows: Mapping[str, list[Row]], versions: dict[str, int]) -> Row:
     state = small.state
     return {
         "snapshot_id": SNAPSHOT_ID,

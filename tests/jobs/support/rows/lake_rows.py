@@ -6,7 +6,7 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from schemas.tables import TABLES
 from tests.jobs.support.rows.empty_tables import lay_tables
 
@@ -58,7 +58,7 @@ def partition(replicas: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401 -
 class Cluster:
     """A cluster that changes between snapshots; what it has is for the test to say."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Warehouse) -> None:
         self.lake = lake
         self.brokers: list[Row] = []
         self.topics: list[Row] = []
@@ -69,7 +69,7 @@ class Cluster:
         self._id = 0
         lay_tables(lake)
 
-    def copied_to(self, lake: Lake) -> "Cluster":
+    def copied_to(self, lake: Warehouse) -> "Cluster":
         """The same cluster in a warehouse that is not there yet, with all that this one has."""
         shutil.copytree(self.lake.warehouse, lake.warehouse)
         copy = deepcopy(self)

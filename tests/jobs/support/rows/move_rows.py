@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from schemas.enums import Action
 from tests.jobs.support.rows.plan_rows import election
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -42,7 +42,7 @@ class CommitProcess(subprocess.Popen[str]):
         super().__exit__(kind, value, traceback)
 
 
-def commit_process(hosts: str, lake: Lake, plan_id: str, *more: str, script: str = "") -> CommitProcess:
+def commit_process(hosts: str, lake: Warehouse, plan_id: str, *more: str, script: str = "") -> CommitProcess:
     """`surveyor commit --apply`, in admin mode, as a process of its own; `script` runs in it first."""
     flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "admin", "--apply", *more)
     return CommitProcess(

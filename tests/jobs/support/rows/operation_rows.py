@@ -2,7 +2,7 @@
 
 import json
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind, PlanKind
 from schemas.znodes import decode_assignment
@@ -19,14 +19,14 @@ def _operation(kind: OperationKind, topic: str, data: Row, sequence: int = 0) ->
 
 
 def alteration(
-    lake: Lake, tree: KafkaTree, topic: str, before: dict[str, str | None], after: dict[str, str | None]
+    lake: Warehouse, tree: KafkaTree, topic: str, before: dict[str, str | None], after: dict[str, str | None]
 ) -> Plan:
     data = {"topic_id": _topic_id(tree, topic), "before": before, "after": after}
     operation = _operation(OperationKind.ALTER_CONFIG, topic, data)
     return store_plan(lake, tree, [], [operation], kind=PlanKind.CONFIG.value)
 
 
-def deletion(lake: Lake, tree: KafkaTree, *topics: str) -> Plan:
+def deletion(lake: Warehouse, tree: KafkaTree, *topics: str) -> Plan:
     operations = [
         _operation(OperationKind.DELETE_TOPIC, topic, {"topic_id": _topic_id(tree, topic)}, number)
         for number, topic in enumerate(topics)
@@ -34,7 +34,7 @@ def deletion(lake: Lake, tree: KafkaTree, *topics: str) -> Plan:
     return store_plan(lake, tree, [], operations, kind=PlanKind.DELETE.value)
 
 
-def expansion(lake: Lake, tree: KafkaTree, topic: str, added: list[list[int]]) -> Plan:
+def expansion(lake: Warehouse, tree: KafkaTree, topic: str, added: list[list[int]]) -> Plan:
     """Partitions added behind those there are."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assignment = decode_assignment(data)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Lake, Row, schema_of
+from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import Alias
-from jobs.repositories.plans.store import Content, RowLists, store
+from jobs.repositories.plans.store import InMemoryRows, PlanHeader, store
 from schemas.columns import TABLES
 from schemas.enums import Action, OperationKind, PlanKind
 from tests.jobs.support.rows.empty_tables import lay_tables
@@ -49,7 +49,7 @@ def change(topic_: str, number: int, before: Sequence[int], after: Sequence[int]
 
 
 def stored_plan(
-    lake: Lake,
+    lake: Warehouse,
     changes: Sequence[Row],
     name: str | None = None,
     operations: Sequence[Row] = (),
@@ -63,8 +63,8 @@ def stored_plan(
         "code": "ALREADY_ASSIGNED",
         "reason": "as it is",
     }
-    rows = RowLists(lake=lake, changes=changes, rejections=[rejection], operations=operations)
-    return store(lake, Alias(name), Content(**{**_content(), **content}), rows)
+    rows = InMemoryRows(lake=lake, changes=changes, rejections=[rejection], operations=operations)
+    return store(lake, Alias(name), PlanHeader(**{**_content(), **content}), rows)
 
 
 def _content() -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _content() -> dict[str, Any]:
     return {"kind": PlanKind.REASSIGN, **alike}
 
 
-def lived_in(lake: Lake) -> Cluster:
+def lived_in(lake: Warehouse) -> Cluster:
     """Three snapshots of four brokers, a plan with a commit, and what losing a broker would cost.
 
     Broker 2 led orders-0 at first, broker 1 since the second snapshot, in which broker 3 registers; broker 2 is gone in
@@ -125,7 +125,7 @@ def _snapshot_of_all(cluster: Cluster) -> None:
     cluster.lake.replace("snapshots", [{**snapshot, "versions": versions}], f"snapshot_id = {number}")
 
 
-def _skewed(lake: Lake) -> None:
+def _skewed(lake: Warehouse) -> None:
     """Imbalance that grows from snapshot to snapshot, of broker 2 alone."""
     common = {"preferred_partitions": 2, "threshold": 0.1}
     rows = [
@@ -135,7 +135,7 @@ def _skewed(lake: Lake) -> None:
     lake.append("imbalance", rows)
 
 
-def _commit(lake: Lake, plan_id: str) -> None:
+def _commit(lake: Warehouse, plan_id: str) -> None:
     """An attempt that applied orders-0, found the other stale, and one that was killed after its intents."""
     common = {"plan_id": plan_id, "who": f"me@{HOSTILE}", "wave": 0, "action": "reassign", "partition": 0}
     altered = f"topic t: sasl.jaas.config is now {SECRET}: somebody altered it"
@@ -159,7 +159,7 @@ def config_operation() -> Row:
 class _ArrowRows:
     """The changes of a plan, made by columns."""
 
-    lake: Lake
+    lake: Warehouse
     changes: pa.Table
 
     def summary(self, header: str) -> Row:
@@ -170,7 +170,7 @@ class _ArrowRows:
         self.lake.append_all("changes", _filled("changes", self.changes, named))
 
 
-def very_many(lake: Lake, partitions: int, brokers: int = 24) -> Row:
+def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> Row:
     """A cluster of so many partitions, two of three under-replicated, and a plan that moves every one; its row."""
     lay_tables(lake)
     numbers = range(partitions)
@@ -197,7 +197,7 @@ def very_many(lake: Lake, partitions: int, brokers: int = 24) -> Row:
     return _plan_of_all(lake, known)
 
 
-def _plan_of_all(lake: Lake, known: Mapping[str, Any]) -> Row:
+def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> Row:
     moved = [replicas[::-1] for replicas in known["replicas"]]
     columns = {
         "topic": known["topic"],
@@ -212,7 +212,7 @@ def _plan_of_all(lake: Lake, known: Mapping[str, Any]) -> Row:
     }
     alike = {"wave": 0, "action": Action.REASSIGN.value, "is_new": False, "reason": "evens out"}
     changes = _filled("changes", pa.table(columns), alike)
-    content = Content(**{**_content(), "snapshot_id": 1})
+    content = PlanHeader(**{**_content(), "snapshot_id": 1})
     return store(lake, Alias("all"), content, _ArrowRows(lake, changes))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Lake, Row, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.digest import plan_header
@@ -86,7 +86,7 @@ def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: s
     return {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": topic, "data": data}
 
 
-def lose_commits(lake: Lake) -> None:
+def lose_commits(lake: Warehouse) -> None:
     """Lose the whole table, as whoever restores a warehouse without it would: no row of it can be deleted."""
     rmtree(lake.path("commits"))
     lake.ensure_tables()
@@ -97,7 +97,7 @@ def _as_row(row: Row | Change | Operation) -> Row:
 
 
 def store_plan(
-    lake: Lake,
+    lake: Warehouse,
     tree: KafkaTree,
     changes: Sequence[Row | Change],
     operations: Sequence[Row | Operation] = (),

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Lake, Row
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
@@ -23,7 +23,7 @@ Steps = tuple[list[Row], list[Row]]
 """Changes and operations."""
 
 
-def store_steps(lake: Lake, tree: KafkaTree) -> Plan | None:
+def store_steps(lake: Warehouse, tree: KafkaTree) -> Plan | None:
     """Store what is due as a plan, None where nothing is."""
     changes, operations = steps_due(lake, tree)
     if not (changes or operations):
@@ -38,7 +38,7 @@ def store_steps(lake: Lake, tree: KafkaTree) -> Plan | None:
     return store_plan(lake, tree, changes, operations, **columns)
 
 
-def steps_due(lake: Lake, tree: KafkaTree) -> Steps:
+def steps_due(lake: Warehouse, tree: KafkaTree) -> Steps:
     """Say what is due of moves, preferred elections and deletions of topics that are there, one change a partition."""
     changes, operations = [], []
     orders = {(each.topic, each.partition): each.replicas or [] for each in _requested(tree, REASSIGN)}
@@ -72,7 +72,7 @@ def _assignment(tree: KafkaTree, topic: str) -> Assignment:
     return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
 
 
-def _move(lake: Lake, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
+def _move(lake: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
     """Start it, narrow it, end it; None where it is assigned as asked for. Once started, the target is in sync."""
     topic, partition = key
     assigned, state = _assignment(tree, topic), tree.state(topic, partition)
@@ -116,7 +116,7 @@ def _preferred(tree: KafkaTree, topic: str, partition: int) -> Iterator[Row]:
         yield election(tree, topic, partition, first) | {"stop_replica_to": []}
 
 
-def _deletion(lake: Lake, tree: KafkaTree, topic: str) -> Row:
+def _deletion(lake: Warehouse, tree: KafkaTree, topic: str) -> Row:
     """Let every replica be deleted, and once all of them are, remove the topic."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assigned = decode_assignment(data)
@@ -129,7 +129,7 @@ def _deletion(lake: Lake, tree: KafkaTree, topic: str) -> Row:
     return _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": replicas})
 
 
-def _stopped(lake: Lake, tree: KafkaTree, topic: str, leader_epoch: int) -> list[Row]:
+def _stopped(lake: Warehouse, tree: KafkaTree, topic: str, leader_epoch: int) -> list[Row]:
     """Who said under the last controllership that a replica's log is deleted."""
     if not lake.has("answers"):
         return []

@@ -12,7 +12,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.core.errors import FencedError
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.commit_log import Verdict
+from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Change
@@ -24,7 +24,7 @@ OURS = 2147483647
 class Written:
     """What came out of a writer, and how it ended."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[RowOutcome] = field(default_factory=list)
     error: Exception | None = None
 
     @property
