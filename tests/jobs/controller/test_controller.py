@@ -124,8 +124,8 @@ def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
 
     take_up(controller)
     settle(controller)
-    while not controller.retelling.is_quiet:  # broker 1 is asked again after a pause, as often as it refuses
-        time.sleep(controller.retelling.pause(1.0))
+    while not controller.retries.is_quiet:  # broker 1 is asked again after a pause, as often as it refuses
+        time.sleep(controller.retries.next_delay(1.0))
         settle(controller)
 
     now = tree.state("orders", 0)
