@@ -58,7 +58,7 @@ def commit(
     )
     hold = hold_seconds(settings, max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
-    check_throttle(throttle)
+    check_throttle(throttle, settings.conf.throttle)
     running = ReassignmentOptions(via, rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
     return commit_plan(
         settings,

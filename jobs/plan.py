@@ -265,7 +265,7 @@ def reassign(
     from jobs.planning.plan import report_plan
     from planner.placement.waves import WaveLimits
 
-    check_throttle(throttle)
+    check_throttle(throttle, settings.conf.throttle)
     option, value = _only_one(
         {
             BY_FILE: reassignment_json_file,

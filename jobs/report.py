@@ -29,7 +29,7 @@ def report(
     """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
     from jobs.web.report import write_report
 
-    check_throttle(throttle)
+    check_throttle(throttle, settings.conf.throttle)
     write_report(settings, out, plan, snapshot)
 
 

@@ -52,7 +52,7 @@ def rollback(
     from jobs.execution.rollback import roll_back_plan
     from jobs.repositories.plans.names import Alias
 
-    check_throttle(throttle)
+    check_throttle(throttle, settings.conf.throttle)
     return roll_back_plan(
         settings,
         plan,

@@ -232,7 +232,7 @@ def plan(
     """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
     from jobs.console_output.plan_review import RowFilter, show_review
 
-    check_throttle(throttle)
+    check_throttle(throttle, settings.conf.throttle)
     show_review(settings, plan, RowFilter(topic, broker, action, everything))
 
 

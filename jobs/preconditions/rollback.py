@@ -184,8 +184,8 @@ def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: 
     rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=FORMER_COLUMNS))
     ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", these)}
     ids = {change.topic: change.topic_id for change in plan.changes}
-    anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
-    others = {topic: anew for topic, then in ids_then.items() if then != ids[topic]}
+    anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
+    others = {topic: anew for topic, then in ids_then.items() if then and ids[topic] and then != ids[topic]}
     return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, others)
 
 

@@ -174,11 +174,15 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     return run
 
 
-def check_throttle(throttle: str | None) -> None:
-    """Raise UsageError for a --throttle that is no rate, and warn of one that most often lacks its unit."""
-    if throttle in {None, UNBOUNDED}:
+def check_throttle(throttle: str | None, configured: str | None = None) -> None:
+    """Raise UsageError for a --throttle that is not a rate; warn of a rate that most often lacks its unit.
+
+    `configured` is the rate of the cluster's configuration file, which applies without the option.
+    """
+    option, rate = ("--throttle", throttle) if throttle else ("the throttle of the configuration file,", configured)
+    if rate in {None, UNBOUNDED}:
         return
-    slow = slow_rate("--throttle", str(throttle))
+    slow = slow_rate(option, str(rate))
     if slow is not None:
         log(f"surveyor: warning: {slow}")
 

@@ -52,8 +52,12 @@ def _named(partitions: DataFrame, topics: DataFrame, when: str) -> DataFrame:
 
 
 def _is_there() -> Column:
-    same_topic = F.col("topic_id_now").eqNullSafe(F.col("topic_id_then"))
-    return same_topic & (F.col("replicas_now") == F.col("replicas_then")) & ~F.col("moving_now")
+    return ~_is_another_topic() & (F.col("replicas_now") == F.col("replicas_then")) & ~F.col("moving_now")
+
+
+def _is_another_topic() -> Column:
+    """An id that was assigned or lost in between does not make it another topic."""
+    return F.coalesce(F.col("topic_id_now") != F.col("topic_id_then"), F.lit(False))  # noqa: FBT003
 
 
 def _why_not(then: int) -> Column:
@@ -61,12 +65,15 @@ def _why_not(then: int) -> Column:
     now, before = F.col("replicas_now"), F.col("replicas_then")
     added = difference(before, now)
     dead, drained = difference(added, F.col("eligible")), intersect(added, F.col("drained"))
-    other_topic = ~F.col("topic_id_now").eqNullSafe(F.col("topic_id_then"))
     unknown, moving = RejectionCode.UNKNOWN_PARTITION, RejectionCode.REASSIGNMENT_IN_PROGRESS
     return F.coalesce(
         _if(now.isNull(), unknown, F.lit(f"it is gone since snapshot {then}")),
         _if(before.isNull(), unknown, F.lit(f"snapshot {then} does not know it")),
-        _if(other_topic, RejectionCode.UNKNOWN_TOPIC, F.lit(f"its topic was deleted and made anew after {then}")),
+        _if(
+            _is_another_topic(),
+            RejectionCode.UNKNOWN_TOPIC,
+            F.lit(f"its topic was deleted and created again after {then}"),
+        ),
         _if(F.col("moving_then"), moving, F.lit(f"snapshot {then} shows it being moved: nowhere to go back to")),
         _if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, _adds("not alive", dead)),
         _if(F.size(drained) > 0, RejectionCode.DRAINED, _adds("drained", drained)),

@@ -27,6 +27,18 @@ def test_a_rate_below_a_kilobyte_is_warned_of(
     assert (said.startswith(f"surveyor: warning: {warning}"), bool(said)) == (bool(warning), bool(warning))
 
 
+@pytest.mark.parametrize(
+    ("typed", "warning"),
+    [(None, "surveyor: warning: the throttle of the configuration file, 50 is 50 bytes a second"), ("50MB/s", "")],
+)
+def test_a_slow_rate_of_the_configuration_file_is_warned_of(
+    capsys: pytest.CaptureFixture[str], typed: str | None, warning: str
+) -> None:
+    check_throttle(typed, "50")
+    shown = capsys.readouterr().err
+    assert (shown.startswith(warning), bool(shown)) == (True, bool(warning))
+
+
 def test_what_is_no_rate_is_refused() -> None:
     with pytest.raises(UsageError, match="--throttle 'fast' is no rate"):
         check_throttle("fast")

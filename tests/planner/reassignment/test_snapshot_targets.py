@@ -14,6 +14,8 @@ ALIVE: Final = (1, 2, 3, 4)
 DRAINED_BROKER: Final = 4
 MOVING: Final = {"adding_replicas": [3]}
 
+IDS_THEN: Final = {"anew": "BBBBBBBBBBBBBBBBBBBBBB", "assigned": None, "lost": "BBBBBBBBBBBBBBBBBBBBBB"}
+
 # topic, then, now, columns then, columns now -> replicas, code, reason
 Case = tuple[str, list[int] | None, list[int] | None, Row, Row, list[int] | None, str | None, str | None]
 CASES: Final[list[Case]] = [
@@ -31,8 +33,10 @@ CASES: Final[list[Case]] = [
         {},
         [1, 2],
         RejectionCode.UNKNOWN_TOPIC,
-        "its topic was deleted and made anew after 7",
+        "its topic was deleted and created again after 7",
     ),
+    ("assigned", [1, 2], [2, 1], {}, {}, [1, 2], None, None),  # its id
+    ("lost", [1, 2], [2, 1], {}, {}, [1, 2], None, None),
     (
         "t",
         [1, 2, 3],
@@ -65,9 +69,9 @@ def test_ways_back_to_a_snapshot(spark: SparkSession) -> None:
 
     targets = snapshot_targets(
         frame(spark, then, PARTITIONS),
-        frame(spark, [*topics, topic_row("anew", topic_id="BBBBBBBBBBBBBBBBBBBBBB")], TOPICS),
+        frame(spark, [*topics, *(topic_row(name, topic_id=topic_id) for name, topic_id in IDS_THEN.items())], TOPICS),
         frame(spark, now, PARTITIONS),
-        frame(spark, [*topics, topic_row("anew")], TOPICS),
+        frame(spark, [*topics, *map(topic_row, ("anew", "assigned")), topic_row("lost", topic_id=None)], TOPICS),
         with_drained(brokers, drained),
         then=7,
     ).orderBy("partition")
