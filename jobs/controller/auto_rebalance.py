@@ -1,6 +1,6 @@
 """Leadership led back to the preferred replicas, every few minutes, where a broker leads too few of those it should.
 
-Corresponds to `ControllerClient.checkAndTriggerAutoLeaderRebalance`, seed 000 "Partition Rebalance", with the brokers'
+Corresponds to `KafkaController.checkAndTriggerAutoLeaderRebalance`, seed 000 "Partition Rebalance", with the brokers'
 own settings: `auto.leader.rebalance.enable`, off where any broker says so, `leader.imbalance.check.interval.seconds`
 and `leader.imbalance.per.broker.percentage`, the most patient of what they say. The ratio is that of
 `planner.leadership.imbalance`; the memory counts it as it learns, so that a check costs what there is of brokers. In:

@@ -257,7 +257,7 @@ def _is_another(before: Row, now: Row) -> bool:
 def full_state_for(memory: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:
     """What brokers are told that know nothing: all metadata, and of their replicas the state.
 
-    Corresponds to `ControllerClient.onBrokerStartup`. A topic that is queued for deletion is left out, but for replicas
+    Corresponds to `KafkaController.onBrokerStartup`. A topic that is queued for deletion is left out, but for replicas
     of what still moves: the deletion waits for that, and nobody copies who was not told to.
     """
     to = tuple(sorted(broker_ids))

@@ -1,6 +1,6 @@
 """A controller that stays: it holds the controllership and does in cycles whatever is due, until it is told to stop.
 
-Corresponds to `ControllerClient` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
+Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
 `onControllerResignation` at the end. Woken by watches and by answers of brokers, at the latest every few seconds, each
 cycle looks at what has changed, decides by `planner.reconciliation`, writes under the fence, and queues what is due to
 be told. Nothing that matters is remembered: the next controller finds out from ZooKeeper, and tells everybody

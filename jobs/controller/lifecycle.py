@@ -1,6 +1,6 @@
 """The life of a controller that stays: made ready, taken up, and resigned.
 
-Corresponds to `ControllerClient.elect`, `onControllerFailover` and `onControllerResignation`. Everything that takes
+Corresponds to `KafkaController.elect`, `onControllerFailover` and `onControllerResignation`. Everything that takes
 long is done before the take-over: a snapshot, Spark's start, and the first decisions, for which the JVM compiles;
 while nobody is the controller, nobody replaces a dead leader.
 """

@@ -3,7 +3,7 @@
 While it is in office nobody else can be, so what a commit in batch mode would do as the controller is done here: a
 drain for a planned shutdown, topics, settings, a recovery. The plan is judged anew by what ZooKeeper shows, written by
 the same fenced multis, and told through the same queues as everything else. Corresponds to
-`ControllerClient.doControlledShutdown` for drains. In: /surveyor/plans. Out: an answer, and partitions to look at.
+`KafkaController.doControlledShutdown` for drains. In: /surveyor/plans. Out: an answer, and partitions to look at.
 
 The tables and a large plan take seconds, and a failure must not wait for them: so a plan is written by a thread of its
 own, beside the cycles. Every multi checks its versions, so neither overwrites the other; what is told, and what is

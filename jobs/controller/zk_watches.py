@@ -1,6 +1,6 @@
 """What wakes a controller that stays: watches of ZooKeeper, which say only where to look.
 
-Corresponds to the handlers that `ControllerClient.onControllerFailover` registers: children of /brokers/ids,
+Corresponds to the handlers that `KafkaController.onControllerFailover` registers: children of /brokers/ids,
 /brokers/topics, /admin/delete_topics and of the two notification znodes, /admin's two requests, each topic, each
 registration, and /controller. What has changed is read afterwards; a watch that was lost with a connection counts as
 having fired.

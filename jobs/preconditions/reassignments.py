@@ -1,7 +1,7 @@
 """What moves now: how far the reassignments of a plan have come, and which others run, wait or ask in vain.
 
 Read from ZooKeeper, where Kafka's controller writes adding and removing replicas before it begins
-(`ControllerClient.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
+(`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
 """
 
 import shlex

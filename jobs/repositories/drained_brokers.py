@@ -2,7 +2,7 @@
 
 In between they are elected only where no other replica is in sync. A crash leaves a broker drained for too long rather
 than too short a time; committing the plan again ends it. A drain in resident mode also ends when the broker registers
-again or another controller takes over: both start the replicas that it stopped (`ControllerClient.onBrokerStartup`,
+again or another controller takes over: both start the replicas that it stopped (`KafkaController.onBrokerStartup`,
 `onControllerFailover`).
 """
 

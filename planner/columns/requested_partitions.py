@@ -1,6 +1,6 @@
 """Partitions that somebody asks for: found among those there are, and why some cannot be judged at all.
 
-Corresponds to the checks of `ControllerClient.processReplicaLeaderElection` before it elects. In: what is wanted
+Corresponds to the checks of `KafkaController.processReplicaLeaderElection` before it elects. In: what is wanted
 (topic, partition), PARTITIONS, TOPICS, BROKERS. Out: a row for each wanted partition, with its surroundings.
 """
 

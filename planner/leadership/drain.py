@@ -1,6 +1,6 @@
 """Brokers that are to lead nothing: demoted where Kafka's controller lives, shut down in a controlled way where not.
 
-Corresponds to `Election.electControlledShutdown` and `ControllerClient.doControlledShutdown`; seed 000,
+Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`; seed 000,
 "ControlledShutdownLeaderSelector". Leader: the first replica of the assignment that is in the ISR, alive and not
 drained; ISR: without all that are drained. Draining several is one decision. A drained broker stops the replicas that
 follow; what it led it is told to follow: a replica that is stopped at a leader epoch it was told of is never started

@@ -1,6 +1,6 @@
 """How far leadership is from the preferred replicas, per broker, and whether that calls for an election.
 
-Corresponds to `ControllerClient.checkAndTriggerAutoLeaderRebalance`, seed 000 "Partition Rebalance": the ratio is the
+Corresponds to `KafkaController.checkAndTriggerAutoLeaderRebalance`, seed 000 "Partition Rebalance": the ratio is the
 partitions not led by their preferred replica over the partitions preferring the broker; topics queued for deletion
 are left out; strictly above the threshold triggers. In: PARTITIONS, TOPICS. Out: IMBALANCE.
 """

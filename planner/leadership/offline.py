@@ -1,6 +1,6 @@
 """Elections for partitions without a live leader, as they are asked for: clean where that is possible.
 
-Corresponds to `ControllerClient.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
+Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
 seed 000 "OfflinePartitionLeaderSelector". An unclean election happens only where no ISR member is online, and only if
 it was asked for or the topic, or else the brokers, allow it. Leader -1 is never planned here: what finds no leader is a
 rejection. In: the partitions asked for (`planner.columns.requested_partitions`), BROKER_CONFIGS. Out: verdicts, and of

@@ -2,7 +2,7 @@
 
 A broker ignores a LeaderAndIsr at a leader epoch that it knows (`PartitionInfo.makeFollower`), so the epoch grows;
 leader and ISR stay, and who catches up joins the ISR by the leader's word. Corresponds to
-`ControllerClient.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is
+`KafkaController.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is
 drained no more. Out: CHANGES and REJECTIONS.
 """
 

@@ -1,6 +1,6 @@
 """Where a partition stands on the way a plan leads it, and whether what runs of it may be cancelled.
 
-Corresponds to a null target of AlterPartitionReassignments (`ControllerClient.processApiPartitionReassignment`): the
+Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`): the
 replicas being added are deleted at once, the assignment is the origin, in the order that is left of the target. Kafka
 does not check which original replicas are alive and in sync; the canceller must. In: the steps of one partition, its
 assignment, its ISR, the live brokers. Out: a Standing; a Danger or None.

@@ -1,7 +1,7 @@
 """What a reassignment must not be: the checks every plan passes, ours and foreign ones.
 
 Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
-`ControllerClient.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas,
+`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas,
 who leads, and the size of /brokers/topics/T while replicas are added. The checks judge the change, not the state:
 racks, min.insync.replicas, dead replicas and the size of a znode are faults only where the target is worse than what is
 assigned now; what is as bad as before is a warning of the review. A list that Kafka itself refuses is always a fault.

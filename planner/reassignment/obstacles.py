@@ -1,6 +1,6 @@
 """Why a reassignment does not move, one partition at a time: nothing is left to do for it, or a broker is missing.
 
-Corresponds to `ControllerClient.processZkPartitionReassignment`, which drops what it cannot carry out, and to
+Corresponds to `KafkaController.processZkPartitionReassignment`, which drops what it cannot carry out, and to
 `isReassignmentComplete`: a reassignment waits until its whole target is in the ISR, for as long as a broker of it is
 down. In: the assignment, the request in /admin, the ISR, the live brokers. Out: an Obstacle, or None.
 """

@@ -1,6 +1,6 @@
 """Moves that were requested and not begun: what stands in /admin/reassign_partitions for a controller to take up.
 
-Corresponds to what `ControllerClient.onControllerFailover` reads there; brokers before 2.4, and clusters without a
+Corresponds to what `KafkaController.onControllerFailover` reads there; brokers before 2.4, and clusters without a
 controller, leave them there. In: PARTITIONS and the REQUESTS of that kind. Out: the partitions with `ordered`.
 """
 

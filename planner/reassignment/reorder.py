@@ -1,6 +1,6 @@
 """The order of a partition's replicas changes, and leadership follows: two waves, for Kafka's controller to execute.
 
-Corresponds to a reassignment to the same replicas (`ControllerClient.onPartitionReassignment`, complete at once: no
+Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`, complete at once: no
 data moves, the leader epoch grows by one) and then `Election.electPreferredReplica`, which is asked for only when the
 order stands. In: partitions with their surroundings, a `target` order and a `why`. Out: CHANGES without a plan id.
 """

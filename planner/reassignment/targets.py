@@ -1,6 +1,6 @@
 """Reassignment as asked for: each partition's target, what that adds and what it removes.
 
-Corresponds to `ReplicaAssignment.reassignTo` and the checks of `ControllerClient.processApiPartitionReassignment`;
+Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
 seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. Kafka takes targets of a
 partition that nobody leads, too: it waits, and may elect the new, empty replica. Here that is a rejection. In: targets
 (topic, partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.

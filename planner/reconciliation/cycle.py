@@ -1,6 +1,6 @@
 """One cycle of the controller: from the tables to what is due, whatever has happened.
 
-Corresponds to what `ControllerClient.process` does on its events, seed 000, all of them at once: a cycle sees what is,
+Corresponds to what `KafkaController.process` does on its events, seed 000, all of them at once: a cycle sees what is,
 not what happened. Its rules say what they want for each partition; the first in `Precedence` is a change, the others
 wait for the next cycle. Nothing is remembered: run again after a crash, it goes on from where the cluster is. In: the
 tables, of all partitions or of those that something concerns. Out: DECISIONS, DELETIONS and NOTICES.

@@ -1,6 +1,6 @@
 """What rules decide of partitions: a change, or why there is none; and which of several changes comes first.
 
-Corresponds to the order in which `ControllerClient` handles what one event sets off. A cycle gives a partition one
+Corresponds to the order in which `KafkaController` handles what one event sets off. A cycle gives a partition one
 change at most, and the next cycle takes the next step; so of several the first in `Precedence` is taken, and the
 others wait. In: rows of rules. Out: DECISIONS.
 """

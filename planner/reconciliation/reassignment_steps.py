@@ -1,6 +1,6 @@
 """A reassignment as a controller carries it out: one step a cycle, each read off the znodes and nothing remembered.
 
-Corresponds to `ControllerClient.onPartitionReassignment`, phases A and B of KIP-455, and seed 000
+Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455, and seed 000
 "onPartitionReassignment", [1,2,3] -> [3,4,5]. A request makes the assignment target and former replicas together, at
 the next leader epoch (START); once the target is in sync, it alone leads and is in the ISR (NARROW); once those that
 leave have stopped, the target alone is assigned (END), and the request is done with. Each step bumps the leader epoch,
@@ -98,18 +98,27 @@ All others say what a request waits for, as for a broker that is down (`onBroker
 """
 
 _WHY_NOT: Final = f"""CASE code
-    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition' WHEN '{_CODES.INVALID_TARGET}' THEN concat( 'asked to be
-    on [', array_join(transform({ORDERED}, b -> string(b)), ', '), ']: expected are brokers, each once' ) WHEN
-    '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion' WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode
-    is in quarantine' WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for' WHEN
-    '{_CODES.TARGET_NOT_ALIVE}' THEN concat( 'not alive: ', {format_ids_sql("not_alive")}, '; the request waits for
-    them' ) WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet' WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in
-    its ISR leads it' WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat( {format_ids_sql("lagging")}, ' of the target not in
-    the ISR yet; not alive: ', {format_ids_sql("array_except(lagging, live)")} ) WHEN '{_CODES.WAITS_FOR_ISR}' THEN
-    concat({format_ids_sql("lagging")}, ' of the target not in the ISR yet') WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN
-    'nobody of the target may lead' WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ',
-    {format_ids_sql("unstopped")}) END
-    """
+    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
+    WHEN '{_CODES.INVALID_TARGET}' THEN concat(
+        'asked to be on [', array_join(transform({ORDERED}, b -> string(b)), ', '),
+        ']: expected are brokers, each once'
+    )
+    WHEN '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion'
+    WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
+    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for'
+    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
+        'not alive: ', {format_ids_sql("not_alive")}, '; the request waits for them'
+    )
+    WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
+    WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'
+    WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat(
+        {format_ids_sql("lagging")}, ' of the target not in the ISR yet; not alive: ',
+        {format_ids_sql("array_except(lagging, live)")}
+    )
+    WHEN '{_CODES.WAITS_FOR_ISR}' THEN concat({format_ids_sql("lagging")}, ' of the target not in the ISR yet')
+    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'nobody of the target may lead'
+    WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ', {format_ids_sql("unstopped")})
+END"""
 
 _MERGED: Final = f"array_distinct(concat({ORDERED}, replicas))"
 _LEADER: Final = "IF(array_contains(under_way, leader), leader, heir)"

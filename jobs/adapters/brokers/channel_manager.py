@@ -44,7 +44,7 @@ class _Pending:
     send_live_brokers: bool = False
     """Whether the brokers alive are news by themselves."""
     introduces: bool = False
-    """Whether the broker starts: then all metadata comes first (`ControllerClient.onBrokerStartup`)."""
+    """Whether the broker starts: then all metadata comes first (`KafkaController.onBrokerStartup`)."""
 
     def requests(self, broker_id: int) -> list[Request]:
         """What the broker is sent, in order; brokers alive are in every UpdateMetadata, alone only where that is news.

@@ -2,7 +2,7 @@
 
 Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. The live brokers are told first:
 a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. Brokers that stop replicas
-are told before all others, as `ControllerClient.doControlledShutdown` does: a follower that still fetches from a leader
+are told before all others, as `KafkaController.doControlledShutdown` does: a follower that still fetches from a leader
 of the new ISR is taken back into it. Replicas that are deleted come in an announcement of their own, later. Each broker
 has a thread of its own, so that none waits for another; who is no longer registered is not asked any more, who
 registers anew is told everything anew, and for who is silent nobody waits.

@@ -1,6 +1,6 @@
 """A broker that starts gets all metadata at once, by a thread of its own: before the cycle decides anything.
 
-Corresponds to the first step of `ControllerClient.onBrokerStartup`. A broker answers clients as soon as it listens, and
+Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens, and
 without metadata it answers that topics do not exist, which some clients take for final. A cycle may be deciding for a
 second, so it is not waited for. The cycle sends the same once more later, with the states of the broker's replicas;
 both go through one queue, in order. Only what a cycle replaces as a whole, or what can be copied at once, is read here.

@@ -1,6 +1,6 @@
 """Notifications that brokers leave in ZooKeeper, heeded by a controller that stays and then deleted.
 
-Corresponds to `ControllerClient.processIsrChangeNotification` and `processLogDirEventNotification`. In: the memory's
+Corresponds to `KafkaController.processIsrChangeNotification` and `processLogDirEventNotification`. In: the memory's
 requests. Out: partitions to be looked at, and notices in queues.
 """
 

@@ -179,7 +179,7 @@ class DecisionEngine:
 def restrict_to_in_sync(change: Change, away: Collection[int]) -> Change:
     """A change that was decided as if brokers were gone that are registered anew, as it can be written.
 
-    Corresponds to `ControllerClient.processBrokerChange`, where a bounced broker fails and starts: its unflushed
+    Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts: its unflushed
     records may be lost, so it must not go on leading at the epoch at which others have them. But nobody who is not in
     sync is elected in its place: it is back in a moment, and leads at a later epoch.
     """

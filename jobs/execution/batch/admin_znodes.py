@@ -1,6 +1,6 @@
 """Requests taken away under the fence, and topics removed: what a controller does to /admin once it is done with it.
 
-Corresponds to `ControllerClient.removePartitionsFromReassignedPartitions`,
+Corresponds to `KafkaController.removePartitionsFromReassignedPartitions`,
 `removePartitionsFromPreferredReplicaElection`, `TopicDeletionManager.completeDeleteTopic` and the deletion of
 notifications. Each multi checks /controller_epoch; what has moved on since it was read refuses the multi, and the next
 cycle looks again.

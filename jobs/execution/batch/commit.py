@@ -1,6 +1,6 @@
 """Batch mode: take the controllership, write the plan under the fence, tell the brokers, hand back.
 
-Corresponds to `ControllerClient.onControllerFailover` and `onControllerResignation`, around one plan. When the session
+Corresponds to `KafkaController.onControllerFailover` and `onControllerResignation`, around one plan. When the session
 closes, Kafka elects a controller of its own, whose fail-over announces everything again; so a crash anywhere after a
 write leaves nobody uninformed for long.
 """

@@ -1,7 +1,7 @@
 """Replicas that a commit has deleted: those of queued topics, and those that a reassignment leaves behind.
 
 Brokers are told twice: first everybody of what is, then who holds such a replica to delete it. Corresponds to
-`TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`, and to `ControllerClient.onPartitionReassignment`,
+`TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`, and to `KafkaController.onPartitionReassignment`,
 which tells the target of its leader before it stops who leaves. Nothing is written; a queued topic goes by a later
 plan, once `answers` says that every replica is deleted. In: changes, and operations of that kind. Out: notices, and
 what became of the operations.

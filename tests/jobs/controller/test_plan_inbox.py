@@ -119,7 +119,7 @@ def test_brokers_are_told_at_the_listener_that_was_named(controller: ResidentCon
 def test_a_broker_is_drained_and_led_back(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `ControllerClient.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
+    """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
     controller.cycle()
     assert eventually(lambda: not controller.broker_requests.queues.busy)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]

@@ -1,6 +1,6 @@
 """Drains once more, one partition at a time in plain Python, written from Kafka's own procedures.
 
-`ControllerClient.doControlledShutdown` and `Election.electControlledShutdown`; a demotion is a reorder and a preferred
+`KafkaController.doControlledShutdown` and `Election.electControlledShutdown`; a demotion is a reorder and a preferred
 election.
 """
 
