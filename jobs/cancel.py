@@ -1,8 +1,8 @@
-"""`surveyor cancel`: call a plan back. What runs of it turns back, what was not asked for yet never will be.
+"""`surveyor cancel`: cancel the running reassignments of a plan and close the plan, so that no more of it is submitted.
 
-No JVM. Dry unless --apply. Works for pure additions too. What is complete stays: `surveyor rollback` leads it back.
-With --partitions the same for reassignments that no plan asked for, and for requests in /admin that stay there; with
---throttles for throttles that nothing moves by.
+It needs no JVM, and it is a dry run unless --apply is given. Reassignments that only add replicas can be cancelled too.
+Completed moves are not reversed; `surveyor rollback` does that. --partitions cancels reassignments outside of any plan
+and removes requests from /admin/reassign_partitions. --throttles removes leftover replication throttles.
 """
 
 from typing import Annotated
@@ -24,31 +24,34 @@ def cancel(
         str | None,
         typer.Option(
             metavar="TOPIC-N,...",
-            help="Call these partitions back in place of a plan, whoever asked for it, and take requests for them out "
-            "of /admin/reassign_partitions.",
+            help="Cancel the reassignments of these partitions, of any origin, instead of a plan, and remove "
+            "requests for them from /admin/reassign_partitions.",
         ),
     ] = None,
     throttles: Annotated[
         bool,
-        typer.Option("--throttles", help="Take away throttles of replication that were left behind, whoever set them."),
+        typer.Option("--throttles", help="Remove leftover replication throttles of any origin."),
     ] = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")
+        bool, typer.Option("--apply", help="Write to the cluster; without it, only show what would be written.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     skip_unsafe: Annotated[
         bool,
-        typer.Option("--skip-unsafe", help="Let go on what would lose data or replicas by it; else all is refused."),
+        typer.Option(
+            "--skip-unsafe",
+            help="Skip reassignments whose cancellation would lose data or replicas, instead of refusing all.",
+        ),
     ] = False,
     allow_fewer_copies: Annotated[
         bool,
         typer.Option(
             "--allow-fewer-copies",
-            help="Cancel also where in-sync copies are deleted and original replicas are dead, if one is in sync.",
+            help="Also cancel where in-sync replicas are deleted and original replicas are dead, if one is in sync.",
         ),
     ] = False,
 ) -> ExitCode:
-    """Call back what still moves of a plan, or of partitions, and throttles left behind."""
+    """Cancel running reassignments and close their plan, or remove leftover throttles."""
     given = {"PLAN": plan is not None, "--partitions": partitions is not None, "--throttles": throttles}
     if sum(given.values()) != 1:
         named = " and ".join(name for name, is_given in given.items() if is_given) or "none of them"

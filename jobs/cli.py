@@ -1,4 +1,4 @@
-"""The command `surveyor`: every job under one name."""
+"""The command line `surveyor` with all its commands."""
 
 import sys
 from typing import Annotated, Final
@@ -10,43 +10,43 @@ from jobs.core.signals import install_handlers
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP, add_lazily, spare_pandas
 
-LOOK, RECORD, PLAN = "Look at a cluster", "Take down what is there", "Plan what to change"
-CARRY_OUT, BY_ITSELF, KEEP_HOUSE = "Carry out a plan", "Do what is due, all in one", "Keep house, and try it"
+INSPECT, RECORD, PLAN, APPLY = "Inspect", "Record", "Plan", "Apply"
+AUTOMATE, MAINTENANCE = "Automate", "Maintenance"
 
 PAGE: Final = {
-    LOOK: {
-        "jobs.status:status": "How the cluster is now, what is due, and the command for it.",
-        "jobs.doctor:doctor": "Check machine, warehouse, ZooKeeper, permissions, clock and brokers; say what to do.",
-        "jobs.show:app": "Show the tables, now or as of a snapshot.",
-        "jobs.whatif:whatif": "What losing brokers would cost: partitions offline, leaders piled up; worst first.",
-        "jobs.report:report": "Write one self-contained HTML page: the cluster through time, or a plan to approve.",
-        "jobs.dashboard:dashboard": "Serve a page to look around in: snapshots, brokers, partitions, plans, commits.",
-        "jobs.metrics:metrics": "Write figures for Prometheus: to stdout, into a file, or to whoever asks.",
+    INSPECT: {
+        "jobs.status:status": "Show the cluster's health, the pending work and the commands for it.",
+        "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper, permissions, clock and brokers.",
+        "jobs.show:app": "Show the tables of a snapshot, or the live cluster.",
+        "jobs.whatif:whatif": "Simulate the loss of brokers or racks and rank the losses by impact.",
+        "jobs.report:report": "Write a self-contained HTML report of the cluster's history or of a plan.",
+        "jobs.dashboard:dashboard": "Serve a web dashboard of snapshots, brokers, partitions, plans and commits.",
+        "jobs.metrics:metrics": "Export metrics for Prometheus to stdout, to a file or over HTTP.",
     },
     RECORD: {
-        "jobs.snapshot:snapshot": "Read the cluster from ZooKeeper into the Delta tables.",
-        "jobs.sizes:sizes": "Ask every live broker how many bytes it holds of which partition.",
+        "jobs.snapshot:snapshot": "Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables.",
+        "jobs.sizes:sizes": "Record the size of each replica as reported by the live brokers.",
     },
     PLAN: {
-        "jobs.plan:app": "Compute a plan from a snapshot; nothing is written to the cluster.",
-        "jobs.rollback:rollback": "Plan the way back of what a plan moved; with --apply, commit it at once.",
-        "jobs.export:export": "Write a plan's targets in the format of Kafka's own tools.",
+        "jobs.plan:app": "Compute and store a plan of changes without changing the cluster.",
+        "jobs.rollback:rollback": "Plan the reversal of a plan's moves; with --apply, also commit it.",
+        "jobs.export:export": "Write a plan's target assignment in the format of Kafka's tools.",
     },
-    CARRY_OUT: {
-        "jobs.commit:commit": "Write what a plan says, or show what would be written.",
-        "jobs.verify:verify": "Show how far a committed plan has come, and how far its replicas have been copied.",
-        "jobs.cancel:cancel": "Call back what still moves of a plan, or of partitions, and throttles left behind.",
+    APPLY: {
+        "jobs.commit:commit": "Apply a plan to the cluster, or show what would be written.",
+        "jobs.verify:verify": "Show the progress of a committed plan and of its replica copies.",
+        "jobs.cancel:cancel": "Cancel running reassignments and close their plan, or remove leftover throttles.",
     },
-    BY_ITSELF: {
-        "jobs.reconcile:reconcile": "Snapshot, plan what is due after failures, commit it or show what that would do.",
-        "jobs.control:control": "Be the controller: elect, create, reassign and delete in cycles, until told to stop.",
+    AUTOMATE: {
+        "jobs.reconcile:reconcile": "Take a snapshot, plan the repairs that are due, and commit the plan.",
+        "jobs.control:control": "Run as the cluster's controller until stopped.",
     },
-    KEEP_HOUSE: {
-        "jobs.vacuum:vacuum": "Drop snapshots older than --keep, and the files that only they needed.",
-        "jobs.demo:demo": "Run the whole story on an embedded ZooKeeper and real Kafka 3.9 brokers.",
+    MAINTENANCE: {
+        "jobs.vacuum:vacuum": "Delete snapshots older than --keep and the files that only they use.",
+        "jobs.demo:demo": "Run a demo on an embedded ZooKeeper and real Kafka 3.9 brokers.",
     },
 }
-"""By what people want: where each command is, and its docstring again, which is shown before its module is imported."""
+"""Command groups: the import path of each command and its help line, which is shown without importing the module."""
 
 COMMANDS: Final = {place: line for part in PAGE.values() for place, line in part.items()}
 
@@ -62,8 +62,8 @@ Examples:
   surveyor commit balance --apply
   surveyor verify balance
 
-Only what is given --apply writes to a cluster. `surveyor COMMAND --help` lists
-the options of a command, each answer ends with the command that comes next.
+Commands change a cluster only if --apply is given. `surveyor COMMAND --help`
+lists the options of a command. Each result ends with the next command to run.
 """
 
 WITHOUT_SPARK: Final = frozenset(
@@ -72,7 +72,7 @@ WITHOUT_SPARK: Final = frozenset(
         *("rollback", "show", "sizes", "status", "vacuum", "verify"),
     }
 )
-"""Commands that never import Spark, which a contract of import-linter's says of each of their modules."""
+"""Commands that never import Spark; an import-linter contract enforces this for each of their modules."""
 
 app = typer.Typer(
     name="surveyor",
@@ -91,9 +91,9 @@ for title, part in PAGE.items():
 
 def _show_version(is_given: bool) -> None:  # noqa: FBT001 - as typer calls it
     if is_given:
-        from importlib.metadata import version  # noqa: PLC0415 - nobody else needs it
+        from importlib.metadata import version  # noqa: PLC0415 - only --version needs it
 
-        print(f"surveyor {version('kafka-surveyor')}")  # noqa: T201 - the answer
+        print(f"surveyor {version('kafka-surveyor')}")  # noqa: T201 - the result
         raise typer.Exit
 
 
@@ -104,7 +104,7 @@ def _before_any_command(
         bool, typer.Option("--version", help="Show Surveyor's version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    del version  # looked at already
+    del version  # handled by the callback
 
 
 def run(arguments: list[str]) -> int:

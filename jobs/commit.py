@@ -1,6 +1,6 @@
-"""`surveyor commit`: apply an approved plan, or show what that would do. No Spark and no JVM: it starts in a second.
+"""`surveyor commit`: apply an approved plan, or show what would be written.
 
-Dry unless --apply.
+It is a dry run unless --apply is given. It starts in a second because it needs neither Spark nor a JVM.
 """
 
 from typing import Annotated
@@ -32,22 +32,30 @@ def commit(
     settings: Settings,
     *,
     plan: PlanId,
-    mode: Annotated[Mode, typer.Option(help="auto asks Kafka's controller where it can execute the plan.")] = Mode.AUTO,
+    mode: Annotated[
+        Mode, typer.Option(help="auto: submit the plan to Kafka's controller if it can execute it.")
+    ] = Mode.AUTO,
     apply: Apply = False,
     yes: Yes = False,
-    max_plan_age: Annotated[str | None, typer.Option(help="Refuse older plans [default: 24h].")] = None,
+    max_plan_age: Annotated[str | None, typer.Option(help="Refuse plans older than this [default: 24h].")] = None,
     max_changes: MaxChanges = None,
     max_hold: MaxHold = None,
     allow_majority_dead: AllowMajorityDead = False,
     allow_silent: AllowSilent = None,
-    via: Annotated[Via, typer.Option(help="How Kafka's controller is asked; zookeeper: before 2.4.")] = Via.ADMIN,
+    via: Annotated[
+        Via, typer.Option(help="How to submit to Kafka's controller; zookeeper: for Kafka before 2.4.")
+    ] = Via.ADMIN,
     throttle: Throttle = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Also wait for the last wave of a reassignment.")] = False,
-    max_wait: Annotated[str | None, typer.Option(help="Wait no longer, exit with 25 [default: no bound].")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the last wave of a reassignment is complete.")
+    ] = False,
+    max_wait: Annotated[
+        str | None, typer.Option(help="Stop waiting after this time and exit with 25 [default: no limit].")
+    ] = None,
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Write what a plan says, or show what would be written."""
+    """Apply a plan to the cluster, or show what would be written."""
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.commit import commit_plan

@@ -1,7 +1,8 @@
-"""`surveyor control`: be the cluster's controller, and do in cycles whatever is due, until told to stop.
+"""`surveyor control`: run as the resident controller of the cluster until stopped.
 
-Dry unless --apply: then what is due now is shown. Ctrl-C and SIGTERM end it between two writes; the session ends, and a
-broker becomes the controller again. Killed anywhere, nothing is left to be cleaned up.
+In each cycle it elects leaders, creates, reassigns and deletes partitions as due. Without --apply it only shows the
+work that is due now. Ctrl-C and SIGTERM stop it between two writes; its ZooKeeper session closes, and a broker becomes
+the controller again. It can be killed at any point without leaving anything to clean up.
 """
 
 from typing import Annotated
@@ -19,13 +20,11 @@ def control(
     *,
     apply: Apply = False,
     yes: Yes = False,
-    until_quiet: Annotated[
-        bool, typer.Option("--until-quiet", help="Resign as soon as nothing is due any more.")
-    ] = False,
+    until_quiet: Annotated[bool, typer.Option("--until-quiet", help="Resign as soon as no work is due.")] = False,
     allow_unclean: AllowUnclean = False,
     allow_silent: AllowSilent = None,
 ) -> ExitCode:
-    """Be the controller: elect, create, reassign and delete in cycles, until told to stop."""
+    """Run as the cluster's controller until stopped."""
     from jobs.controller.lifecycle import ControlOptions, control_cluster
     from jobs.runtime.input_files import parse_broker_ids
 

@@ -1,4 +1,4 @@
-"""`surveyor dashboard`: the tables in a browser, to look around in. No JVM."""
+"""`surveyor dashboard`: serve the tables as a web page. It needs no JVM."""
 
 from typing import Annotated
 
@@ -14,11 +14,11 @@ def dashboard(
     *,
     address: Annotated[
         str,
-        typer.Option(help="Where to listen; whoever reaches it reads everything and is not asked for a name."),
+        typer.Option(help="Address to listen on; every client that can connect can read everything, without a login."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
 ) -> None:
-    """Serve a page to look around in: snapshots, brokers, partitions, plans, commits."""
+    """Serve a web dashboard of snapshots, brokers, partitions, plans and commits."""
     from jobs.web.dashboard_server import serve
 
     serve(settings, address, port)

@@ -1,4 +1,4 @@
-"""`surveyor demo`: the main job on embedded, real servers, told as a story. It fails unless every record comes back."""
+"""`surveyor demo`: the main workflow on real servers; it fails unless every produced record is read back."""
 
 import typer
 
@@ -9,7 +9,7 @@ from jobs.runtime.settings import Settings
 
 @command
 def demo(settings: Settings, *, context: typer.Context) -> ExitCode:
-    """Run the whole story on an embedded ZooKeeper and real Kafka 3.9 brokers."""
+    """Run a demo on an embedded ZooKeeper and real Kafka 3.9 brokers."""
     from jobs.demo_scenario.scenario import run_demo
 
     surveyor = context.find_root().command

@@ -1,4 +1,4 @@
-"""`surveyor doctor`: what is in the way of Surveyor here, and what to do about it. No JVM."""
+"""`surveyor doctor`: find what prevents Surveyor from running here, and how to fix it. It needs no JVM."""
 
 from jobs.core.errors import ExitCode
 from jobs.runtime.options import command, run_alone
@@ -7,7 +7,7 @@ from jobs.runtime.settings import Settings
 
 @command
 def doctor(settings: Settings) -> ExitCode:
-    """Check machine, warehouse, ZooKeeper, permissions, clock and brokers; say what to do."""
+    """Check the machine, warehouse, ZooKeeper, permissions, clock and brokers."""
     from jobs.console_output.doctor import show_checks
 
     return show_checks(settings)

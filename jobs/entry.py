@@ -1,4 +1,4 @@
-"""Where the command `surveyor` begins: signals are handled before anything that takes time is imported."""
+"""Entry point of the command `surveyor`: signal handlers are installed before any slow import."""
 
 import atexit
 import os
@@ -7,15 +7,15 @@ import os
 def main() -> None:
     """Run the command line."""
     try:
-        from jobs.core.signals import ignore, install_handlers  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
+        from jobs.core.signals import ignore, install_handlers  # noqa: PLC0415 - takes 50 ms, during which Python still handles Ctrl-C
 
         install_handlers()
-        # registered first, so called last: Python then takes every handler away, and a signal would hide the exit code
+        # registered first, so it runs last: Python then resets all handlers, and a signal would hide the exit code
         atexit.register(ignore)
     except KeyboardInterrupt:
         os.write(2, b"surveyor: interrupted; nothing was written to the cluster\n")
         os._exit(130)
-    from jobs.cli import main as run_command_line  # noqa: PLC0415 - takes longer, and Ctrl-C is handled already
+    from jobs.cli import main as run_command_line  # noqa: PLC0415 - slow, so imported after the handlers are installed
 
     run_command_line()
 

@@ -1,4 +1,4 @@
-"""`surveyor export`: a plan's target assignment in the format of another tool. No JVM."""
+"""`surveyor export`: write a plan's target assignment in the format of Kafka's tools. It needs no JVM."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,18 +17,21 @@ def export(
     *,
     plan: PlanId,
     format: Annotated[  # noqa: A002 - the flag's name
-        Format, typer.Option(help="The JSON of kafka-reassign-partitions, or what its --generate prints.")
+        Format,
+        typer.Option(
+            help="kafka: the JSON of kafka-reassign-partitions; kafka-generate: the output of its --generate."
+        ),
     ] = Format.KAFKA,
     wave: Annotated[
-        int | None, typer.Option(help="Only this wave, by its number in `show plan` [default: all].")
+        int | None, typer.Option(help="Export only this wave, by its number in `show plan` [default: all].")
     ] = None,
     inverse: Annotated[
         bool,
-        typer.Option("--inverse", help="What takes it back; of several waves, take back the last one first."),
+        typer.Option("--inverse", help="Export the reversal; reverse the last of several waves first."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write to [default: stdout].")] = None,
 ) -> ExitCode:
-    """Write a plan's targets in the format of Kafka's own tools."""
+    """Write a plan's target assignment in the format of Kafka's tools."""
     from jobs.console_output.export import export_plan
 
     return export_plan(settings, plan, format, wave, out, inverse=inverse)

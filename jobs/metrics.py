@@ -1,4 +1,4 @@
-"""`surveyor metrics`: figures of the tables for Prometheus. No JVM."""
+"""`surveyor metrics`: export metrics of the tables for Prometheus. It needs no JVM."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,17 +15,17 @@ def metrics(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write them to this file, whole or not at all, as node_exporter's textfile collector reads."),
+        typer.Option(help="Write to this file atomically, for node_exporter's textfile collector."),
     ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Serve them there at /metrics until Ctrl-C; PORT alone: on the loopback."
+            metavar="HOST:PORT", help="Serve at /metrics until Ctrl-C; PORT alone listens on the loopback address."
         ),
     ] = None,
-    fleet: Annotated[bool, typer.Option("--all", help="Of every cluster of the --conf file.")] = False,
+    fleet: Annotated[bool, typer.Option("--all", help="Export every cluster of the --conf file.")] = False,
 ) -> None:
-    """Write figures for Prometheus: to stdout, into a file, or to whoever asks."""
+    """Export metrics for Prometheus to stdout, to a file or over HTTP."""
     from jobs.console_output.metrics import write_metrics
     from jobs.core.errors import UsageError
 

@@ -1,6 +1,6 @@
-"""A Spark session for notebooks and scripts: with Delta, and with the settings that Surveyor's commands run with.
+"""A Spark session for notebooks and scripts, with Delta and with the settings of Surveyor's commands.
 
-It needs the Python that Surveyor is installed in, and nothing of the environment:
+It needs only the Python environment in which Surveyor is installed, and no environment variables:
 
     from jobs.notebook import spark_session
     spark = spark_session()
@@ -16,10 +16,10 @@ from jobs.adapters.spark.session import start_session
 
 
 def spark_session(settings: Mapping[str, str] | None = None, *, remote: str | None = None) -> SparkSession:
-    """Return the session of this process, or start one.
+    """Return the session of this process; start one if there is none.
 
-    `settings` are Spark's and win over `conf/spark-defaults.conf`; master and memory count where a JVM is started.
-    `remote` is the URL of a Spark Connect server, by default the one that SPARK_REMOTE names. Raise MissingError where
-    Java, Delta's jars or that server cannot be found; the message says what to do.
+    `settings` are Spark settings and override `conf/spark-defaults.conf`; master and memory apply only if a JVM is
+    started. `remote` is the URL of a Spark Connect server; the default is SPARK_REMOTE. Raise MissingError if Java,
+    Delta's jars or the server cannot be found; the message names the remedy.
     """
     return start_session("notebook", settings, remote=remote or os.environ.get(REMOTE))

@@ -1,4 +1,4 @@
-"""`surveyor plan`: compute a plan on Spark from a snapshot and store it for review; no cluster is written to."""
+"""`surveyor plan`: compute a plan from a snapshot on Spark and store it for review; the cluster is not changed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ from schemas.enums import DrainMode
 
 Brokers = Annotated[
     str,
-    typer.Option(help="Broker ids, by comma; several are one decision.", autocompletion=by_comma(known_brokers)),
+    typer.Option(help="Comma-separated broker ids, planned together.", autocompletion=by_comma(known_brokers)),
 ]
 
 BY_TOPICS: Final = "--topics-to-move-json-file"
@@ -33,7 +33,7 @@ def reconcile(
     requests: Requests = False,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
+    """Plan repairs after failures: replace dead leaders, shrink ISRs, elect first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.reconcile import plan_reconcile
 
@@ -44,40 +44,44 @@ def reconcile(
 def elect(
     settings: Settings,
     *,
-    preferred: Annotated[bool, typer.Option("--preferred", help="Give leadership back to preferred replicas.")] = False,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Elect preferred replicas.")] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Replace leaders that are not alive, as reconcile would.")
+        bool, typer.Option("--offline", help="Replace leaders that are not alive, as reconcile does.")
     ] = False,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="The same; where no ISR member is alive, by an election that may lose data."),
+        typer.Option(
+            "--unclean", help="As --offline, and elect uncleanly where no ISR member is alive; this may lose data."
+        ),
     ] = False,
     path_to_json_file: Annotated[
         Path | None,
         typer.Option(
-            help="Only these partitions, as kafka-leader-election reads them "
+            help="Elect only for these partitions, in the format of kafka-leader-election "
             "[default: those of brokers above the threshold; those without a live leader].",
         ),
     ] = None,
     imbalance_threshold: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Preferred: for brokers whose ratio is strictly above [default: 0.1]."),
+        typer.Option(
+            min=0, max=1, help="With --preferred: brokers whose imbalance ratio is strictly above this [default: 0.1]."
+        ),
     ] = None,
     max_elections: Annotated[
         int | None,
-        typer.Option(min=1, help="Preferred: plan so many at most, those for the worst brokers first."),
+        typer.Option(min=1, help="With --preferred: plan at most this many, for the most imbalanced brokers first."),
     ] = None,
     stable_for: Annotated[
         int | None,
-        typer.Option(min=1, help="Preferred: only where the replica has been in the ISR in the last K snapshots."),
+        typer.Option(min=1, help="With --preferred: require the replica to be in the ISR in the last K snapshots."),
     ] = None,
     settle: Annotated[
         str | None,
-        typer.Option(help="Preferred: not onto brokers that joined less than this before the snapshot: 10m, 2h."),
+        typer.Option(help="With --preferred: skip brokers that joined less than this before the snapshot, as 10m, 2h."),
     ] = None,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan elections that find a leader; the others are rejections."""
+    """Plan leader elections: preferred, offline or unclean."""
     from jobs.core.units import parse_seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
     from jobs.planning.plan import report_plan
@@ -123,19 +127,19 @@ def drain(
     mode: Annotated[
         DrainMode,
         typer.Option(
-            help="admin: Kafka's controller lives; the brokers come last in the order of replicas, no data moves, "
-            "preferred elections follow, and it lasts until undrain. resident: for a Surveyor that stays the "
-            "controller; controlled shutdown: leaders move, the brokers leave the ISRs and stop the replicas that "
-            "follow; it ends when another controller takes over, and a commit that hands back refuses it.",
+            help="admin: move the brokers to the end of the replica lists and elect preferred leaders through Kafka's "
+            "controller; no data moves, and it lasts until undrain. resident: controlled shutdown by `surveyor "
+            "control`; leaders move, the brokers leave the ISRs and stop their follower replicas. It ends when "
+            "another controller takes over, and a commit that releases the controllership refuses it.",
         ),
     ] = DrainMode.ADMIN,
     allow_offline: Annotated[
         bool,
-        typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
+        typer.Option("--allow-offline", help="Plan even if partitions go offline when the brokers stop."),
     ] = False,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
+    """Plan to move leadership off brokers, such as before a shutdown."""
     from jobs.planning.drain import drain_planner
     from jobs.planning.plan import report_plan
     from jobs.runtime.input_files import parse_broker_ids
@@ -151,7 +155,7 @@ def undrain(
     brokers: Brokers,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
+    """Plan to undo a drain: restore the replica order, or restart the stopped replicas."""
     from jobs.planning.drain import undrain_planner
     from jobs.planning.plan import report_plan
     from jobs.runtime.input_files import parse_broker_ids
@@ -170,11 +174,11 @@ def recover(
     ] = False,
     partition: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
+        typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this partition; may be repeated."),
     ] = None,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
+    """Plan leaders for offline partitions; unclean elections only where allowed, by least data loss."""
     from jobs.planning.plan import report_plan
     from jobs.planning.recover import parse_partitions, recover_planner
 
@@ -188,77 +192,88 @@ def reassign(
     *,
     reassignment_json_file: Annotated[
         Path | None,
-        typer.Option(help="Targets, as kafka-reassign-partitions reads them; taken as they are."),
+        typer.Option(help="Use the targets of this file, in the format of kafka-reassign-partitions."),
     ] = None,
     topics_to_move_json_file: Annotated[
         Path | None,
-        typer.Option(help="Topics to spread evenly over --broker-list, as kafka-reassign-partitions reads them."),
+        typer.Option(help="Spread these topics over --broker-list, in the format of kafka-reassign-partitions."),
     ] = None,
     broker_list: Annotated[
         str | None,
-        typer.Option(help="Broker ids, by comma: all that may hold them.", autocompletion=by_comma(known_brokers)),
+        typer.Option(
+            help="Comma-separated ids of the brokers that may hold the topics.", autocompletion=by_comma(known_brokers)
+        ),
     ] = None,
     add_brokers: Annotated[
         str | None,
         typer.Option(
-            help="New brokers, by comma, to get their even share; others only give.",
+            help="Comma-separated ids of brokers to fill with their even share; others receive nothing.",
             autocompletion=by_comma(known_brokers),
         ),
     ] = None,
     remove_brokers: Annotated[
         str | None,
-        typer.Option(help="Brokers, by comma, dead ones too, to empty.", autocompletion=by_comma(known_brokers)),
+        typer.Option(
+            help="Comma-separated ids of brokers to empty; they may be dead.", autocompletion=by_comma(known_brokers)
+        ),
     ] = None,
-    replace: Annotated[str | None, typer.Option(help="7=107[,...]: what 7 holds goes to 107 where it can.")] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, help="Replicas of each partition.")] = None,
-    rebalance: Annotated[bool, typer.Option("--rebalance", help="Make replicas and leaders even.")] = False,
+    replace: Annotated[
+        str | None, typer.Option(help="Move replicas of one broker to another where possible, as 7=107[,...].")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, help="Change the number of replicas of each partition.")
+    ] = None,
+    rebalance: Annotated[bool, typer.Option("--rebalance", help="Balance replicas and leaders.")] = False,
     fix_racks: Annotated[
-        bool, typer.Option("--fix-racks", help="Spread replicas over racks, as many and as evenly as can be.")
+        bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as possible, evenly.")
     ] = False,
     to_snapshot: Annotated[
         int | None,
-        typer.Option(help="Back to the replicas that this snapshot shows.", autocompletion=snapshots),
+        typer.Option(help="Restore the replicas of this snapshot.", autocompletion=snapshots),
     ] = None,
     topics: Annotated[
-        str | None, typer.Option(help="Only topics of this name, or whose whole name matches this regex.")
+        str | None,
+        typer.Option(help="Include only the topic of this name, or topics whose whole name matches this regex."),
     ] = None,
     exclude: Annotated[
-        str | None, typer.Option(help="But not those of this name, or whose whole name matches this regex.")
+        str | None, typer.Option(help="Exclude the topic of this name, or topics whose whole name matches this regex.")
     ] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
     reorder_leaders: Annotated[
         bool,
-        typer.Option("--reorder-leaders", help="Even out leaders also where no replica moves; --rebalance does."),
+        typer.Option("--reorder-leaders", help="Balance leaders also where no replica moves; implied by --rebalance."),
     ] = False,
     skip_elections: Annotated[
         bool,
-        typer.Option("--skip-elections", help="Plan no last wave that elects the replicas that moves make preferred."),
+        typer.Option("--skip-elections", help="Omit the last wave, which elects the new preferred replicas."),
     ] = False,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_below_min_isr: Annotated[
         bool,
-        typer.Option("--allow-below-min-isr", help="Plan lists that become shorter than min.insync.replicas."),
+        typer.Option("--allow-below-min-isr", help="Allow replica lists shorter than min.insync.replicas."),
     ] = False,
     skip_unsafe: Annotated[
         bool,
-        typer.Option("--skip-unsafe", help="Leave out what the lint finds a fault in; else all is refused."),
+        typer.Option("--skip-unsafe", help="Leave out targets that fail the lint, instead of refusing all."),
     ] = False,
     sizes: Annotated[
         Path | None,
-        typer.Option(help="Balance bytes: CSV or JSON of topic, partition, bytes of one replica."),
+        typer.Option(help="Balance bytes by this CSV or JSON file of topic, partition and bytes per replica."),
     ] = None,
-    by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes, as `surveyor sizes` found them.")] = False,
+    by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes as recorded by `surveyor sizes`.")] = False,
     max_moves_per_broker: Annotated[
         int | None,
-        typer.Option(min=1, help="Waves: copy at most this many replicas to, and take as many from, a broker at once."),
+        typer.Option(
+            min=1, help="Limit each wave to this many replicas copied to a broker, and as many taken from it."
+        ),
     ] = None,
     one_replica_at_a_time: Annotated[
-        bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
+        bool, typer.Option("--one-replica-at-a-time", help="Replace only one replica of a partition in each wave.")
     ] = False,
     throttle: Throttle = None,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
+    """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
     from jobs.planning.placement.explicit_targets import BACK, BY_FILE
     from jobs.planning.placement.placement_options import PlacementLimits
     from jobs.planning.placement.reassign import reassign_planner
@@ -315,15 +330,15 @@ Examples:
 """
 
 PAGE: Final = {
-    "Who leads": (reconcile, elect, recover, drain, undrain),
-    "Where replicas live": (reassign,),
+    "Leadership": (reconcile, elect, recover, drain, undrain),
+    "Replica placement": (reassign,),
     "Topics": (assign, expand, config, delete),
 }
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Compute a plan from a snapshot; nothing is written to the cluster.",
+    help="Compute and store a plan of changes without changing the cluster.",
     epilog=EXAMPLES,
     context_settings=HELP,
     cls=HelpPage,

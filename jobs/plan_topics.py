@@ -1,4 +1,4 @@
-"""The commands of `surveyor plan` about topics themselves: new ones, more partitions, configs, deletion."""
+"""The commands of `surveyor plan` that create, expand, configure and delete topics."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,50 +12,56 @@ from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 
-Topic = Annotated[str, typer.Option(help="A topic that exists.", autocompletion=known_topics)]
+Topic = Annotated[str, typer.Option(help="Name of an existing topic.", autocompletion=known_topics)]
 AllowInternal = Annotated[
     bool,
-    typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),
+    typer.Option("--allow-internal", help="Allow topics internal to Kafka or its tools."),
 ]
 AllowUnknownConfig = Annotated[
     bool,
-    typer.Option("--allow-unknown-config", help="Names that no Kafka from 2.4 to 3.9 knows are taken, unchecked."),
+    typer.Option("--allow-unknown-config", help="Accept config names unknown to Kafka 2.4 to 3.9, unchecked."),
 ]
 
-_MOST: Final = 2**31 - 1
+_INT32_MAX: Final = 2**31 - 1
 
 
 @question
 def assign(
     settings: Settings,
     *,
-    topic: Annotated[str | None, typer.Option(help="The new topic.")] = None,
-    partitions: Annotated[int | None, typer.Option(min=1, max=_MOST)] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, max=_MOST)] = None,
-    replica_assignment: Annotated[str | None, typer.Option(help="Replicas by hand: 0:1:2,1:2:0")] = None,
-    config: Annotated[list[str] | None, typer.Option(help="key=value, may be repeated")] = None,
+    topic: Annotated[str | None, typer.Option(help="Name of the new topic.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=_INT32_MAX, help="Number of partitions.")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, max=_INT32_MAX, help="Replicas of each partition.")
+    ] = None,
+    replica_assignment: Annotated[str | None, typer.Option(help="Replicas of each partition, as 0:1:2,1:2:0.")] = None,
+    config: Annotated[list[str] | None, typer.Option(help="Topic config as key=value; may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
     topics_json_file: Annotated[
         Path | None,
-        typer.Option(help="Many new topics, each with its name, sizes or replicas, and config, instead of --topic."),
+        typer.Option(help="Create the topics of this file instead of --topic, each with its own replicas and configs."),
     ] = None,
     brokers: Annotated[
         str | None,
         typer.Option(
-            help="Brokers to use, in this order: 0,1,2 [default: all].", autocompletion=by_comma(known_brokers)
+            help="Brokers to use, in this order, as 0,1,2 [default: all].", autocompletion=by_comma(known_brokers)
         ),
     ] = None,
     start_index: Annotated[
-        int | None, typer.Option(min=0, max=_MOST, help="Where partition 0 leads [default: by name].")
+        int | None,
+        typer.Option(
+            min=0, max=_INT32_MAX, help="Index of the broker that leads partition 0 [default: derived from the name]."
+        ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option(min=0, max=_MOST, help="First shift of the followers [default: by name].")
+        int | None,
+        typer.Option(min=0, max=_INT32_MAX, help="First shift of the followers [default: derived from the name]."),
     ] = None,
-    strategy: Annotated[str, typer.Option(help="kafka, simple, or balanced: kafka's, with racks balanced.")] = "kafka",
+    strategy: Annotated[str, typer.Option(help="kafka, simple, or balanced (kafka with balanced racks).")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan new topics: where their replicas go and who leads first."""
+    """Plan new topics with their replicas and first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.assign import AssignRequest
     from jobs.planning.topics.existing_topic import topic_name
@@ -108,16 +114,20 @@ def expand(
     settings: Settings,
     *,
     topic: Topic,
-    partitions: Annotated[int, typer.Option(min=1, help="How many it is to have, with those there are.")],
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Number of partitions afterwards, including the existing ones.")
+    ],
     replica_assignment: Annotated[
         str | None,
-        typer.Option(help="Replicas by hand, 1:2,2:0: of the added partitions, or of all as kafka-topics takes them."),
+        typer.Option(
+            help="Replicas of the added partitions, as 1:2,2:0, or of all partitions, as kafka-topics takes them."
+        ),
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_internal: AllowInternal = False,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan more partitions for a topic; records of a key may land in another one afterwards."""
+    """Plan more partitions for a topic; keys may map to other partitions afterwards."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.expand import ExpandRequest
@@ -139,12 +149,14 @@ def config(
     settings: Settings,
     *,
     topic: Topic,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
-    delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Config to set, as key=value; may be repeated.")
+    ] = None,
+    delete: Annotated[list[str] | None, typer.Option(help="Config to delete; may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan changes of a topic's configuration."""
+    """Plan changes to a topic's configuration."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
     from jobs.planning.topics.existing_topic import topic_name
@@ -161,11 +173,13 @@ def config(
 def delete(
     settings: Settings,
     *,
-    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2", autocompletion=by_comma(known_topics))],
+    topics: Annotated[
+        str, typer.Option(help="Comma-separated topics, as T1,T2.", autocompletion=by_comma(known_topics))
+    ],
     allow_internal: AllowInternal = False,
     options: PlanOptions,
 ) -> ExitCode:
-    """Plan the deletion of topics, with all their records; it cannot be undone."""
+    """Plan the deletion of topics with all their records, which cannot be undone."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.delete import DeleteRequest
     from jobs.planning.topics.existing_topic import topic_name

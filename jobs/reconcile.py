@@ -1,8 +1,8 @@
-"""`surveyor reconcile`: one cycle of a controller in one process: snapshot, plan of what is due, question, commit.
+"""`surveyor reconcile`: run one controller cycle in one process: snapshot, plan, confirmation and commit.
 
-Dry unless --apply: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed at
-any moment, the same command goes on: a new snapshot shows what is still due, and only that is planned. --until-quiet
-goes on by itself; dry, it shows the first cycle.
+Without --apply, the snapshot and the plan are stored, and the writes of a commit are only shown. If the process is
+killed, run the command again: a new snapshot shows what is still due, and only that is planned. --until-quiet repeats
+the cycle; without --apply it shows the first cycle.
 """
 
 from typing import Annotated
@@ -32,10 +32,10 @@ from jobs.runtime.settings import Settings
 def reconcile(
     settings: Settings,
     *,
-    mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
+    mode: Annotated[Mode, typer.Option(help="Commit mode, as in `surveyor commit`.")] = Mode.AUTO,
     apply: Apply = False,
     until_quiet: Annotated[
-        bool, typer.Option("--until-quiet", help="With --apply: again and again, until nothing is due.")
+        bool, typer.Option("--until-quiet", help="With --apply, repeat until no work is due.")
     ] = False,
     yes: Yes = False,
     allow_unclean: AllowUnclean = False,
@@ -47,7 +47,7 @@ def reconcile(
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Snapshot, plan what is due after failures, commit it or show what that would do."""
+    """Take a snapshot, plan the repairs that are due, and commit the plan."""
     from jobs.controller.reconcile import ReconcileOptions, reconcile_once, reconcile_until_quiet
     from jobs.preconditions.limits import CommitLimits, hold_seconds
 

@@ -1,4 +1,4 @@
-"""`surveyor report`: one page to look at in a browser, of the cluster or of a plan. No JVM."""
+"""`surveyor report`: write an HTML report of the cluster or of a plan. It needs no JVM."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,18 +15,19 @@ def report(
     settings: Settings,
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Where the page goes [default: report.html, of a plan plan-ID.html].")
+        Path | None, typer.Option(help="Output file [default: report.html, or plan-ID.html for a plan].")
     ] = None,
     plan: Annotated[
-        str | None, typer.Option(help="Id or alias of a plan: the page to approve it from.", autocompletion=plans)
+        str | None,
+        typer.Option(help="Id or alias of a plan to review [default: report on the cluster].", autocompletion=plans),
     ] = None,
     snapshot: Annotated[
         int | None,
-        typer.Option(help="The cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
+        typer.Option(help="Report the cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
     ] = None,
     throttle: Throttle = None,
 ) -> None:
-    """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
+    """Write a self-contained HTML report of the cluster's history or of a plan."""
     from jobs.web.report import write_report
 
     check_throttle(throttle, settings.conf.throttle)

@@ -1,7 +1,7 @@
-"""`surveyor rollback`: a new plan that leads what a plan moved back to where it was. No JVM.
+"""`surveyor rollback`: create a plan that moves the replicas of a committed plan back. It needs no JVM.
 
-It is reviewed and committed as every plan; with --apply that is done at once. The waves are those of the plan,
-reversed, computed from the cluster as it is now.
+The new plan is reviewed and committed like any other; with --apply it is committed at once. Its waves are those of the
+original plan in reverse order, computed from the current state of the cluster.
 """
 
 from typing import Annotated
@@ -29,25 +29,26 @@ from jobs.runtime.settings import Settings
 def rollback(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.", autocompletion=plans)],
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to roll back.", autocompletion=plans)],
     to_snapshot: Annotated[
         int | None,
         typer.Option(
-            help="Back to what this snapshot shows [default: to where the plan found it].", autocompletion=snapshots
+            help="Restore the replicas of this snapshot [default: those from before the plan].",
+            autocompletion=snapshots,
         ),
     ] = None,
     name: Name = None,
     replace_name: ReplaceName = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Commit the new plan at once; without it, it is only stored.")
+        bool, typer.Option("--apply", help="Commit the new plan at once; without it, only store the plan.")
     ] = False,
     yes: Yes = False,
-    mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
+    mode: Annotated[Mode, typer.Option(help="Commit mode, as in `surveyor commit`.")] = Mode.AUTO,
     max_changes: MaxChanges = None,
     throttle: Throttle = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Plan the way back of what a plan moved; with --apply, commit it at once."""
+    """Plan the reversal of a plan's moves; with --apply, also commit it."""
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.rollback import roll_back_plan
     from jobs.repositories.plans.names import Alias

@@ -1,4 +1,4 @@
-"""`surveyor show`: the tables as people read them, now or as of a snapshot. No JVM."""
+"""`surveyor show`: print the tables of a snapshot, or the live cluster. It needs no JVM."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,12 +16,12 @@ from jobs.runtime.settings import Settings
 
 AsOf = Annotated[
     int | None,
-    typer.Option("--as-of", help="As this snapshot left it [default: the newest].", autocompletion=known_snapshots),
+    typer.Option("--as-of", help="Show this snapshot [default: the newest].", autocompletion=known_snapshots),
 ]
-Now = Annotated[bool, typer.Option("--now", help="As ZooKeeper has it now, not as a snapshot left it.")]
-Topic = Annotated[str | None, typer.Option(help="Only this topic.", autocompletion=known_topics)]
+Now = Annotated[bool, typer.Option("--now", help="Show the live cluster from ZooKeeper instead of a snapshot.")]
+Topic = Annotated[str | None, typer.Option(help="Show only this topic.", autocompletion=known_topics)]
 
-CLUSTER, TIME, PLANS = "The cluster as a snapshot left it", "Through time", "Plans, and what became of them"
+CLUSTER, HISTORY, PLANS = "Cluster", "History", "Plans and commits"
 
 EXAMPLES = """\
 Examples:
@@ -36,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Show the tables, now or as of a snapshot.",
+    help="Show the tables of a snapshot, or the live cluster.",
     epilog=EXAMPLES,
     context_settings=HELP,
     cls=HelpPage,
@@ -46,7 +46,7 @@ app = typer.Typer(
 @app.command(rich_help_panel=CLUSTER)
 @command
 def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None:
-    """Brokers: what they lead and hold, who is the controller, and those that partitions name and nobody registered."""
+    """List brokers with their leaders, replicas and state, including unregistered ones."""
     from jobs.console_output.cluster_tables import show_brokers
 
     show_brokers(settings, as_of, now=now)
@@ -55,7 +55,7 @@ def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None
 @app.command(rich_help_panel=CLUSTER)
 @command
 def topics(settings: Settings, *, as_of: AsOf = None) -> None:
-    """Topics: their partitions, replication factors and configs."""
+    """List topics with their partitions, replication factors and configs."""
     from jobs.console_output.cluster_tables import show_topics
 
     show_topics(settings, as_of)
@@ -69,19 +69,22 @@ def partitions(
     topic: Topic = None,
     broker: Annotated[
         int | None,
-        typer.Option(min=0, help="Only those that this broker holds a replica of.", autocompletion=known_brokers),
+        typer.Option(min=0, help="Show only partitions with a replica on this broker.", autocompletion=known_brokers),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Only those without a live leader.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Show only partitions without a live leader.")] = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only those with a replica that is not in sync.")
+        bool, typer.Option("--under-replicated", help="Show only partitions with a replica that is not in sync.")
     ] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr", help="Only those with fewer in sync than min.insync.replicas.")
+        bool,
+        typer.Option(
+            "--under-min-isr", help="Show only partitions with fewer in-sync replicas than min.insync.replicas."
+        ),
     ] = False,
     now: Now = False,
     as_of: AsOf = None,
 ) -> None:
-    """Partitions: who leads, who is in sync; of several conditions all must hold."""
+    """List partitions with their leaders and ISRs; all given filters must match."""
     from jobs.console_output.cluster_tables import PartitionFilter, show_partitions
 
     those = PartitionFilter(
@@ -93,7 +96,7 @@ def partitions(
 @app.command(rich_help_panel=CLUSTER)
 @command
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
-    """How far leadership is from the preferred replicas, by broker."""
+    """Show the leader imbalance of each broker."""
     from jobs.console_output.tables import show_imbalance
 
     show_imbalance(settings, as_of)
@@ -105,10 +108,10 @@ def sizes(
     settings: Settings,
     *,
     topic: Annotated[
-        str | None, typer.Option(help="Only this topic, by partition and broker.", autocompletion=known_topics)
+        str | None, typer.Option(help="Show only this topic, by partition and broker.", autocompletion=known_topics)
     ] = None,
 ) -> None:
-    """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
+    """Show the bytes of each broker, or of a topic's replicas, as recorded by `surveyor sizes`."""
     from jobs.console_output.sizes import show_sizes
 
     show_sizes(settings, topic)
@@ -120,14 +123,17 @@ def configs(
     settings: Settings,
     *,
     broker: Annotated[
-        int | None, typer.Option(min=0, help="Only what this broker says.", autocompletion=known_brokers)
+        int | None, typer.Option(min=0, help="Show only the settings of this broker.", autocompletion=known_brokers)
     ] = None,
     differing: Annotated[
-        bool, typer.Option("--differing", help="Only settings in which brokers differ, a value and its brokers a row.")
+        bool,
+        typer.Option(
+            "--differing", help="Show only settings that differ between brokers, with the brokers of each value."
+        ),
     ] = False,
     as_of: AsOf = None,
 ) -> None:
-    """What brokers say of themselves: their settings and the versions they speak."""
+    """Show the settings and API versions reported by the brokers."""
     from jobs.console_output.tables import show_configs
 
     show_configs(settings, as_of, broker, differing=differing)
@@ -136,70 +142,72 @@ def configs(
 @app.command(rich_help_panel=CLUSTER)
 @command
 def requests(settings: Settings, *, as_of: AsOf = None) -> None:
-    """What stands in /admin and the notification znodes."""
+    """List the requests in /admin and in the notification znodes."""
     _show_as_of(settings, as_of, "requests", ("kind", "topic", "partition", "replicas", "broker_id", "path"), ["path"])
 
 
 @app.command(rich_help_panel=CLUSTER)
 @command
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
-    """Znodes that could not be understood, and why."""
+    """List znodes that could not be parsed, with the reasons."""
     from jobs.console_output.tables import show_quarantine
 
     show_quarantine(settings, as_of)
 
 
-@app.command(rich_help_panel=TIME)
+@app.command(rich_help_panel=HISTORY)
 @command
 def snapshots(settings: Settings) -> None:
-    """Snapshots taken."""
+    """List snapshots."""
     from jobs.console_output.tables import show_snapshots
 
     show_snapshots(settings)
 
 
-@app.command(rich_help_panel=TIME)
+@app.command(rich_help_panel=HISTORY)
 @command
 def events(
     settings: Settings,
     *,
     as_of: Annotated[
         int | None,
-        typer.Option("--as-of", help="Up to this snapshot [default: the newest].", autocompletion=known_snapshots),
+        typer.Option(
+            "--as-of", help="Show events up to this snapshot [default: the newest].", autocompletion=known_snapshots
+        ),
     ] = None,
 ) -> None:
-    """What happened between snapshots, the newest last."""
+    """List the events between snapshots, the newest last."""
     from jobs.console_output.tables import show_events
 
     show_events(settings, as_of)
 
 
-@app.command(rich_help_panel=TIME)
+@app.command(rich_help_panel=HISTORY)
 @command
 def history(
     settings: Settings,
     *,
-    topic: Annotated[str, typer.Option(help="Topic.", autocompletion=known_topics)],
-    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
+    topic: Annotated[str, typer.Option(help="Name of the topic.", autocompletion=known_topics)],
+    partition: Annotated[int | None, typer.Option(min=0, help="Show only this partition.")] = None,
 ) -> None:
-    """Who led when: each snapshot in which a partition changed."""
+    """Show a partition's leaders over time: each snapshot in which it changed."""
     from jobs.console_output.tables import show_history
 
     show_history(settings, topic, partition)
 
 
-@app.command(rich_help_panel=TIME)
+@app.command(rich_help_panel=HISTORY)
 @command
 def diff(
     settings: Settings,
     *,
-    before: Annotated[int, typer.Argument(metavar="A", help="A snapshot.", autocompletion=known_snapshots)],
+    before: Annotated[int, typer.Argument(metavar="A", help="Snapshot id.", autocompletion=known_snapshots)],
     after: Annotated[
         int,
-        typer.Argument(metavar="B", help="Another; an older one shows the way back.", autocompletion=known_snapshots),
+        typer.Argument(metavar="B", help="Snapshot id to compare with; may be older.", autocompletion=known_snapshots),
     ],
 ) -> None:
-    """What differs between two snapshots."""
+    """Show the differences between two snapshots."""
     from jobs.console_output.tables import show_differences
 
     show_differences(settings, before, after)
@@ -208,7 +216,7 @@ def diff(
 @app.command(rich_help_panel=PLANS)
 @command
 def plans(settings: Settings) -> None:
-    """Plans made, the newest last."""
+    """List plans, the newest last."""
     from jobs.console_output.tables import show_plans
 
     show_plans(settings)
@@ -223,13 +231,13 @@ def plan(
     topic: Topic = None,
     broker: Annotated[
         int | None,
-        typer.Option(min=0, help="Only changes that mean something for this broker.", autocompletion=known_brokers),
+        typer.Option(min=0, help="Show only changes that affect this broker.", autocompletion=known_brokers),
     ] = None,
-    action: Annotated[str | None, typer.Option(help="Only this action, as elect or reassign.")] = None,
+    action: Annotated[str | None, typer.Option(help="Show only this action, such as elect or reassign.")] = None,
     throttle: Throttle = None,
     everything: All = False,
 ) -> None:
-    """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
+    """Show a plan: its summary, changes and rejections; --json has every row."""
     from jobs.console_output.plan_review import RowFilter, show_review
 
     check_throttle(throttle, settings.conf.throttle)
@@ -239,7 +247,7 @@ def plan(
 @app.command(rich_help_panel=PLANS)
 @command
 def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
-    """What a plan left out, and why."""
+    """List what a plan rejected, with the reasons."""
     columns = ("topic", "partition", "action", "code", "reason")
     _show_of_plan(settings, plan, "rejections", columns, ("topic", "partition"), everything=everything)
 
@@ -247,7 +255,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
 @app.command(rich_help_panel=PLANS)
 @command
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
-    """What history says of the candidates of `plan recover`, the best first."""
+    """Show the history of the candidates of `plan recover`, the best first."""
     from jobs.console_output.tables import show_evidence
 
     show_evidence(settings, plan, everything=everything)
@@ -263,7 +271,7 @@ def commits(
     ] = None,
     everything: All = False,
 ) -> None:
-    """What became of a plan, row by row and attempt by attempt; without one, all commits and cancellations."""
+    """List the commit attempts of a plan by row; without a plan, all commits and cancellations."""
     from jobs.console_output.commits import show_commits
 
     show_commits(settings, plan, everything=everything)
@@ -272,7 +280,7 @@ def commits(
 @app.command(rich_help_panel=PLANS)
 @command
 def drained(settings: Settings) -> None:
-    """Brokers that are drained, how, and by which plan."""
+    """List drained brokers with the drain mode and plan."""
     from jobs.console_output.tables import show_drained
 
     show_drained(settings)
@@ -281,7 +289,7 @@ def drained(settings: Settings) -> None:
 @app.command(rich_help_panel=PLANS)
 @command
 def throttles(settings: Settings) -> None:
-    """Throttles that commits have set and not taken away yet, and what stood before."""
+    """List throttles set by commits and not removed yet, with the previous values."""
     from jobs.console_output.tables import show_throttles
     from jobs.execution.admin.throttles import throttle_rows
 

@@ -1,4 +1,4 @@
-"""`surveyor sizes`: how many bytes each broker holds of each partition, by log dir. No JVM."""
+"""`surveyor sizes`: record the bytes of each replica by broker and log dir. It needs no JVM."""
 
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
@@ -6,7 +6,7 @@ from jobs.runtime.settings import Settings
 
 @command
 def sizes(settings: Settings) -> None:
-    """Ask every live broker how many bytes it holds of which partition."""
+    """Record the size of each replica as reported by the live brokers."""
     from jobs.snapshots.sizes import report_sizes
 
     report_sizes(settings)

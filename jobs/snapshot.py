@@ -1,4 +1,4 @@
-"""`surveyor snapshot`: one cluster, or every cluster of the --conf file, surveyed into the Delta tables."""
+"""`surveyor snapshot`: store a snapshot of one cluster, or of every cluster of the --conf file, in the Delta tables."""
 
 from typing import Annotated
 
@@ -14,10 +14,10 @@ def snapshot(
     settings: Settings,
     *,
     fleet: Annotated[
-        bool, typer.Option("--all", help="Every cluster of the --conf file, one after the other.")
+        bool, typer.Option("--all", help="Take a snapshot of every cluster of the --conf file, one after the other.")
     ] = False,
 ) -> ExitCode:
-    """Read the cluster from ZooKeeper into the Delta tables."""
+    """Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables."""
     from jobs.snapshots.snapshot import snapshot_fleet, snapshot_one
 
     return snapshot_fleet(settings) if fleet else snapshot_one(settings)

@@ -1,4 +1,4 @@
-"""`surveyor status`: what an operator looks at first, from ZooKeeper or as a snapshot left it. No JVM."""
+"""`surveyor status`: summarise the live cluster or a snapshot of it. It needs no JVM."""
 
 from typing import Annotated
 
@@ -14,18 +14,18 @@ def status(
     settings: Settings,
     *,
     watch: Annotated[
-        str | None, typer.Option(metavar="PERIOD", help="Look again after each such time, as 5s, until Ctrl-C.")
+        str | None, typer.Option(metavar="PERIOD", help="Refresh at this interval, such as 5s, until Ctrl-C.")
     ] = None,
     as_of: Annotated[
         int | None,
         typer.Option(
             "--as-of",
-            help="As this snapshot left it, from the tables [default: now, from ZooKeeper].",
+            help="Show this snapshot from the tables [default: the live cluster from ZooKeeper].",
             autocompletion=snapshots,
         ),
     ] = None,
 ) -> None:
-    """How the cluster is now, what is due, and the command for it."""
+    """Show the cluster's health, the pending work and the commands for it."""
     from jobs.console_output.status import show_status, watch_status
     from jobs.core.errors import UsageError
     from jobs.core.units import parse_seconds

@@ -1,4 +1,4 @@
-"""`surveyor vacuum`: what is older than the retention goes from the tables and from the disk. No JVM."""
+"""`surveyor vacuum`: delete what is older than the retention from the tables and the disk. It needs no JVM."""
 
 from typing import Annotated
 
@@ -13,11 +13,14 @@ def vacuum(
     settings: Settings,
     *,
     keep: Annotated[
-        str | None, typer.Option(help="Hours, days or weeks: 12h, 30d, 8w [default: the conf's retention].")
+        str | None,
+        typer.Option(
+            help="Retention in hours, days or weeks, as 12h, 30d, 8w [default: retention of the --conf file]."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
-    """Drop snapshots older than --keep, and the files that only they needed."""
+    """Delete snapshots older than --keep and the files that only they use."""
     from jobs.snapshots.vacuum import drop_old
 
     drop_old(settings, keep, dry_run=dry_run)

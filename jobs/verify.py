@@ -1,4 +1,4 @@
-"""`surveyor verify`: how far a committed plan has come, change by change, as the cluster shows it now. No JVM."""
+"""`surveyor verify`: compare each change of a committed plan with the live cluster. It needs no JVM."""
 
 from typing import Annotated
 
@@ -17,15 +17,18 @@ def verify(
     plan: PlanId,
     measure_for: Annotated[
         str,
-        typer.Option("--measure", help="Time between two looks at what is being copied; 0s: one look, no estimate."),
+        typer.Option(
+            "--measure",
+            help="Interval between two measurements of running copies; 0s: measure once, without an estimate.",
+        ),
     ] = "3s",
     format: Annotated[  # noqa: A002 - the flag's name
-        TextFormat, typer.Option(help="kafka: in the words of kafka-reassign-partitions --verify, for scripts.")
+        TextFormat, typer.Option(help="kafka: print the output of kafka-reassign-partitions --verify, for scripts.")
     ] = TextFormat.SURVEYOR,
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Show how far a committed plan has come, and how far its replicas have been copied."""
+    """Show the progress of a committed plan and of its replica copies."""
     from jobs.core.units import parse_seconds
     from jobs.execution.verification import report_verification
 

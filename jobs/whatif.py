@@ -1,4 +1,4 @@
-"""`surveyor whatif`: what the loss of every broker, rack or pair of brokers would cost; no cluster is written to."""
+"""`surveyor whatif`: simulate the loss of each broker, rack or pair of brokers on a snapshot."""
 
 from typing import Annotated
 
@@ -16,19 +16,19 @@ def whatif(
     lose: Annotated[
         str,
         typer.Option(
-            help="brokers=1, racks=1 or pairs (of brokers): each of them in turn. "
-            "A broker without a rack, or not understood, counts as a rack of its own.",
+            help="What to lose in turn: brokers=1, racks=1 or pairs (of brokers). "
+            "A broker whose rack is unknown counts as a rack of its own.",
         ),
     ],
     snapshot: Annotated[
-        int | None, typer.Option(help="On this snapshot [default: the newest].", autocompletion=snapshots)
+        int | None, typer.Option(help="Simulate on this snapshot [default: the newest].", autocompletion=snapshots)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows shown; --json gives all.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many rows; --json has all.")] = 20,
     everything: Annotated[
-        bool, typer.Option("--all", help="Name every partition, and those of every row, not only the first.")
+        bool, typer.Option("--all", help="List every partition of every row, not only the first ones.")
     ] = False,
 ) -> None:
-    """What losing brokers would cost: partitions offline, leaders piled up; worst first."""
+    """Simulate the loss of brokers or racks and rank the losses by impact."""
     from jobs.planning.whatif import report_losses
 
     report_losses(settings, lose, snapshot, limit, everything=everything)

@@ -25,7 +25,7 @@ def snapshots(cluster: str | None) -> None:
     with surveyor_dag(
         "snapshot",
         cluster,
-        description="Read the cluster from ZooKeeper into the Delta tables",
+        description="Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables",
         schedule=timedelta(minutes=5),
         defaults={"execution_timeout": timedelta(minutes=30)},
         doc_md=__doc__,
