@@ -42,6 +42,9 @@ from schemas.rows import Place, PlanRow
 MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing, or plan the same, after which it is left to whoever looks into it."""
 
+MAX_SUPERSEDED: Final = 5
+"""Plans in a row that other runs may delete, before this run ends with an error."""
+
 FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
 """Seconds between two looks at replicas that copy."""
@@ -167,13 +170,23 @@ def _refuse_resident(assessed: Preflight) -> None:
 
 
 def _plan(settings: Settings, question: ReconcileOptions) -> Plan:
-    """Take a snapshot and plan on it."""
-    made = make_plan(
-        settings,
-        PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
-        lambda at: plan_reconcile(at, **asdict(question)),
-    )
-    plan = read_plan(settings.lake, made["plan_id"])
+    """Take a snapshot and plan on it.
+
+    Another run that plans no changes on a later snapshot deletes a plan that has none: plan again in that case.
+    """
+    for tries_left in reversed(range(MAX_SUPERSEDED)):
+        made = make_plan(
+            settings,
+            PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
+            lambda at: plan_reconcile(at, **asdict(question)),
+        )
+        try:
+            plan = read_plan(settings.lake, made["plan_id"])
+            break
+        except UsageError:
+            if made["changes"] or not tries_left:
+                raise
+            log("surveyor: another run has planned on a later snapshot; this one plans again")
     tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
     log(
         f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: "

@@ -315,6 +315,25 @@ def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, m
     assert tree.dump() == before
 
 
+def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find nothing due, and the other one plans on the later snapshot."""
+    others: list[Ran] = []
+
+    def reads_late(*arguments: object) -> object:
+        if not others:
+            monkeypatch.setattr("jobs.controller.reconcile.read_plan", read_plan)
+            others.append(reconcile(surveyor, "--apply"))
+        return read_plan(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("jobs.controller.reconcile.read_plan", reads_late)
+
+    ran = reconcile(surveyor, "--apply")
+
+    assert (ran.code, others[0].code) == (DONE, DONE), ran.stderr
+    assert "another run has planned on a later snapshot" in ran.stderr
+    assert len(surveyor.lake.rows("plans")) == 1
+
+
 class _Kill(BaseException):
     """The process ends here, as far as the command is concerned."""
 
