@@ -92,10 +92,10 @@ def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
-    yield from map(how_mended, situation.health.blocking[:BLOCKING_SHOWN])
+    yield from map(repair_suggestion, situation.health.blocking[:BLOCKING_SHOWN])
 
 
-def how_mended(blocking: Row) -> Suggestion:
+def repair_suggestion(blocking: Row) -> Suggestion:
     """Say over which znode Kafka cannot start, and what ends that and loses nothing, in whatever order it is done.
 
     What has to be decided is in the documentation.
@@ -138,7 +138,7 @@ def _gone(situation: ClusterSituation) -> Iterator[Suggestion]:
     if failed := [broker for broker in gone if broker not in stopped]:
         them = "them" if len(failed) > 1 else "it"
         order = ", in the order above" if situation.outage and len(gone) > 1 else ""
-        yield Suggestion(f"{_named(failed)} gone: start {them}{order}")
+        yield Suggestion(f"{_brokers_are(failed)} gone: start {them}{order}")
 
 
 def _drained_and_down(situation: ClusterSituation) -> list[int]:
@@ -151,12 +151,14 @@ def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
     resident = {row["broker_id"] for row in situation.warehouse_status.drained if row.get("mode") == DrainMode.RESIDENT}
     if ending := [broker for broker in down if broker in resident]:
         them = "them" if len(ending) > 1 else "it"
-        yield Suggestion(f"{_named(ending)} drained and down: start {them} once the work is done, which ends the drain")
+        yield Suggestion(
+            f"{_brokers_are(ending)} drained and down: start {them} once the work is done, which ends the drain"
+        )
     if stopped := [broker for broker in down if broker not in resident]:
         them, their = ("them", "their") if len(stopped) > 1 else ("it", "its")
         brokers = ",".join(map(str, stopped))
         yield Suggestion(
-            f"{_named(stopped)} drained and down: start {them} once the work is done, and then give {them} back "
+            f"{_brokers_are(stopped)} drained and down: start {them} once the work is done, and then give {them} back "
             f"{their} leaders by `surveyor plan undrain --brokers {brokers} --refresh`"
         )
 
@@ -190,7 +192,7 @@ def _is_long_gone(situation: ClusterSituation, broker: int) -> bool:
     return broker not in situation.drained and (situation.gone_for(broker) or 0.0) >= LONG_GONE_SECONDS
 
 
-def _named(brokers: Sequence[int]) -> str:
+def _brokers_are(brokers: Sequence[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {abbreviate(brokers)} {'are' if len(brokers) > 1 else 'is'}"
 
 
@@ -206,9 +208,7 @@ def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Plans that were begun, and those that may still be committed."""
-    waiting = [
-        plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_worth_a_look(situation, plan)
-    ]
+    waiting = [plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_committable(situation, plan)]
     for plan in reversed(waiting[-PLANS_SHOWN:]):
         name = quote((names_of(plan) or [plan["plan_id"]])[0])
         if _is_begun(plan) and not situation.is_fresh(plan):
@@ -249,7 +249,7 @@ def _is_begun(plan: Row) -> bool:
     return plan["status"] in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}
 
 
-def _is_worth_a_look(situation: ClusterSituation, plan: Row) -> bool:
+def _is_committable(situation: ClusterSituation, plan: Row) -> bool:
     newest = situation.warehouse_status.snapshot
     on_newest = newest is not None and plan["snapshot_id"] == newest["snapshot_id"]
     return bool(plan["changes"] or plan["operations"]) and on_newest and situation.is_fresh(plan)

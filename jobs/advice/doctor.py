@@ -33,7 +33,7 @@ from jobs.adapters.zookeeper.credentials import OPTION, config_of
 from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
-from jobs.advice.cluster import BLOCKING_SHOWN, how_mended
+from jobs.advice.cluster import BLOCKING_SHOWN, repair_suggestion
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import shown_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
@@ -189,18 +189,19 @@ def _cluster(settings: Settings) -> Checks:
         yield from _guarded("command config", partial(_brokers, settings, state, overrides))
 
 
-STAYS: Final = "Surveyor is for clusters that stay with ZooKeeper"
+ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that stay with ZooKeeper"
 
 
 def _znodes(settings: Settings, state: ClusterState) -> Checks:
     if state.migration:
-        then = migration_refusal(state.migration) if is_made_by_hand(state.migration) else STAYS
+        then = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, then)
     blocking = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1).blocking
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
     if paths:
         advice = [
-            f"{step.what}: {typed(settings, step).command}" for step in map(how_mended, blocking[:BLOCKING_SHOWN])
+            f"{step.what}: {typed(settings, step).command}"
+            for step in map(repair_suggestion, blocking[:BLOCKING_SHOWN])
         ]
         advice.append("surveyor snapshot; surveyor show quarantine")
         yield CheckResult("znodes", CheckStatus.WARNING, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))

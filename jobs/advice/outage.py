@@ -145,7 +145,7 @@ def outage_left_by(lake: Warehouse, plan: Row) -> Outage | None:
     seen = view_of(lake, snapshot, _OFFLINE)
     changes = lake.read("changes", ("plan_id", "=", plan["plan_id"]), columns=[*PARTITION, "leader_after"])
     elected = set(_keys(changes.filter(pc.greater(changes["leader_after"], NO_LEADER))))
-    left = [key not in elected and understood is not False for key, understood in _judged(seen)]
+    left = [key not in elected and understood is not False for key, understood in _keys_understood(seen)]
     return _outage(seen, np.array(left, dtype=np.bool_), lake, snapshot)
 
 
@@ -160,7 +160,7 @@ def _keys(rows: pa.Table) -> Iterator[Key]:
     return zip(*(rows[name].to_pylist() for name in PARTITION), strict=True)
 
 
-def _judged(seen: ClusterView) -> Iterator[tuple[Key, bool | None]]:
+def _keys_understood(seen: ClusterView) -> Iterator[tuple[Key, bool | None]]:
     return zip(_keys(seen.partitions), seen.partitions["understood"].to_pylist(), strict=True)
 
 

@@ -16,12 +16,12 @@ from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestio
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
 
-RECONCILES: Final = ("allow_unclean", "remote", "requests", "until_quiet")
+RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", "remote", "requests", "until_quiet")
 """Options of `surveyor reconcile` that a commit has not."""
 
-UNDONE: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
+UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 
-BEGUN: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
+BEGUN_STATUSES: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
 
 
 def after_planning(settings: Settings, plan: Row, name: str, *, operations: int) -> list[Suggestion]:
@@ -39,7 +39,7 @@ def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -
         return [suggestion(settings, "verify", "verify", name)]
     if is_cycle(plan):
         return [suggestion(settings, "see what is due now", "status")]
-    if status in BEGUN:
+    if status in BEGUN_STATUSES:
         return [_go_on(settings, name)]
     if status != PlanStatus.PLANNED or not (plan["changes"] or operations):
         return []
@@ -48,12 +48,12 @@ def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -
 
 def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
     """The same commit, to be applied, with whatever else it was told."""
-    return [same_step(settings, "apply", "commit", name, "--apply", but=RECONCILES)] if due else []
+    return [same_step(settings, "apply", "commit", name, "--apply", but=RECONCILE_ONLY_OPTIONS)] if due else []
 
 
-def all_of_commit(settings: Settings, name: str) -> str:
+def list_all_command(settings: Settings, name: str) -> str:
     """Write the dry run of a commit, with whatever else it was told, that lists everything."""
-    return same_line(settings, "commit", name, "--all", but=(*RECONCILES, "apply", "yes"))
+    return same_line(settings, "commit", name, "--all", but=(*RECONCILE_ONLY_OPTIONS, "apply", "yes"))
 
 
 def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[str, int]) -> list[Suggestion]:
@@ -66,7 +66,7 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
             suggestion(settings, "see what is due now, and plan again", "status"),
         ]
     steps = []
-    if any(outcomes.get(outcome.value) for outcome in UNDONE):
+    if any(outcomes.get(outcome.value) for outcome in UNDONE_OUTCOMES):
         steps.append(suggestion(settings, "why", "show", "commits", name))
         steps.append(_go_on(settings, name))
     if outcomes.get(Outcome.STALE.value):
@@ -90,7 +90,7 @@ def after_verification(
 def _after_verification(
     settings: Settings, plan: Row, name: str, seen: Collection[ReassignmentStatus], *, moving: bool
 ) -> Iterator[Suggestion]:
-    is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN} and not is_cycle(plan)
+    is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not is_cycle(plan)
     if ReassignmentStatus.IN_PROGRESS in seen:
         yield suggestion(settings, "look again", "verify", name)
     if moving:

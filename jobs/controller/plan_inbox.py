@@ -31,7 +31,7 @@ from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.admin.lease import this_process
 from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import check_before_commit
-from jobs.execution.report import answer_of
+from jobs.execution.report import plan_result
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
@@ -237,8 +237,10 @@ class PlanInbox:
         assessment = check_before_commit(self.settings, plan, Mode.BATCH, limits, is_ours=True)
         author = Actor(f"{handed.holder.user}@{handed.holder.host}", handed.run)
         tell_all, control = self._send_in_batches, self.control
-        ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, control, tell_all=tell_all, author=author)
-        return answer_of(self.settings, plan, ledger, detailed=handed.detailed)
+        ledger = apply_plan(
+            self.settings, plan, assessment, _UNTIL_RESIGNED, control, notify_brokers=tell_all, author=author
+        )
+        return plan_result(self.settings, plan, ledger, detailed=handed.detailed)
 
 
 def _seen(znode: Znode) -> tuple[str, int]:

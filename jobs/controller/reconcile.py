@@ -23,7 +23,7 @@ from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.batch.commit import take_over_above
 from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import Preflight, check_before_commit
-from jobs.execution.report import ReportExtras, answer_of, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.execution.report import ReportExtras, counts, plan_result, refuse_unless_agreed, report_applied, report_dry
 from jobs.planning.plan import make_plan
 from jobs.planning.reconcile import plan_reconcile
 from jobs.preconditions.limits import CommitLimits
@@ -139,7 +139,7 @@ def reconcile_until_quiet(
         assessed = check_before_commit(settings, plan, mode, limits)
         _refuse_resident(assessed)
         refuse_unless_agreed(settings, plan, assessed, DEFAULT, beside, yes=yes or cycles > 0)
-        answer = answer_of(settings, plan, apply_plan(settings, plan, assessed, hold), detailed=False)
+        answer = plan_result(settings, plan, apply_plan(settings, plan, assessed, hold), detailed=False)
         cycles += 1
         written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
         log(f"surveyor: cycle {cycles}: {answer.lines[0]}")

@@ -53,12 +53,15 @@ CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 LEADER_RETURN_SECONDS: Final = 60.0
 """Seconds for `surveyor control` to lead partitions back: it takes some cycles, and brokers that stop replicas."""
 
-_DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+_DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
-_UNTIL_NOT: Final = {Step.CANCEL: ReassignmentStatus.IN_PROGRESS, Step.RESTORE_ORDER: ReassignmentStatus.OUT_OF_ORDER}
+_STATUS_BEFORE: Final = {
+    Step.CANCEL: ReassignmentStatus.IN_PROGRESS,
+    Step.RESTORE_ORDER: ReassignmentStatus.OUT_OF_ORDER,
+}
 """What is asked for about a partition, and where it is no more once that was done."""
 
-_LEFT: Final = {
+_UNCHANGED_TEXTS: Final = {
     ReassignmentStatus.COMPLETE: "complete, not undone",
     ReassignmentStatus.IRREVERSIBLE: "goes on, and cannot be called back",
     ReassignmentStatus.DIVERGED: "left alone, somebody else changed it",
@@ -67,10 +70,10 @@ _LEFT: Final = {
 
 def refuse_unsafe(plan: Plan, findings: CancellationPlan) -> None:
     """Raise RefusedError if a cancellation would lose data or replicas; it names what, partition by partition."""
-    unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in findings.unsafe if f.danger is not None]
+    unsafe = [f"{f.change.name}: {f.risk.code}: {f.risk.reason}" for f in findings.unsafe if f.risk is not None]
     if unsafe:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
-        ways = f"--skip-unsafe{allowed_by_option(finding.danger for finding in findings.unsafe)}"
+        ways = f"--skip-unsafe{allowed_by_option(finding.risk for finding in findings.unsafe)}"
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
             f"nothing of plan {plan.title} is called back: {pluralise(len(unsafe), 'partition')} would "
@@ -88,7 +91,7 @@ def cancel_running(
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
     findings = plan_cancellation(settings, plan)
-    begun = _begun(settings.lake, plan) or _is_being_committed(settings, plan)
+    begun = _was_requested(settings.lake, plan) or _is_being_committed(settings, plan)
     if not (begun or findings.of(ReassignmentStatus.IN_PROGRESS) or findings.of(ReassignmentStatus.OUT_OF_ORDER)):
         return []
     with lease_for(settings, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
@@ -116,7 +119,7 @@ def _cancel_leased(
         verdicts += work.restore(
             work.read([f.key for f in [*findings.safe, *findings.of(ReassignmentStatus.OUT_OF_ORDER)]])
         )
-        work.end_left_open()
+        work.record_interrupted()
         if admin is not None and throttled:
             end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
     return verdicts
@@ -128,7 +131,7 @@ def _is_being_committed(settings: Settings, plan: Plan) -> bool:
     return holder is not None and holder.plan == plan.plan_id
 
 
-def _begun(lake: Warehouse, plan: Plan) -> bool:
+def _was_requested(lake: Warehouse, plan: Plan) -> bool:
     """Tell whether a commit ever asked for a reassignment of the plan."""
     return any(row["action"] == Action.REASSIGN for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)))
 
@@ -155,19 +158,19 @@ class _CancellationRun:
         if not running:
             return []
         self._intend(Step.CANCEL, running)
-        safe, unsafe = self._judge_again(running)
+        safe, unsafe = self._recheck(running)
         # a request in /admin names where to go, the Admin API that it is over
-        return unsafe + self._ask(Step.CANCEL, safe, _replicas_before if self.is_led_back else lambda _: None)
+        return unsafe + self._ask(Step.CANCEL, safe, _replicas_before if self.uses_override else lambda _: None)
 
     @property
-    def is_led_back(self) -> bool:
+    def uses_override(self) -> bool:
         """Whether `surveyor control` is asked."""
         return isinstance(self.admin, ZkReassignmentOverride)
 
-    def _judge_again(self, running: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
+    def _recheck(self, running: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
         """Set aside what would lose its last copy in sync by now: to store the intents took time."""
         now = plan_cancellation(self.settings, self.plan, fewer_copies=self.fewer_copies)
-        dangers = {finding.key: finding.danger for finding in now.unsafe if finding.danger is not None}
+        dangers = {finding.key: finding.risk for finding in now.unsafe if finding.risk is not None}
         safe = [finding for finding in running if finding.key not in dangers]
         unsafe = [
             RowOutcome(_row(finding, Step.CANCEL), Outcome.SKIPPED, f"goes on: {dangers[finding.key].reason}")
@@ -187,10 +190,10 @@ class _CancellationRun:
         self._intend(Step.RESTORE_ORDER, turned)
         return self._ask(Step.RESTORE_ORDER, turned, _replicas_before)
 
-    def end_left_open(self) -> None:
+    def record_interrupted(self) -> None:
         """Record what became of partitions that a cancellation was about to ask for when it was killed."""
         rows = self.settings.lake.rows("commits", ("plan_id", "=", self.plan.plan_id))
-        steps = [row for row in rows if row["action"] in _UNTIL_NOT and row["partition"] is not None]
+        steps = [row for row in rows if row["action"] in _STATUS_BEFORE and row["partition"] is not None]
         ended = {_place(row) for row in steps if row["outcome"] != Outcome.PENDING}
         left = {_place(row) for row in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
@@ -215,11 +218,11 @@ class _CancellationRun:
         if not findings:
             return []
         with progress(f"asking Kafka's controller: {step}"):
-            codes, lost = self._answers({finding.key: target_of(finding) for finding in findings})
-        refused = {key for key, code in codes.items() if code not in _DONE}
-        seen = self._wait([finding.key for finding in findings], _UNTIL_NOT[step], refused)
+            codes, lost = self._request({finding.key: target_of(finding) for finding in findings})
+        refused = {key for key, code in codes.items() if code not in _DONE_CODES}
+        seen = self._wait([finding.key for finding in findings], _STATUS_BEFORE[step], refused)
         led_back = {
-            key for key in seen if self.is_led_back and seen[key].status is ReassignmentStatus.DIVERGED
+            key for key in seen if self.uses_override and seen[key].status is ReassignmentStatus.DIVERGED
         } - refused
         verdicts = [
             RowOutcome(_row(f, step), Outcome.UNKNOWN, f"ordered back, and on its way: {seen[f.key].detail}")
@@ -230,7 +233,7 @@ class _CancellationRun:
         self.ledger.append_now(verdicts)
         return verdicts
 
-    def _answers(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
+    def _request(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
         self.lease.refuse_lost()
         try:
             return self.admin.reassign(targets), "the controller's answer did not name it"
@@ -240,7 +243,7 @@ class _CancellationRun:
     def _wait(
         self, keys: Sequence[Key], until_not: ReassignmentStatus, refused: set[Key]
     ) -> dict[Key, PartitionStatus]:
-        under_way = {until_not, ReassignmentStatus.DIVERGED} if self.is_led_back else {until_not}
+        under_way = {until_not, ReassignmentStatus.DIVERGED} if self.uses_override else {until_not}
 
         def are_through(seen: Mapping[Key, PartitionStatus]) -> bool:
             return not {key for key, finding in seen.items() if finding.status in under_way} - refused
@@ -248,7 +251,7 @@ class _CancellationRun:
         return poll_until(
             lambda: self.read(keys),
             are_through,
-            LEADER_RETURN_SECONDS if self.is_led_back else CANCELLATION_TIMEOUT_SECONDS,
+            LEADER_RETURN_SECONDS if self.uses_override else CANCELLATION_TIMEOUT_SECONDS,
         )
 
 
@@ -268,10 +271,10 @@ def _row(finding: PartitionStatus, step: Step) -> PlanRow:
 def _verdict(finding: PartitionStatus, seen: PartitionStatus, step: Step, code: int | None, lost: str) -> RowOutcome:
     """Judge by where it was and where it is now; `lost` is why there is no code that was answered."""
     row = _row(finding, step)
-    if seen.status is _UNTIL_NOT[step]:
+    if seen.status is _STATUS_BEFORE[step]:
         if code is None:
             return RowOutcome(row, Outcome.UNKNOWN, f"{lost}; {seen.detail}")
-        if code in _DONE:
+        if code in _DONE_CODES:
             return RowOutcome(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.detail}")
         return RowOutcome(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
     back = (
@@ -296,7 +299,7 @@ def cancel_plan(
     findings = plan_cancellation(settings, whole, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(whole, findings)
-    if not _closes(whole, findings):
+    if not _has_work(whole, findings):
         emit_result(
             settings,
             _result(whole, findings),
@@ -312,7 +315,7 @@ def cancel_plan(
         steps = [same_step(settings, "apply", "cancel", whole.called, "--apply"), *_steps(settings, whole, findings)]
         emit_result(settings, dry, title, *_lines(whole, findings), note, steps=steps)
         return ExitCode.DONE
-    if not yes and not _agreed(whole, findings):
+    if not yes and not _is_confirmed(whole, findings):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     return _report(settings, read_plan(settings.lake, plan), verdicts, fewer_copies=fewer_copies)
@@ -326,13 +329,13 @@ def _refuse(plan: Plan, findings: CancellationPlan) -> None:
         raise
 
 
-def _closes(plan: Plan, findings: CancellationPlan) -> bool:
+def _has_work(plan: Plan, findings: CancellationPlan) -> bool:
     """Tell whether there is anything to cancel: a plan that was committed and is done stays committed."""
     ahead = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER)
     return plan.row["status"] != PlanStatus.COMMITTED or any(findings.of(standing) for standing in ahead)
 
 
-def _agreed(plan: Plan, findings: CancellationPlan) -> bool:
+def _is_confirmed(plan: Plan, findings: CancellationPlan) -> bool:
     if not is_terminal():
         return True
     log(f"plan {plan.title}: {_counts_in_words(findings)}")
@@ -390,12 +393,12 @@ def _lines(plan: Plan, findings: CancellationPlan) -> Iterator[str]:
 
 def _line(finding: PartitionStatus) -> str | None:
     name, before = finding.change.name, _replicas_before(finding)
-    if finding.danger is not None:
-        return f"  {name}  goes on: {finding.danger.code}: {finding.danger.reason}"
+    if finding.risk is not None:
+        return f"  {name}  goes on: {finding.risk.code}: {finding.risk.reason}"
     if finding.status is ReassignmentStatus.IN_PROGRESS:
         return f"  {name}  to be cancelled: {finding.detail} → {shown(before)}"
     if finding.status is ReassignmentStatus.OUT_OF_ORDER:
         return f"  {name}  cancelled, order to be restored: {finding.detail} → {shown(before)}"
-    if finding.status in _LEFT:
-        return f"  {name}  {_LEFT[finding.status]}: {finding.detail}"
+    if finding.status in _UNCHANGED_TEXTS:
+        return f"  {name}  {_UNCHANGED_TEXTS[finding.status]}: {finding.detail}"
     return None

@@ -15,11 +15,11 @@ from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.signals import defer_signals
-from jobs.execution.admin.commit import commit_admin, end_throttle, look_after
+from jobs.execution.admin.commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import admin_of, controller_of
 from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.throttles import left_over_lines, throttle_lines, throttle_rows
+from jobs.execution.admin.throttles import leftover_lines, throttle_lines, throttle_rows
 from jobs.execution.batch.commit import NotifyBrokers, commit_batch
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
@@ -40,12 +40,12 @@ from schemas.enums import Outcome, PlanStatus
 def apply_plan(
     settings: Settings,
     plan: Plan,
-    assessment: Preflight,
+    preflight: Preflight,
     max_hold: float,
     held: Controllership | None = None,
     *,
     running: ReassignmentOptions = DEFAULT,
-    tell_all: NotifyBrokers | None = None,
+    notify_brokers: NotifyBrokers | None = None,
     author: Actor | None = None,
 ) -> CommitLog:
     """Write what is due and record it, in the name of an author where that is not this process.
@@ -53,45 +53,47 @@ def apply_plan(
     `held` is a controllership that the caller has and keeps. `tell_all` is how that caller tells brokers; without it
     they are told over connections of the commit's own.
     """
-    if assessment.resident_controller is not None:
+    if preflight.resident_controller is not None:
         running = replace(running, via=Via.ZOOKEEPER)  # it serves no Admin API
-    watched = assessment.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
-    if assessment.mode is Mode.ADMIN and (assessment.pending or watched):
+    watched = preflight.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
+    if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
-            return _apply(settings, plan, assessment, running=running, lease=lease)
+            return _apply(settings, plan, preflight, running=running, lease=lease)
     # who has the controllership defers signals, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
-        return _apply(settings, plan, assessment, max_hold=max_hold, held=held, tell_all=tell_all, author=author)
+        return _apply(
+            settings, plan, preflight, max_hold=max_hold, held=held, notify_brokers=notify_brokers, author=author
+        )
 
 
 def _apply(
     settings: Settings,
     plan: Plan,
-    assessment: Preflight,
+    preflight: Preflight,
     *,
     max_hold: float = 0.0,
     held: Controllership | None = None,
-    tell_all: NotifyBrokers | None = None,
+    notify_brokers: NotifyBrokers | None = None,
     running: ReassignmentOptions = DEFAULT,
     lease: Lease | None = None,
     author: Actor | None = None,
 ) -> CommitLog:
     """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
-    log(f"  mode {assessment.mode} ({assessment.why}); {pending_summary(plan, assessment.pending)}")
-    for line in left_over_lines(settings.lake, plan):
+    log(f"  mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}")
+    for line in leftover_lines(settings.lake, plan):
         log(line)
     ledger = CommitLog.open(settings.lake, plan, author)
     ledger.controller_epoch = ledger.written_under = None if held is None else held.epoch
-    ledger.broker_epochs = assessment.state.live
-    ledger.set_preflight_outcomes(assessment.already_decided)
+    ledger.broker_epochs = preflight.state.live
+    ledger.set_preflight_outcomes(preflight.already_decided)
     try:
         if lease is not None:
-            with controller_of(settings, assessment.state, ledger, running, lease) as (controller, throttler):
+            with controller_of(settings, preflight.state, ledger, running, lease) as (controller, throttler):
                 commit_admin(
-                    settings, ledger, controller, assessment.pending, lease, running=running, throttler=throttler
+                    settings, ledger, controller, preflight.pending, lease, running=running, throttler=throttler
                 )
         else:
-            _write_what_is_due(settings, ledger, assessment, max_hold, held=held, tell_all=tell_all)
+            _write_pending(settings, ledger, preflight, max_hold, held=held, notify_brokers=notify_brokers)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -100,30 +102,30 @@ def _apply(
     return ledger
 
 
-def _write_what_is_due(
+def _write_pending(
     settings: Settings,
     ledger: CommitLog,
-    assessment: Preflight,
+    preflight: Preflight,
     max_hold: float,
     *,
     held: Controllership | None,
-    tell_all: NotifyBrokers | None,
+    notify_brokers: NotifyBrokers | None,
 ) -> None:
     """Write it as the controller; where another one took over before us, perhaps for the same plan, judge it anew."""
     for _ in range(MAX_TRIES):
-        if not assessment.pending:
+        if not preflight.pending:
             log("  nothing is due")
             return
-        silent, since, above = assessment.limits.allow_silent, assessment.state.epoch, assessment.latest_epoch
+        silent, since, above = preflight.limits.allow_silent, preflight.state.epoch, preflight.latest_epoch
         try:
             commit_batch(
                 settings,
                 ledger,
-                assessment.pending,
+                preflight.pending,
                 max_hold,
                 held,
                 silent=silent,
-                tell_all=tell_all,
+                notify_brokers=notify_brokers,
                 since=since,
                 above=above,
             )
@@ -131,8 +133,8 @@ def _write_what_is_due(
             log(f"  {overtaken}: what is due is judged anew")
         else:
             return
-        assessment = recheck(settings, ledger.plan, assessment)
-        ledger.begin_again(assessment.already_decided)
+        preflight = recheck(settings, ledger.plan, preflight)
+        ledger.begin_again(preflight.already_decided)
     raise SurveyorError(
         f"another controller took over {MAX_TRIES} times while what is due was judged: nothing was written; find out "
         "who fights over /controller (broker logs: 'Controller'), then commit again"
@@ -160,15 +162,15 @@ def commit_plan(
         and whole.row["status"] in UNCOMMITTABLE
         and (rate is not None or throttle_rows(settings.lake, whole.plan_id))
     ):
-        return _throttle_alone(settings, whole, rate)
-    if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):
+        return _maintain_throttle_only(settings, whole, rate)
+    if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, whole, running)):
         return _already_committed(settings, whole, apply=apply)
-    running = bounded(settings, whole, running)
+    running = with_default_throttle(settings, whole, running)
     try:
         assessment = check_before_commit(settings, whole, mode, limits, running)
     except RefusedError:
         if apply:
-            _mend(settings, whole)
+            _clear_stale_throttle(settings, whole)
         raise
     if assessment.resident_controller is None:
         refuse_resident_drain(whole)
@@ -183,7 +185,7 @@ def commit_plan(
     return report_applied(settings, whole, ledger, ReportExtras(), detailed=detailed)
 
 
-def bounded(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
+def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
     """Give a commit of a plan that copies replicas the throttle of the conf, unless one is given or set already."""
     copies = any(moves_replicas(change) for change in reassignments_of(plan))
     if running.throttle is not None or not copies or throttle_rows(settings.lake, plan.plan_id):
@@ -191,8 +193,8 @@ def bounded(settings: Settings, plan: Plan, running: ReassignmentOptions) -> Rea
     return replace(running, throttle=settings.throttle)
 
 
-def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:
-    moving = look_after(settings, plan, rate)
+def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:
+    moving = maintain_throttle(settings, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row['status']}: nothing is asked for, only its throttle was looked after"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
@@ -206,13 +208,13 @@ def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCod
     return ExitCode.DONE
 
 
-def _goes_on(settings: Settings, plan: Plan, running: ReassignmentOptions) -> bool:
+def _needs_watching(settings: Settings, plan: Plan, running: ReassignmentOptions) -> bool:
     """Tell whether a plan that is committed has replicas that still move, and that somebody should look after."""
     watched = running.watches or throttle_rows(settings.lake, plan.plan_id)
     return bool(watched and moving_of(settings, plan))
 
 
-def _mend(settings: Settings, plan: Plan) -> None:
+def _clear_stale_throttle(settings: Settings, plan: Plan) -> None:
     """Take away a throttle that a crash has left behind, whatever else is refused."""
     if not throttle_rows(settings.lake, plan.plan_id):
         return
@@ -228,7 +230,7 @@ def _mend(settings: Settings, plan: Plan) -> None:
 
 def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:
     if apply:
-        _mend(settings, plan)
+        _clear_stale_throttle(settings, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with connected(settings.zookeeper) as client:
         refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))

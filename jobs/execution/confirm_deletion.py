@@ -19,19 +19,19 @@ from schemas.enums import OperationKind
 from schemas.rows import operations_among
 
 
-def deletions_due(settings: Settings, plan: Plan, assessment: Preflight) -> list[DeletionImpact]:
+def deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list[DeletionImpact]:
     """Return what goes with the topics that a commit would delete; asked of brokers where the controller is asked."""
-    topics = [row.topic for row in operations_among(assessment.pending) if row.kind == OperationKind.DELETE_TOPIC]
+    topics = [row.topic for row in operations_among(preflight.pending) if row.kind == OperationKind.DELETE_TOPIC]
     if not topics:
         return []
-    records = _records(settings, assessment, topics) if assessment.mode is Mode.ADMIN else {}
+    records = _records(settings, preflight, topics) if preflight.mode is Mode.ADMIN else {}
     return deletion_impact(settings.lake, plan.row, topics, records)
 
 
-def _records(settings: Settings, assessment: Preflight, topics: Sequence[str]) -> Mapping[str, int]:
+def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) -> Mapping[str, int]:
     """Ask the leaders; where some do not answer, nobody knows, and the topics are deleted all the same."""
     try:
-        with progress("asking brokers for their offsets"), admin_of(settings, assessment.state) as admin:
+        with progress("asking brokers for their offsets"), admin_of(settings, preflight.state) as admin:
             return {topic: records for topic in topics if (records := admin.records(topic)) is not None}
     except (AdminUnavailableError, *UNANSWERED):
         return {}

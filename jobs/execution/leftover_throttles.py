@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
-from jobs.execution.admin.audited_configs import in_words
+from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
@@ -26,7 +26,7 @@ from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
 from planner.text import pluralise
 
-DEFAULT: Final = "<default>"
+DEFAULT_BROKER_ZNODE: Final = "<default>"
 """The znode of what all brokers have; the Admin API calls it by no name."""
 
 ThrottleConfigs = dict[Resource, dict[str, str]]
@@ -35,8 +35,8 @@ ThrottleConfigs = dict[Resource, dict[str, str]]
 
 def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     """Take them away, or show which there are; refused while replicas move."""
-    throttles = _left(view_now(settings.zookeeper))
-    lines = [f"  {in_words(resource, values)}" for resource, values in throttles.items()]
+    throttles = _leftover_throttles(view_now(settings.zookeeper))
+    lines = [f"  {override_text(resource, values)}" for resource, values in throttles.items()]
     shown = [*lines[:LINES_SHOWN], *([f"  ... and {len(lines) - LINES_SHOWN} more"] * (len(lines) > LINES_SHOWN))]
     result = {"throttles": [*_rows(throttles)]}
     if not throttles:
@@ -56,7 +56,7 @@ def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     return _clear(settings)
 
 
-def _left(seen: ClusterView) -> ThrottleConfigs:
+def _leftover_throttles(seen: ClusterView) -> ThrottleConfigs:
     """What is set; raise RefusedError where replicas move."""
     moving = health_of(seen, default_min_isr=1, threshold=1.0).moving
     if moving:
@@ -75,27 +75,27 @@ def _clear(settings: Settings) -> ExitCode:
     with lease_for(settings, "", "cancel") as lease, admin_of(settings, state) as admin:
         for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:
             clear_throttle(settings, LeaseGuardedAdmin(admin, lease), plan_id)
-        throttles = _left(view_now(settings.zookeeper))
+        throttles = _leftover_throttles(view_now(settings.zookeeper))
         refused = {
             resource: why
             for resource, values in throttles.items()
-            if (why := _refusal(admin, lease, resource, values)) is not None
+            if (why := _delete_overrides(admin, lease, resource, values)) is not None
         }
     cleared = [resource for resource in throttles if resource not in refused]
     lines = [f"  {kind} {name}: {why}" for (kind, name), why in refused.items()]
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}
-    lines += [f"  cleared {in_words(resource, throttles[resource])}" for resource in cleared]
+    lines += [f"  cleared {override_text(resource, throttles[resource])}" for resource in cleared]
     title = f"throttles of {pluralise(len(cleared), 'resource')} taken away, {len(refused)} not"
     emit_result(settings, result, title, *lines[:LINES_SHOWN])
     return ExitCode.ERROR if refused else ExitCode.DONE
 
 
-def _refusal(admin: Admin, lease: Lease, resource: Resource, values: dict[str, str]) -> str | None:
+def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: dict[str, str]) -> str | None:
     """Delete the overrides of one broker or topic; return why that was refused."""
     kind, name = resource
     lease.refuse_lost()
     try:
-        answer = admin.alter_override(kind.value, "" if name == DEFAULT else name, dict.fromkeys(values))
+        answer = admin.alter_override(kind.value, "" if name == DEFAULT_BROKER_ZNODE else name, dict.fromkeys(values))
     except UNANSWERED as error:
         return f"no answer ({named(error)}); start it, then cancel again"
     return None if answer == NONE else str(answer)

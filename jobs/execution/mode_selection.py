@@ -26,31 +26,31 @@ def choose_mode(
     state: ClusterState,
     running: ReassignmentOptions = DEFAULT,
     *,
-    in_office: LeaseHolder | None = None,
-    behind: str | None = None,
+    resident_controller: LeaseHolder | None = None,
+    epoch_behind: str | None = None,
 ) -> tuple[Mode, str]:
     """Return admin or batch, and why.
 
     `in_office` is the Surveyor that is the controller to stay, if one is. `behind` says that the controller's epoch is
     earlier than one that brokers know: they refuse what it sends, so that it can carry out nothing.
     """
-    if in_office is not None:
-        return _under_resident(mode, plan, running, in_office)
+    if resident_controller is not None:
+        return _under_resident(mode, plan, running, resident_controller)
     if (
-        behind
+        epoch_behind
         and mode is not Mode.BATCH
-        and (mode is Mode.ADMIN or running.via is Via.ZOOKEEPER or _not_for_batch(plan))
+        and (mode is Mode.ADMIN or running.via is Via.ZOOKEEPER or _why_not_batch(plan))
     ):
         raise RefusedError(
-            f"{behind}. A plan that Kafka's controller is to carry out waits until that is mended: `surveyor reconcile "
-            "--apply` takes over above it and hands back, then commit again",
+            f"{epoch_behind}. A plan that Kafka's controller is to carry out waits until that is mended: `surveyor "
+            "reconcile --apply` takes over above it and hands back, then commit again",
         )
     if running.via is Via.ZOOKEEPER:
-        return _by_requests(mode, plan, state)
+        return _via_zookeeper(mode, plan, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
-    cannot_ask = _not_for_admin(plan)
-    cannot_write = _not_for_batch(plan)
+    cannot_ask = _why_not_admin(plan)
+    cannot_write = _why_not_batch(plan)
     if mode is Mode.ADMIN and cannot_ask:
         raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {cannot_ask}; use --mode batch")
     if mode is Mode.BATCH and cannot_write:
@@ -59,15 +59,17 @@ def choose_mode(
         return mode, "as asked"
     if cannot_write:
         return Mode.ADMIN, cannot_write
-    if cannot_ask or behind:
-        return Mode.BATCH, cannot_ask or str(behind)
+    if cannot_ask or epoch_behind:
+        return Mode.BATCH, cannot_ask or str(epoch_behind)
     silent = _unresponsive_controller(settings, state)
     return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
 
 
-def _under_resident(mode: Mode, plan: Plan, running: ReassignmentOptions, in_office: LeaseHolder) -> tuple[Mode, str]:
+def _under_resident(
+    mode: Mode, plan: Plan, running: ReassignmentOptions, resident_controller: LeaseHolder
+) -> tuple[Mode, str]:
     """Replicas are moved by requests in /admin, as by Kafka's tools; everything else is handed in."""
-    who = f"{in_office}, is the controller"
+    who = f"{resident_controller}, is the controller"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
     if moving or running.via is Via.ZOOKEEPER:
         if mode is Mode.BATCH:
@@ -76,14 +78,14 @@ def _under_resident(mode: Mode, plan: Plan, running: ReassignmentOptions, in_off
         return Mode.ADMIN, f"{who}, asked by requests in /admin"
     if mode is Mode.ADMIN:
         raise RefusedError(f"--mode admin: {who}, which serves no Admin API; leave --mode out: the plan is handed in")
-    if _of_requests(plan):
+    if _carries_out_requests(plan):
         raise RefusedError(f"{who}, and does by itself what /admin asks for: plan {plan.title} is left to it")
-    if cannot_write := _not_for_batch(plan):
+    if cannot_write := _why_not_batch(plan):
         raise RefusedError(f"{who} and cannot commit plan {plan.title}: {cannot_write}")
     return Mode.BATCH, f"{who}: the plan is handed in"
 
 
-def _by_requests(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+def _via_zookeeper(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unrequestable(plan, "--via zookeeper")
@@ -102,25 +104,25 @@ def _refuse_unrequestable(plan: Plan, who: str) -> None:
         )
 
 
-def _not_for_admin(plan: Plan) -> str | None:
+def _why_not_admin(plan: Plan) -> str | None:
     actions = {Action(change.action) for change in plan.changes}
     others = sorted(actions - EXECUTABLE)
     if others:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
-    if _of_requests(plan):
+    if _carries_out_requests(plan):
         return "what /admin asks for is done by whoever is the controller"
     first_leaders = (c for c in plan.changes if c.action == Action.CREATE and c.topic_version != NO_VERSION)
     states_only = [change for change in first_leaders if not adds_partition(change)]
     return "the Admin API makes no first leaders of partitions that exist" if states_only else None
 
 
-def _of_requests(plan: Plan) -> bool:
+def _carries_out_requests(plan: Plan) -> bool:
     """Tell whether a plan does what requests in /admin ask a controller for."""
     steps = {Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}
     return any(task.action in CARRIED_OUT for task in plan.tasks) or any(c.action in steps for c in plan.changes)
 
 
-def _not_for_batch(plan: Plan) -> str | None:
+def _why_not_batch(plan: Plan) -> str | None:
     if tiered(plan.operations):
         return f"only a broker knows whether {TIERED} goes with its settings, and dies of it where it does not"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)

@@ -43,7 +43,7 @@ from planner.text import pluralise
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError
 
-SEEN_SECONDS: Final = 15.0
+CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 """Seconds for a cancellation by Kafka's controller to show in ZooKeeper."""
 
 LEADER_RETURN_SECONDS: Final = 60.0
@@ -57,8 +57,8 @@ class _Partition:
     key: Key
     now: ReplicaAssignment | None
     request: list[int] | None
-    danger: CancellationRisk | None
-    opaque: str | None = None
+    risk: CancellationRisk | None
+    unreadable_reason: str | None = None
     """Why its topic is not understood."""
 
     @property
@@ -72,8 +72,8 @@ class _Partition:
     @property
     def line(self) -> str:
         parts = []
-        if self.danger is not None:
-            parts.append(f"goes on: {self.danger.code}: {self.danger.reason}")
+        if self.risk is not None:
+            parts.append(f"goes on: {self.risk.code}: {self.risk.reason}")
         elif self.is_moving and self.now is not None:
             parts.append(f"to be cancelled: adding {list(self.now.adding)}, removing {list(self.now.removing)}")
             parts.append(f"back to {self.now.origin}")
@@ -85,8 +85,8 @@ class _Partition:
 
     @property
     def _at_rest(self) -> str:
-        if self.opaque is not None:
-            return f"left alone, not understood: {self.opaque}"
+        if self.unreadable_reason is not None:
+            return f"left alone, not understood: {self.unreadable_reason}"
         return "no such partition" if self.now is None else f"does not move: replicas {list(self.now.replicas)}"
 
     @property
@@ -97,14 +97,14 @@ class _Partition:
             "replicas": None if self.now is None else list(self.now.replicas),
             "moving": self.is_moving,
             "request": self.request,
-            "unsafe": None if self.danger is None else self.danger.reason,
+            "unsafe": None if self.risk is None else self.risk.reason,
         }
 
 
-def partitions_named(text: str) -> list[Key]:
+def parse_partitions(text: str) -> list[Key]:
     """Read the value of --partitions.
 
-    >>> partitions_named("orders-0,web-logs-12")
+    >>> parse_partitions("orders-0,web-logs-12")
     [('orders', 0), ('web-logs', 12)]
     """
     matches = [(word, _PARTITION.fullmatch(word.strip())) for word in text.split(",")]
@@ -118,7 +118,7 @@ def cancel_partitions(
     settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool = False
 ) -> ExitCode:
     """Cancel what moves of these partitions, and take away what is requested for them; or show what that would do."""
-    keys = partitions_named(text)
+    keys = parse_partitions(text)
     with connected(settings.zookeeper) as client:
         _, found = _read(settings, client, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
@@ -172,14 +172,14 @@ def _read(
 
 
 def _is_due(partition: _Partition) -> bool:
-    return partition.danger is None and (partition.is_moving or partition.request is not None)
+    return partition.risk is None and (partition.is_moving or partition.request is not None)
 
 
 def _refuse_unsafe(found: Iterable[_Partition]) -> None:
-    unsafe = [f"{each.name}: {each.danger.code}: {each.danger.reason}" for each in found if each.danger is not None]
+    unsafe = [f"{each.name}: {each.risk.code}: {each.risk.reason}" for each in found if each.risk is not None]
     if unsafe:
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
-        permitted = allowed_by_option(each.danger for each in found)
+        permitted = allowed_by_option(each.risk for each in found)
         raise RefusedError(
             f"nothing is called back: {pluralise(len(unsafe), 'partition')} would lose by it; start these brokers, or "
             f"let those partitions go on by --skip-unsafe{permitted}:\n  {listed}"
@@ -197,7 +197,7 @@ def _apply(
     moving = {key: each.now for key, each in due.items() if each.is_moving and each.now is not None}
     lease.refuse_lost()
     codes: Mapping[Key, int] = {}
-    patience = SEEN_SECONDS
+    patience = CANCELLATION_TIMEOUT_SECONDS
     if resident(client) is not None:
         withdraw(client, due.keys() - moving.keys())
         if moving:
@@ -213,11 +213,11 @@ def _apply(
                     raise
             withdraw(client, due.keys())
             if admin is not None:
-                codes = _asked(admin.reassign, due)
+                codes = _request_cancellation(admin.reassign, due)
     return _report(settings, client, due, codes, patience)
 
 
-def _asked(reassign: Any, due: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
+def _request_cancellation(reassign: Any, due: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
     try:
         answered: Mapping[Key, int] = reassign(dict.fromkeys(due))
     except UNANSWERED as error:

@@ -71,7 +71,9 @@ def check_before_commit(
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         in_office = None if is_ours else resident(client)
         behind = None if is_ours or in_office else set_back(state.control["controller_epoch"], latest_epoch)
-        chosen, why = choose_mode(mode, settings, plan, state, running, in_office=in_office, behind=behind)
+        chosen, why = choose_mode(
+            mode, settings, plan, state, running, resident_controller=in_office, epoch_behind=behind
+        )
         if chosen is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state, settings.listener)
@@ -91,9 +93,9 @@ def check_before_commit(
     return Preflight(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits, in_office, latest_epoch)
 
 
-def recheck(settings: Settings, plan: Plan, seen: Preflight) -> Preflight:
+def recheck(settings: Settings, plan: Plan, previous: Preflight) -> Preflight:
     """Judge anew what batch mode is to write; refused where a Surveyor took office that carries plans out itself."""
-    again = check_before_commit(settings, plan, Mode.BATCH, seen.limits)
+    again = check_before_commit(settings, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:
         raise RefusedError(
             f"{again.resident_controller}, became the controller meanwhile; commit again: the plan is handed in"

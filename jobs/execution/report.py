@@ -6,7 +6,7 @@ For every command that commits. `beside` is what such a command says besides: fi
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-from jobs.advice.plans import after_commit, after_dry_run, all_of_commit
+from jobs.advice.plans import after_commit, after_dry_run, list_all_command
 from jobs.console_output.plan_text import change_line, deletion_lines, pending_summary, warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.signals import exit_code, interrupted
@@ -40,59 +40,59 @@ class ReportExtras:
 def report_dry(
     settings: Settings,
     plan: Plan,
-    assessment: Preflight,
+    preflight: Preflight,
     running: ReassignmentOptions,
-    beside: ReportExtras,
+    extras: ReportExtras,
     *,
     detailed: bool,
     everything: bool,
 ) -> ExitCode:
     """Show what would be written; CHANGES only where the detailed exit code was asked for."""
     result: Result = {
-        **beside.result,
+        **extras.result,
         "plan_id": plan.plan_id,
         "status": plan.row["status"],
         "dry_run": True,
-        "mode": assessment.mode.value,
-        "due": len(assessment.pending),
+        "mode": preflight.mode.value,
+        "due": len(preflight.pending),
         "applied_now": 0,
-        **counts(assessment.already_decided),
+        **counts(preflight.already_decided),
     }
-    in_the_way = _in_the_way(settings, assessment, running)
+    in_the_way = _apply_obstacle(settings, preflight, running)
     if in_the_way:
         result["in_the_way"] = in_the_way
-    deleted = deletions_due(settings, plan, assessment)
+    deleted = deletions_due(settings, plan, preflight)
     if deleted:
         result["deleted"] = [asdict(each) for each in deleted]
     review = [
-        *_review(settings, plan, assessment, running, everything=everything),
+        *_review(settings, plan, preflight, running, everything=everything),
         *deletion_lines(deleted, everything=everything),
         *([f"  warning: --apply would not get far: {in_the_way}"] if in_the_way else ()),
     ]
-    steps = after_dry_run(settings, plan.called, due=bool(assessment.pending))
-    emit_result(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes", steps=steps)
-    return ExitCode.CHANGES if detailed and assessment.pending else ExitCode.DONE
+    steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
+    emit_result(settings, result, *review, *extras.lines, "dry run: nothing was written; --apply writes", steps=steps)
+    return ExitCode.CHANGES if detailed and preflight.pending else ExitCode.DONE
 
 
-def _in_the_way(settings: Settings, assessment: Preflight, running: ReassignmentOptions) -> str | None:
+def _apply_obstacle(settings: Settings, preflight: Preflight, running: ReassignmentOptions) -> str | None:
     """Why --apply could write nothing now, although it is due."""
-    asks = assessment.mode is Mode.ADMIN and running.via is Via.ADMIN and assessment.resident_controller is None
-    return why_controller_unreachable(settings, assessment.state) if asks and assessment.pending else None
+    asks = preflight.mode is Mode.ADMIN and running.via is Via.ADMIN and preflight.resident_controller is None
+    return why_controller_unreachable(settings, preflight.state) if asks and preflight.pending else None
 
 
 def _review(
-    settings: Settings, plan: Plan, assessment: Preflight, running: ReassignmentOptions, *, everything: bool
+    settings: Settings, plan: Plan, preflight: Preflight, running: ReassignmentOptions, *, everything: bool
 ) -> Iterator[str]:
     """What would be written, what would not, and what to be warned of."""
-    again = all_of_commit(settings, plan.called)
-    yield f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {pending_summary(plan, assessment.pending)}"
-    lines = [f"  would be written: {change_line(change)}" for change in assessment.pending]
+    again = list_all_command(settings, plan.called)
+    yield f"plan {plan.title}: mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}"
+    lines = [f"  would be written: {change_line(change)}" for change in preflight.pending]
     yield from truncate(lines, again, everything=everything)
-    yield from truncate(_stale_lines(assessment.already_decided), again, everything=everything)
-    due = changes_among(assessment.pending)
+    yield from truncate(_stale_lines(preflight.already_decided), again, everything=everything)
+    due = changes_among(preflight.pending)
     yield from throttle_lines(settings.lake, plan, due, running.throttle)
     yield from (f"  {line}" for line in volume_of(settings.lake, due).lines(running.throttle))
-    if assessment.pending:
+    if preflight.pending:
         yield from _warnings(settings, plan, everything=everything)
 
 
@@ -109,9 +109,9 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[s
 def refuse_unless_agreed(
     settings: Settings,
     plan: Plan,
-    assessment: Preflight,
+    preflight: Preflight,
     running: ReassignmentOptions,
-    beside: ReportExtras,
+    extras: ReportExtras,
     *,
     yes: bool,
     everything: bool = False,
@@ -121,19 +121,19 @@ def refuse_unless_agreed(
     Who deletes topics types more than yes. A program that says --apply means it, but for deletions: raise RefusedError.
     Whoever is not asked is warned all the same.
     """
-    if not assessment.pending:
+    if not preflight.pending:
         return
     if yes or not is_terminal():
         for line in _warnings(settings, plan, everything=everything):
             log(line)
     if yes:
         return
-    deleted = deletions_due(settings, plan, assessment)
+    deleted = deletions_due(settings, plan, preflight)
     if not is_terminal():
         _refuse_to_delete(plan, deleted)
         return
-    review = _review(settings, plan, assessment, running, everything=everything)
-    for line in (*review, *deletion_lines(deleted, everything=everything), *beside.lines):
+    review = _review(settings, plan, preflight, running, everything=everything)
+    for line in (*review, *deletion_lines(deleted, everything=everything), *extras.lines):
         log(line)
     if not (agrees_to_delete(deleted) if deleted else confirm("write them to the cluster?")):
         missed = "as it asks" if deleted else "with yes"
@@ -150,7 +150,7 @@ def _refuse_to_delete(plan: Plan, deleted: Sequence[DeletionImpact]) -> None:
         )
 
 
-def answer_of(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
+def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
     """What came of a plan; whatever was not written as planned is told by the exit code."""
     row = read_plan(settings.lake, plan.plan_id).row
     status = row["status"]
@@ -160,13 +160,14 @@ def answer_of(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bo
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     stale = truncate(_stale_lines(ledger.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
     if status in CLOSED:
-        title = f"plan {plan.title} {closed_line(settings.lake, row)}, while it was committed; {_turned_back(ledger)}"
+        summary = _cancellation_summary(ledger)
+        title = f"plan {plan.title} {closed_line(settings.lake, row)}, while it was committed; {summary}"
         return PlanResult(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
-    return PlanResult(_code(ledger, detailed=detailed), applied, [title, *stale])
+    return PlanResult(_exit_code(ledger, detailed=detailed), applied, [title, *stale])
 
 
-def _turned_back(ledger: CommitLog) -> str:
+def _cancellation_summary(ledger: CommitLog) -> str:
     """Say how much of a plan that was cancelled under way stands, and how much does not."""
     stands, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
     back = len(ledger.of(Outcome.STALE))
@@ -175,12 +176,12 @@ def _turned_back(ledger: CommitLog) -> str:
 
 
 def report_applied(
-    settings: Settings, plan: Plan, ledger: CommitLog, beside: ReportExtras, *, detailed: bool
+    settings: Settings, plan: Plan, ledger: CommitLog, extras: ReportExtras, *, detailed: bool
 ) -> ExitCode:
     """Show what came of it."""
-    answer = answer_of(settings, plan, ledger, detailed=detailed)
+    answer = plan_result(settings, plan, ledger, detailed=detailed)
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    emit_result(settings, beside.result | answer.result, *answer.lines, *beside.lines, steps=steps)
+    emit_result(settings, extras.result | answer.result, *answer.lines, *extras.lines, steps=steps)
     if interrupted():
         now = answer.result["applied_now"]
         log(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
@@ -188,7 +189,7 @@ def report_applied(
     return ExitCode(answer.exit_code)
 
 
-def _code(ledger: CommitLog, *, detailed: bool) -> ExitCode:
+def _exit_code(ledger: CommitLog, *, detailed: bool) -> ExitCode:
     if ledger.unanswered or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR
     nothing_applied = not ledger.of(Outcome.APPLIED)

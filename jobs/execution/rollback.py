@@ -9,7 +9,7 @@ from jobs.console_output.plan_review import plan_lines
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
-from jobs.execution.commit import apply_plan, bounded
+from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.report import ReportExtras, refuse_unless_agreed
 from jobs.preconditions.limits import CommitLimits
@@ -46,10 +46,10 @@ def roll_back_plan(
     if not apply:
         row = find_plan(settings.lake, planned.plan_id)
         steps = after_planning(settings, row, alias.name or planned.plan_id, operations=0)
-        emit_result(settings, _result(planned, undone), *_shown(settings, row), steps=steps)
+        emit_result(settings, _result(planned, undone), *_plan_lines(settings, row), steps=steps)
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
-    ledger = _commit(settings, planned, mode, limits, bounded(settings, planned, running), yes=yes)
+    ledger = _commit(settings, planned, mode, limits, with_default_throttle(settings, planned, running), yes=yes)
     back = close_if_back(settings, undone, to_snapshot)
     return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
 
@@ -97,7 +97,7 @@ def _result(plan: Plan, undone: Plan) -> Result:
     return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | source
 
 
-def _shown(settings: Settings, plan: Row) -> Iterator[Any]:
+def _plan_lines(settings: Settings, plan: Row) -> Iterator[Any]:
     yield from plan_lines(settings, plan)
     if plan["changes"]:
         yield "nothing was written to the cluster"

@@ -26,14 +26,14 @@ from planner.text import pluralise
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import MalformedZnodeError
 
-_PAUSE: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 
 def submit_and_wait(
-    settings: Settings, plan: Plan, assessment: Preflight, limits: CommitLimits, *, detailed: bool
+    settings: Settings, plan: Plan, preflight: Preflight, limits: CommitLimits, *, detailed: bool
 ) -> ExitCode:
     """Let the controller carry a plan out, and show what it answered."""
-    log(f"  mode {assessment.mode} ({assessment.why}); {pluralise(len(assessment.pending), 'row', 'is', 'are')} due")
+    log(f"  mode {preflight.mode} ({preflight.why}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
     handed = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,
@@ -44,9 +44,9 @@ def submit_and_wait(
     )
     is_asked = False
     try:
-        with connected(settings.zookeeper) as client, progress(f"{assessment.resident_controller} carries it out"):
+        with connected(settings.zookeeper) as client, progress(f"{preflight.resident_controller} carries it out"):
             is_asked = True
-            answer = _answered(settings, client, plan, handed)
+            answer = _submit(settings, client, plan, handed)
     except UnreadableError as lost:
         if not is_asked:
             raise
@@ -64,13 +64,13 @@ def submit_and_wait(
     return ExitCode(answer.exit_code)
 
 
-def _answered(settings: Settings, client: KazooClient, plan: Plan, handed: SubmittedPlan) -> PlanResult:
+def _submit(settings: Settings, client: KazooClient, plan: Plan, handed: SubmittedPlan) -> PlanResult:
     data = encode_submitted(handed)
     record_submission(settings.lake, plan, submission_of(session_of(client), data))
     submit(client, plan.plan_id, data)
     try:
         with raise_on_signal():
-            return _awaited(client, plan)
+            return _await_result(client, plan)
     except KeyboardInterrupt:
         if withdraw(client, plan.plan_id, 0):
             raise
@@ -80,7 +80,7 @@ def _answered(settings: Settings, client: KazooClient, plan: Plan, handed: Submi
         ) from None
 
 
-def _awaited(client: KazooClient, plan: Plan) -> PlanResult:
+def _await_result(client: KazooClient, plan: Plan) -> PlanResult:
     """Wait for the answer; raise SurveyorError once nobody is there any more who would give one."""
     while True:
         znode = with_retries(lambda: read_latest(client, path_of(plan.plan_id)))
@@ -104,4 +104,4 @@ def _awaited(client: KazooClient, plan: Plan) -> PlanResult:
                 f"the controller went out of office before it {how_far} plan {plan.title}: commit it again, what is "
                 "written is found so",
             )
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)

@@ -44,7 +44,7 @@ _COUNTED: Final = (
 
 
 def report_verification(
-    settings: Settings, plan: str, apart: float, text: TextFormat, *, everything: bool, detailed: bool
+    settings: Settings, plan: str, interval: float, text: TextFormat, *, everything: bool, detailed: bool
 ) -> ExitCode:
     """Show how far a plan has come; of what is being copied, two looks so many seconds apart."""
     whole = read_plan(settings.lake, plan)
@@ -63,7 +63,7 @@ def report_verification(
     }
     result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
     moving = changes_among([row for row, standing, _ in standings if standing is ReassignmentStatus.IN_PROGRESS])
-    copying = None if text is TextFormat.KAFKA else measure(settings, moving, apart)
+    copying = None if text is TextFormat.KAFKA else measure(settings, moving, interval)
     result["copying"] = None if copying is None else copying_result(copying)
     even = None if text is TextFormat.KAFKA else current_evenness(settings, whole)
     if even is not None:
@@ -75,7 +75,7 @@ def report_verification(
     title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
     lines = [
         *([f"  {outage.sentence}"] if outage else []),
-        *_unplanned(settings, whole),
+        *_empty_plan_lines(settings, whole),
         *truncate(
             list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything
         ),
@@ -84,7 +84,7 @@ def report_verification(
         *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
     ]
     if text is TextFormat.KAFKA:
-        emit_result(settings, result, *_as_kafka_says(settings, whole))
+        emit_result(settings, result, *_kafka_lines(settings, whole))
     else:
         seen = {standing for _, standing, _ in standings}
         steps = after_verification(settings, whole, seen, moving=bool(moving), throttled=throttled)
@@ -94,7 +94,7 @@ def report_verification(
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
 
 
-def _unplanned(settings: Settings, plan: Plan) -> Iterator[str]:
+def _empty_plan_lines(settings: Settings, plan: Plan) -> Iterator[str]:
     """Say of a plan without changes that it is complete in nothing."""
     if not plan.size:
         why = f": see `{command_line(settings, 'show', 'rejections', plan.called)}`" if plan.rejections else ""
@@ -121,7 +121,7 @@ def _evenness_lines(evenness: Result) -> Iterator[str]:
         yield f"  {what} per broker now {now}, planned {planned}"
 
 
-def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
+def _kafka_lines(settings: Settings, plan: Plan) -> Iterator[str]:
     """What `kafka-reassign-partitions --verify` would print of the plan's targets."""
     last = [way[-1] for way in steps_by_partition(plan.changes).values()]
     with connected(settings.zookeeper) as client:

@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import Znode, connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.core.errors import RefusedError
-from jobs.preconditions.changes import assigned, other_topic, read_changed, understood, why_other_topic
+from jobs.preconditions.changes import assigned, is_other_topic, other_topic_reason, read_changed, understood
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.verification import verify_plan
 from jobs.repositories.plans.repository import Plan, refuse_edited
@@ -37,7 +37,7 @@ class PartitionStatus:
     status: ReassignmentStatus
     detail: str
     """Where it is, as people read it."""
-    danger: CancellationRisk | None = None
+    risk: CancellationRisk | None = None
     """Why its reassignment must not be cancelled."""
     stranded: bool = False
     """None of its replicas is in its ISR, and none comes to it: nobody can lead it."""
@@ -60,11 +60,11 @@ class CancellationPlan:
     @property
     def safe(self) -> list[PartitionStatus]:
         """What is to be cancelled."""
-        return [finding for finding in self.of(ReassignmentStatus.IN_PROGRESS) if finding.danger is None]
+        return [finding for finding in self.of(ReassignmentStatus.IN_PROGRESS) if finding.risk is None]
 
     @property
     def unsafe(self) -> list[PartitionStatus]:
-        return [finding for finding in self.partitions if finding.danger is not None]
+        return [finding for finding in self.partitions if finding.risk is not None]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -88,11 +88,11 @@ def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = Fa
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
     return CancellationPlan(
-        state, [*moves, *(PartitionStatus(row, _beyond_recall(standing), detail) for row, standing, detail in rest)]
+        state, [*moves, *(PartitionStatus(row, _as_irreversible(standing), detail) for row, standing, detail in rest)]
     )
 
 
-def _beyond_recall(standing: ReassignmentStatus) -> ReassignmentStatus:
+def _as_irreversible(standing: ReassignmentStatus) -> ReassignmentStatus:
     """Elections and operations that go on, as a deletion does, cannot be called back."""
     return ReassignmentStatus.IRREVERSIBLE if standing is ReassignmentStatus.IN_PROGRESS else standing
 
@@ -145,8 +145,8 @@ def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | Non
         return None, f"{topic.path}: {error}"
     if assignment is None:
         return None, "the partition is gone"
-    if other_topic(change, topic):
-        return None, why_other_topic(change, topic)
+    if is_other_topic(change, topic):
+        return None, other_topic_reason(change, topic)
     return ReplicaAssignment(*assignment), None
 
 
@@ -160,6 +160,6 @@ def rejections(findings: CancellationPlan) -> list[dict[str, Any]]:
     """What must not be cancelled, and why, for programs."""
     return [
         {"topic": topic, "partition": partition, "code": why.code.value, "reason": why.reason}
-        for (topic, partition), why in ((f.key, f.danger) for f in findings.unsafe)
+        for (topic, partition), why in ((f.key, f.risk) for f in findings.unsafe)
         if why is not None
     ]

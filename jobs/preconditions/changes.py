@@ -47,7 +47,7 @@ def read_changed(client: KazooClient, changes: Sequence[Change]) -> Iterator[tup
     return ((change, znodes[topic_path(change)], znodes[state_path(change)]) for change in changes)
 
 
-def _sort_out(
+def _split_due(
     client: KazooClient,
     changes: Sequence[Change],
     judge: Callable[[Change, Znode, Znode], RowOutcome | None],
@@ -68,18 +68,18 @@ class Preconditions:
     """The cluster now, beside the brokers the plan knew."""
 
     live: Mapping[int, int]
-    known: Mapping[int, int]
+    planned_epochs: Mapping[int, int]
     deleting: frozenset[str]
 
     @classmethod
     def of(cls, plan: Plan, state: ClusterState) -> "Preconditions":
         queued = (row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
-        return cls(state.live, _known(plan), frozenset(queued))
+        return cls(state.live, _planned_broker_epochs(plan), frozenset(queued))
 
     @classmethod
-    def now(cls, plan: Plan, client: KazooClient) -> "Preconditions":
+    def read(cls, plan: Plan, client: KazooClient) -> "Preconditions":
         """The same, read in a few requests: between two writes."""
-        return cls(broker_epochs(client), _known(plan), frozenset(topics_to_delete(client)))
+        return cls(broker_epochs(client), _planned_broker_epochs(plan), frozenset(topics_to_delete(client)))
 
     def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
         """Judge by brokers and deletions alone: for changes whose znodes the write itself checks."""
@@ -89,10 +89,10 @@ class Preconditions:
 
     def judge(self, client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
         """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
-        return _sort_out(client, changes, self._judge)
+        return _split_due(client, changes, self._judge)
 
     def _judge(self, change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
-        if is_applied(change, state) and not _is_another(change, topic):
+        if is_applied(change, state) and not _is_other_creation(change, topic):
             return RowOutcome(change, Outcome.APPLIED, "found applied", state.version, is_found=True)
         why = (
             self._deleted(change)
@@ -112,13 +112,13 @@ class Preconditions:
         for broker in change.requires_live:
             if broker not in self.live:
                 return f"broker {broker} is no longer alive"
-            if self.live[broker] != self.known.get(broker):
+            if self.live[broker] != self.planned_epochs.get(broker):
                 return f"broker {broker} registered anew since the snapshot"
         back = [broker for broker in change.requires_dead if broker in self.live]
         return f"broker {back[0]} came back" if back else None
 
 
-def _known(plan: Plan) -> dict[int, int]:
+def _planned_broker_epochs(plan: Plan) -> dict[int, int]:
     return {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
 
 
@@ -145,7 +145,7 @@ def _decoded(data: bytes | None) -> Assignment:
     return read_assignment(data)
 
 
-def other_topic(change: Change, topic: Znode) -> bool:
+def is_other_topic(change: Change, topic: Znode) -> bool:
     """Tell whether a topic of this name is not the one the change is about: one made anew starts its versions anew."""
     if topic.stat is None:
         return False
@@ -155,7 +155,7 @@ def other_topic(change: Change, topic: Znode) -> bool:
         return True
 
 
-def why_other_topic(change: Change, topic: Znode) -> str:
+def other_topic_reason(change: Change, topic: Znode) -> str:
     """Say what became of the topic of a change."""
     try:
         now = _decoded(topic.data).topic_id
@@ -164,10 +164,10 @@ def why_other_topic(change: Change, topic: Znode) -> str:
     return other_topic_in_words(f"topic {change.topic}", change.topic_id, now)
 
 
-def _is_another(change: Change, topic: Znode) -> bool:
+def _is_other_creation(change: Change, topic: Znode) -> bool:
     """The same; by its replicas where the topic is planned without an id, which a controller may have added since."""
     if change.topic_version != NO_VERSION or change.topic_id is not None or topic.stat is None:
-        return other_topic(change, topic)
+        return is_other_topic(change, topic)
     try:
         assignment = assigned(topic, change.partition)
     except MalformedZnodeError:
@@ -188,7 +188,7 @@ def reassigns(change: Change) -> bool:
 
 def _is_added(change: Change, topic: Znode) -> bool:
     """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
-    if not adds_partition(change) or other_topic(change, topic):
+    if not adds_partition(change) or is_other_topic(change, topic):
         return False
     try:
         assignment = assigned(topic, change.partition)
@@ -199,14 +199,14 @@ def _is_added(change: Change, topic: Znode) -> bool:
 
 def _topic_moved(change: Change, topic: Znode) -> str | None:
     if change.topic_version == NO_VERSION:
-        return f"topic {change.topic} exists and is not the one planned" if _is_another(change, topic) else None
+        return f"topic {change.topic} exists and is not the one planned" if _is_other_creation(change, topic) else None
     if topic.stat is None:
         return f"topic {change.topic} is gone"
     if _is_added(change, topic):
         return None
     if topic.version != change.topic_version:
         return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
-    return why_other_topic(change, topic) if other_topic(change, topic) else None
+    return other_topic_reason(change, topic) if is_other_topic(change, topic) else None
 
 
 def _state_moved(change: Change, znode: Znode) -> str | None:
@@ -244,7 +244,7 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
         why = _leaderless(understood(state), registered)
         return None if why is None else RowOutcome(change, Outcome.STALE, why)
 
-    return _sort_out(client, changes, judge)
+    return _split_due(client, changes, judge)
 
 
 def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
@@ -283,8 +283,8 @@ def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str
     if assignment != (change.replicas_before, change.adding_before, change.removing_before):
         return f"its replicas are now {assignment[0]}"
     # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
-    anew = change.topic_id is not None and other_topic(change, topic)
-    return why_other_topic(change, topic) if anew else None
+    anew = change.topic_id is not None and is_other_topic(change, topic)
+    return other_topic_reason(change, topic) if anew else None
 
 
 def _reassigned(change: Change, assignment: Assigned) -> RowOutcome | None:

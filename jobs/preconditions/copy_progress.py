@@ -49,7 +49,7 @@ class _ReceivingReplica:
 _ReceivingReplicas = Mapping[ReplicaKey, _ReceivingReplica]
 
 
-def measure(settings: Settings, changes: Sequence[Change], apart: float) -> CopyProgress | None:
+def measure(settings: Settings, changes: Sequence[Change], interval: float) -> CopyProgress | None:
     """Read what the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     A second reading is made `apart` seconds after the first if something is left to be copied; 0 makes none.
@@ -63,10 +63,10 @@ def measure(settings: Settings, changes: Sequence[Change], apart: float) -> Copy
         receiving = {key: where for key, where in replicas.items() if key in added or not where.in_sync}
         first, silent = _read(settings, brokers, receiving)
         began = time.monotonic()
-        if not apart or not any(copy.known and copy.left for copy in first.values()):
+        if not interval or not any(copy.known and copy.left for copy in first.values()):
             return CopyProgress(current=first, previous=None, seconds=0.0, silent=silent)
         with progress("measuring how quickly replicas are copied"):
-            time.sleep(apart)
+            time.sleep(interval)
             brokers, replicas = _replicas(settings, moving)
             second, silent = _read(settings, brokers, {key: replicas[key] for key in receiving})
         return CopyProgress(current=second, previous=first, seconds=time.monotonic() - began, silent=silent)
@@ -90,13 +90,13 @@ def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row],
         brokers = read_cluster(client, settings.zookeeper).brokers
         states = [(change, understood(state)) for change, _, state in read_changed(client, changes)]
     return brokers, {
-        (change.topic, change.partition, broker): _where(broker, state)
+        (change.topic, change.partition, broker): _receiving_replica(broker, state)
         for change, state in states
         for broker in change.replicas_after
     }
 
 
-def _where(broker: int, state: State | None) -> _ReceivingReplica:
+def _receiving_replica(broker: int, state: State | None) -> _ReceivingReplica:
     if state is None:
         return _ReceivingReplica(None, in_sync=False)
     return _ReceivingReplica(None if state.leader == NO_LEADER else state.leader, broker in state.isr)

@@ -19,7 +19,7 @@ from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change
 
-READ: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
+VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that this is made of."""
 
 WAVES_SHOWN: Final = 20
@@ -50,12 +50,12 @@ class WaveVolume:
     """Of the replicas whose size is known."""
     unknown: int
     """Replicas of partitions without a size."""
-    most: int
+    busiest_broker_bytes: int
     """Bytes that the busiest broker receives, or sends as a leader."""
 
     def seconds(self, rate: int) -> float:
         """How long it takes at least, where each broker copies `rate` bytes a second."""
-        return self.most / rate
+        return self.busiest_broker_bytes / rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def volume(lake: Warehouse, changes: StoredRows) -> Volume:
                 replicas=int(copies[here].sum()),
                 bytes=int((each * copies)[here].sum()),
                 unknown=int(copies[here & ~known].sum()),
-                most=max([*received.values(), *sent.values()], default=0),
+                busiest_broker_bytes=max([*received.values(), *sent.values()], default=0),
             ),
         )
     return Volume(found, _by_broker(coming, each))
@@ -156,7 +156,11 @@ def volume(lake: Warehouse, changes: StoredRows) -> Volume:
 
 def volume_of(lake: Warehouse, changes: Iterable[Change]) -> Volume:
     """The same of changes that are due."""
-    rows = [{name: getattr(change, name) for name in READ} for change in changes if change.action == Action.REASSIGN]
+    rows = [
+        {name: getattr(change, name) for name in VOLUME_COLUMNS}
+        for change in changes
+        if change.action == Action.REASSIGN
+    ]
     return volume(lake, StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA)))
 
 

@@ -16,7 +16,7 @@ from jobs.runtime.settings import Settings
 from planner.text import pluralise
 from schemas.enums import PlanStatus
 
-_FEWEST: Final = 3
+_MIN_BROKERS_FOR_MAJORITY: Final = 3
 """Brokers below which a majority says nothing."""
 
 MAX_CLOCK_SKEW_SECONDS: Final = 300.0
@@ -121,7 +121,7 @@ def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
     """If most brokers seem dead, what is broken is more likely between us and ZooKeeper than all of them."""
     dead = {broker for change in plan.changes for broker in change.requires_dead}
     known = dead | set(state.live)
-    if len(known) >= _FEWEST and 2 * len(dead) > len(known):
+    if len(known) >= _MIN_BROKERS_FOR_MAJORITY and 2 * len(dead) > len(known):
         raise RefusedError(
             f"plan {plan.title} takes {len(dead)} of {len(known)} brokers for dead: "
             f"{', '.join(map(str, sorted(dead)))}; if that is so, say "

@@ -19,7 +19,7 @@ from planner.columns.numpy_rules import min_isr_of
 from schemas.enums import Action
 from schemas.rows import ChangeSummary
 
-LISTED: Final = 1_000
+MAX_FILTERED_TOPICS: Final = 1_000
 """Topics up to which they are looked for one by one, and not all read."""
 
 
@@ -73,7 +73,7 @@ def _min_isr(lake: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict
     """min.insync.replicas of those topics that the snapshot has; of none where the snapshot was dropped."""
     if not topics:
         return {}
-    mine = [("topic", "in", sorted(topics))] if len(topics) <= LISTED else []
+    mine = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
     try:
         snapshot = find_snapshot(lake, snapshot_id)
         known = as_rows(table_as_of(lake, snapshot, "topics", *mine, columns=["topic", "config"]))

@@ -107,17 +107,17 @@ def _deletion(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
 
 
 def _reassignments(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    requested = _asked(now, REASSIGN)
+    requested = _requested_replicas(now, REASSIGN)
     same = [p for p, replicas in data["orders"].items() if requested.get(int(p)) == replicas]
     return None if same else (Outcome.APPLIED, "found withdrawn")
 
 
 def _elections(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    requested = _asked(now, PREFERRED_ELECTION)
+    requested = _requested_replicas(now, PREFERRED_ELECTION)
     return None if requested.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
 
 
-def _asked(now: TaskZnodes, path: str) -> dict[int, list[int]]:
+def _requested_replicas(now: TaskZnodes, path: str) -> dict[int, list[int]]:
     """What is asked for of the partitions of a topic."""
     znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
     requests = [] if znode.stat is None else read_partitions(znode.data)[0]

@@ -28,7 +28,7 @@ from schemas.enums import Action
 from schemas.rows import Change, Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, read_assignment
 
-_NAMED: Final = 100
+_MAX_PARTITIONS_PER_COMMAND: Final = 100
 """Partitions that a command names; the next one, after it, names others."""
 
 
@@ -93,7 +93,7 @@ def reassignments_among(client: KazooClient, moving: Targets) -> Reassignments:
     requests = reassign_requests(client)
     void = f"{REASSIGN} (Kafka takes it for empty; `delete {REASSIGN}` in zookeeper-shell clears it)"
     opaque = [void] if requests is None else []
-    return Reassignments(_judged(client, moving, requests or {}), opaque)
+    return Reassignments(_classify(client, moving, requests or {}), opaque)
 
 
 def warnings_of_others(settings: Settings, plan: Plan, due: Sequence[Change], others: Reassignments) -> list[str]:
@@ -135,29 +135,29 @@ def stalled_steps(stalled: Sequence[Reassignment]) -> list[Suggestion]:
     steps = []
     if void:
         what = f"{pluralise(len(void), 'request')} in {REASSIGN} that cannot be carried out"
-        steps.append(Suggestion(f"{what}: {abbreviate([each.in_words for each in void])}", _cancel(void)))
+        steps.append(Suggestion(f"{what}: {abbreviate([each.in_words for each in void])}", _cancel_command(void)))
     if waiting:
         what = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
         start = f"start {'broker' if len(missing) == 1 else 'brokers'} {abbreviate(missing)}, or cancel"
         steps.append(
-            Suggestion(f"{what}: {abbreviate([each.in_words for each in waiting])}; {start}", _cancel(waiting))
+            Suggestion(f"{what}: {abbreviate([each.in_words for each in waiting])}; {start}", _cancel_command(waiting))
         )
     return steps
 
 
-def _cancel(some: Sequence[Reassignment]) -> str:
-    return shlex.join(["cancel", "--partitions", ",".join(each.name for each in some[:_NAMED])])
+def _cancel_command(some: Sequence[Reassignment]) -> str:
+    return shlex.join(["cancel", "--partitions", ",".join(each.name for each in some[:_MAX_PARTITIONS_PER_COMMAND])])
 
 
 def _refusal(settings: Settings, plan: Plan, near: Sequence[Reassignment]) -> str:
     return (
         f"a reassignment that is not plan {plan.title}'s runs: {abbreviate([each.in_words for each in near])}; "
         "wait until it is complete (`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or "
-        f"cancel it (`{command_line(settings, *shlex.split(_cancel(near)))}`), then commit again"
+        f"cancel it (`{command_line(settings, *shlex.split(_cancel_command(near)))}`), then commit again"
     )
 
 
-def _judged(client: KazooClient, moving: Targets, requests: Targets) -> list[Reassignment]:
+def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[Reassignment]:
     """Read the partitions that move or are asked to, and judge each."""
     keys = sorted({*moving, *requests})
     if not keys:

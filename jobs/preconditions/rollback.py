@@ -44,7 +44,7 @@ NOT_ASKED_FOR: Final = Rejection(
     RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here"
 )
 
-_INSTEAD: Final = {
+_NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
     PlanStatus.REFUSED: "nothing of it was committed",
     PlanStatus.COMMITTING: "`surveyor cancel` it first, so that no commit goes on with it",
@@ -82,8 +82,8 @@ def refuse_without_snapshot(plan: Plan) -> None:
             f"plan {plan.title} is of kind {plan.row['kind']}: only reassignments are rolled back; "
             "a drain ends by `surveyor plan undrain`, other plans by planning the opposite",
         )
-    if plan.row["status"] in _INSTEAD:
-        raise RefusedError(f"plan {plan.title} is {plan.row['status']}: {_INSTEAD[plan.row['status']]}")
+    if plan.row["status"] in _NOT_ROLLED_BACK:
+        raise RefusedError(f"plan {plan.title} is {plan.row['status']}: {_NOT_ROLLED_BACK[plan.row['status']]}")
     refuse_edited(plan)
 
 
@@ -137,7 +137,7 @@ def close_rolled_back(settings: Settings, plan: Plan) -> None:
 
 def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Call a plan rolled back if all of it is back now; return whether it is."""
-    if undone.row["status"] in _INSTEAD:
+    if undone.row["status"] in _NOT_ROLLED_BACK:
         return False
     rollback = find_rollback(settings, undone, to_snapshot)
     if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:

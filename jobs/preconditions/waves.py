@@ -59,17 +59,17 @@ def evaluate_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list
         begun |= {change.key: change.wave for change in reached}
         running = (verdict.change for verdict in judged if verdict.is_running)
         ahead |= {change.key for change in (*due_now, *running)}
-    return due, [_ongoing(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
+    return due, [_as_passed(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
 
 
-def _ongoing(verdict: RowOutcome, reached: int) -> RowOutcome:
+def _as_passed(verdict: RowOutcome, reached: int) -> RowOutcome:
     if verdict.outcome is not Outcome.STALE or verdict.change.wave >= reached:
         return verdict
     return RowOutcome(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
 
 
 def recheck_wave(
-    settings: Settings, ledger: CommitLog, wave: Sequence[PlanRow], patience: float = PREVIOUS_WAVE_SECONDS
+    settings: Settings, ledger: CommitLog, wave: Sequence[PlanRow], timeout_seconds: float = PREVIOUS_WAVE_SECONDS
 ) -> list[PlanRow]:
     """Read again just before asking, and return what of a wave is due; the ledger is told of the rest.
 
@@ -84,7 +84,9 @@ def recheck_wave(
     mine = [change for change in wave if change.key not in refused]
     tasks, changes = operations_among(mine), changes_among(mine)
     with connected(settings.zookeeper) as client:
-        due, verdicts = poll_until(lambda: _reevaluate(client, changes), lambda judged: not _stale(judged[1]), patience)
+        due, verdicts = poll_until(
+            lambda: _reevaluate(client, changes), lambda judged: not _any_stale(judged[1]), timeout_seconds
+        )
         due_tasks, settled = judge_tasks(client, tasks)
     ledger.judge([*verdicts, *settled])
     return [*due, *due_tasks]
@@ -95,13 +97,11 @@ def _reevaluate(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Ch
     return judge_for_admin(client, changes)
 
 
-def _stale(verdicts: Sequence[RowOutcome]) -> bool:
+def _any_stale(verdicts: Sequence[RowOutcome]) -> bool:
     return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
 
 
-def wait_complete(
-    settings: Settings, ledger: CommitLog, moves: Sequence[Change], between_looks: Callable[[], None]
-) -> int:
+def wait_complete(settings: Settings, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
     """Wait until these reassignments are complete, and tell how many are.
 
     Moves that somebody leads elsewhere meanwhile have failed, as the ledger is told. `between_looks` may raise, as when
@@ -118,18 +118,18 @@ def wait_complete(
             diverged = [
                 (move, detail) for move, standing, detail in looked_at if standing is ReassignmentStatus.DIVERGED
             ]
-            lost = [_turned_back(ledger, move, detail) for move, detail in diverged]
+            lost = [_failed_move(ledger, move, detail) for move, detail in diverged]
             ledger.replace_outcomes(lost)
             complete -= len(lost)
             left = [move for move, standing, _ in looked_at if standing is ReassignmentStatus.IN_PROGRESS]
             if left:
-                between_looks()
+                on_poll()
                 time.sleep(pause)
                 pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
     return complete
 
 
-def _turned_back(ledger: CommitLog, move: Change, detail: str) -> RowOutcome:
+def _failed_move(ledger: CommitLog, move: Change, detail: str) -> RowOutcome:
     """A move that was under way and is not any more; of a cancelled plan that is as it should be."""
     if ledger.is_closed:
         return RowOutcome(move, Outcome.STALE, f"turned back, as the plan was cancelled: {detail}")
@@ -143,7 +143,7 @@ def _read_wave(
     return list(reassignment_statuses(client, moves, ledger.plan))
 
 
-def waiting(max_wait: float | None, ledger: CommitLog, lease: Lease) -> Callable[[], None]:
+def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> Callable[[], None]:
     """Make what a commit does between two looks at what moves.
 
     Who cancels its plan gets the lease. StillRunningError is raised once `max_wait` seconds from now are over; None:

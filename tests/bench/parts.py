@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from jobs.execution.batch.fenced_writer import BATCH
+from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
 from jobs.planning.plan import PlanDraft, make_plan
 from jobs.planning.reconcile import plan_reconcile
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -44,8 +44,8 @@ def bench_writing(cluster: Cluster) -> Figure:
     paths = list(islice(cluster.state_paths(), WRITTEN))
     with controllership(cluster.hosts, controller_id=2147483647) as control:
         return Figure(
-            measured=f"write {len(paths):,} states, {BATCH:,} in a fenced multi",
-            seconds=seconds_of(lambda: _write(control, paths, BATCH)),
+            measured=f"write {len(paths):,} states, {MAX_BATCH_CHANGES:,} in a fenced multi",
+            seconds=seconds_of(lambda: _write(control, paths, MAX_BATCH_CHANGES)),
             baseline="one in a fenced multi (as Kafka does), pipelined",
             baseline_seconds=seconds_of(lambda: _write(control, paths, 1)),
         )

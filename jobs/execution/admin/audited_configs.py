@@ -39,21 +39,23 @@ class AuditedConfigs:
     attempt: int | None = None
     """Which commit of the plan; None: one of its own."""
 
-    def alter(self, step: Step, admin: ConfigAdmin, overrides: Overrides, *, to_the_end: bool) -> dict[Resource, str]:
+    def alter(
+        self, step: Step, admin: ConfigAdmin, overrides: Overrides, *, continue_after_refusal: bool
+    ) -> dict[Resource, str]:
         """Alter one resource after another; return what was refused. `to_the_end`: after that the others, too."""
         if not overrides:
             return {}
         self.lake.ensure_columns("commits")
         if self.attempt is None:
             self.attempt = next_attempt(self.lake, self.plan_id)
-        self._record(step, [(Outcome.PENDING, in_words(*each)) for each in overrides.items()])
+        self._record(step, [(Outcome.PENDING, override_text(*each)) for each in overrides.items()])
         became = dict.fromkeys(overrides, (Outcome.SKIPPED, "not asked for"))
         refused: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
                 became[resource] = Outcome.UNKNOWN, "ended before it was answered"
                 try:
-                    became[resource] = _became(admin.alter_override(resource[0].value, resource[1], values))
+                    became[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
                 except SurveyorError:  # instead of asking
                     became[resource] = Outcome.SKIPPED, "not asked for"
                     raise
@@ -62,10 +64,10 @@ class AuditedConfigs:
                 outcome, why = became[resource]
                 if outcome is not Outcome.APPLIED:
                     refused[resource] = why
-                    if not to_the_end:
+                    if not continue_after_refusal:
                         break
         finally:
-            ends = ((outcome, f"{in_words(of, overrides[of])}: {why}") for of, (outcome, why) in became.items())
+            ends = ((outcome, f"{override_text(of, overrides[of])}: {why}") for of, (outcome, why) in became.items())
             self._record(step, [*ends])
         return refused
 
@@ -78,20 +80,20 @@ class AuditedConfigs:
         self.lake.append("commits", rows)
 
 
-def _became(answer: int | str) -> tuple[Outcome, str]:
+def _outcome_of(answer: int | str) -> tuple[Outcome, str]:
     """What came of a request, by its answer.
 
-    >>> [_became(answer)[0].value for answer in (0, "InvalidConfig: no")]
+    >>> [_outcome_of(answer)[0].value for answer in (0, "InvalidConfig: no")]
     ['applied', 'failed']
     """
     return (Outcome.FAILED, str(answer)) if answer else (Outcome.APPLIED, "accepted")
 
 
-def in_words(resource: Resource, values: Mapping[str, str | None]) -> str:
+def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:
     """Say what is set, all of it: nothing else tells it once it is gone.
 
     >>> from jobs.execution.admin.reassignment_options import ResourceKind
-    >>> in_words((ResourceKind.BROKER, "1"), {"leader.replication.throttled.rate": "5", "x": None})
+    >>> override_text((ResourceKind.BROKER, "1"), {"leader.replication.throttled.rate": "5", "x": None})
     'broker 1: leader.replication.throttled.rate=5, x not set'
     """
     words = (f"{name} not set" if value is None else f"{name}={value}" for name, value in values.items())

@@ -18,11 +18,11 @@ from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, Unr
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.controller_client import ControllerClient, ask
+from jobs.execution.admin.controller_client import ControllerClient, request_changes
 from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.throttles import (
-    clear_left_over,
+    clear_leftover_throttles,
     clear_throttle,
     rate_of,
     set_throttle,
@@ -30,7 +30,14 @@ from jobs.execution.admin.throttles import (
 )
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.reassignments import moving_of, reassignments_among, reassignments_of, warnings_of_others
-from jobs.preconditions.waves import PREVIOUS_WAVE_SECONDS, by_wave, recheck_wave, resume_hint, wait_complete, waiting
+from jobs.preconditions.waves import (
+    PREVIOUS_WAVE_SECONDS,
+    by_wave,
+    make_poll_hook,
+    recheck_wave,
+    resume_hint,
+    wait_complete,
+)
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import log
@@ -58,18 +65,18 @@ def commit_admin(
     """
     rows = throttle_rows(settings.lake, ledger.plan.plan_id)
     rate = rate_of(rows) if running.throttle is None else running.throttle
-    between_looks = waiting(running.max_wait, ledger, lease)
+    between_looks = make_poll_hook(running.max_wait, ledger, lease)
     run = AdminCommit(settings, ledger, controller, throttler, running, lease, between_looks, rate)
     try:
         with raise_on_signal():
             run.run_waves(due)
     except KeyboardInterrupt:
-        run.set_aside(due)
+        run.record_unrequested(due)
         if not run.running_moves():
             raise
         raise StillRunningError(f"interrupted{resume_hint(ledger)}") from None
     except SurveyorError as error:
-        run.set_aside(due)
+        run.record_unrequested(due)
         if ledger.intents_written and isinstance(
             error, UnreadableError
         ):  # which is no word for what was asked for already
@@ -91,7 +98,7 @@ class AdminCommit:
     throttler: ConfigAdmin | None
     running: ReassignmentOptions
     lease: Lease
-    between_looks: Callable[[], None]
+    on_poll: Callable[[], None]
     rate: int | None
     """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
 
@@ -102,11 +109,11 @@ class AdminCommit:
             before = [move for move in self._moves if move.wave < wave[0].wave]
             if before:
                 self._wait(before)
-            self._ask(wave, [change for later in waves[index + 1 :] for change in later], first=index == 0)
+            self._request_wave(wave, [change for later in waves[index + 1 :] for change in later], first=index == 0)
         if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
             self._wait(self._moves)
 
-    def set_aside(self, due: Sequence[PlanRow]) -> None:
+    def record_unrequested(self, due: Sequence[PlanRow]) -> None:
         """Note what was not asked for any more; the plan is not done, though all may have been asked for."""
         self.ledger.unfinished = True
         if self.ledger.intents_written:
@@ -131,7 +138,7 @@ class AdminCommit:
                 if self.ledger.unfinished and not over:
                     log(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
         except (SurveyorError, *UNANSWERED) as error:
-            log(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
+            log(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_retry_hint(plan_id)}")
 
     def running_moves(self) -> list[Change]:
         """What of the plan moves now, as far as anybody can see."""
@@ -145,11 +152,11 @@ class AdminCommit:
         return reassignments_of(self.ledger.plan)
 
     def _wait(self, moves: Sequence[Change]) -> None:
-        complete = wait_complete(self.settings, self.ledger, moves, self.between_looks)
+        complete = wait_complete(self.settings, self.ledger, moves, self.on_poll)
         waves = ", ".join(map(str, sorted({move.wave for move in moves})))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
-    def _ask(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
+    def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
         self.ledger.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
@@ -163,7 +170,7 @@ class AdminCommit:
         due = recheck_wave(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
-        ask(self.settings, self.ledger, self.controller, due)
+        request_changes(self.settings, self.ledger, self.controller, due)
         log(f"  wave {wave[0].wave}: {pluralise(len(due), 'change')} asked for")
 
     def _throttle(self, coming: Sequence[Change] = ()) -> None:
@@ -187,7 +194,7 @@ class AdminCommit:
                 raise
             raise RefusedError(f"{error}; wave {wave[0].wave} was not asked for, nor any later one") from None
         if self.throttler is not None:
-            clear_left_over(self.settings, self.throttler, self.ledger.plan.plan_id)
+            clear_leftover_throttles(self.settings, self.throttler, self.ledger.plan.plan_id)
 
 
 def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None) -> None:
@@ -198,19 +205,22 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, 
         partitions = len({move.key for move in moving})
         log(
             f"surveyor: THE THROTTLE STAYS while {pluralise(partitions, 'partition')} of plan {plan_id} "
-            f"{'moves' if partitions == 1 else 'move'}; {_again(plan_id)}"
+            f"{'moves' if partitions == 1 else 'move'}; {_retry_hint(plan_id)}"
         )
     elif throttler is None:
-        log(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
+        log(
+            f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; "
+            f"{_retry_hint(plan_id)}"
+        )
     else:
         clear_throttle(settings, throttler, plan_id, attempt)
 
 
-def _again(plan_id: str) -> str:
+def _retry_hint(plan_id: str) -> str:
     return f"`surveyor commit {plan_id} --apply` takes it away once they are there"
 
 
-def look_after(settings: Settings, plan: Plan, rate: int | None) -> int:
+def maintain_throttle(settings: Settings, plan: Plan, rate: int | None) -> int:
     """Set the rate, if one is given, or put back what stood before; return how many partitions still move."""
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)

@@ -13,7 +13,7 @@ from jobs.execution.admin.lease import LeaseGuardedAdmin
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.zk_controller_client import ZkControllerClient
-from jobs.preconditions.waves import waiting
+from jobs.preconditions.waves import make_poll_hook
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.cli_enums import Via
 from jobs.runtime.settings import Settings
@@ -38,7 +38,7 @@ def controller_of(
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ZkControllerClient.of(settings, ledger, lease, waiting(running.max_wait, ledger, lease))
+    controller = ZkControllerClient.of(settings, ledger, lease, make_poll_hook(running.max_wait, ledger, lease))
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)

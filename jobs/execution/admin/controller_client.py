@@ -33,7 +33,7 @@ Codes = Mapping[Key, int | str | RowOutcome]
 """What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
 verdict where it was not asked."""
 
-_DONE: Final[dict[int | str, str]] = {
+_ACCEPTED_MESSAGES: Final[dict[int | str, str]] = {
     NONE: "asked and accepted",
     ELECTION_NOT_NEEDED: "led by its preferred replica already",
 }
@@ -56,12 +56,14 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes that each request is for, and how it is asked."""
 
 
-def ask(settings: Settings, ledger: CommitLog, controller: ControllerClient, due: Sequence[PlanRow]) -> None:
+def request_changes(
+    settings: Settings, ledger: CommitLog, controller: ControllerClient, due: Sequence[PlanRow]
+) -> None:
     """Ask for what is due, kind by kind, and judge by the answers."""
     for kind, requests in _requests(settings, ledger, controller, due):
         if any(row.action == kind for row in due):
             with progress(f"asking Kafka's controller: {kind}"):
-                for verdicts in _asked(settings, requests):
+                for verdicts in _send_in_turn(settings, requests):
                     ledger.judge(verdicts)
 
 
@@ -86,7 +88,7 @@ def _requests(
     yield OperationKind.DELETE_TOPIC, [(deleted, lambda: _delete_topics(admin, deleted))]
 
 
-def _asked(settings: Settings, requests: Requests) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(settings: Settings, requests: Requests) -> Iterator[list[RowOutcome]]:
     """Ask one after another, up to one whose answer is lost: what the cluster does not show of it then is unknown."""
     lost: str | None = None
     for changes, request in requests:
@@ -98,14 +100,14 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[RowOutcome]]
             codes, unnamed = request(), "the controller's answer did not name it"
         except UNANSWERED as error:
             lost = f"no answer came ({named(error)})"
-            codes, unnamed = _found_applied(settings, changes), lost
+            codes, unnamed = _read_back(settings, changes), lost
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
         yield [_verdict(change, codes, unnamed) for change in changes]
 
 
-def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
+def _read_back(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
     """Tell by the cluster what was heard, where the answer was lost; nothing where ZooKeeper is, too."""
     tasks, rest = operations_among(changes), changes_among(changes)
     with suppress(UnreadableError), connected(settings.zookeeper) as client:
@@ -115,11 +117,11 @@ def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
             verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
-        return _accepted(heard, len(changes))
+        return _wait_until_seen(heard, len(changes))
     return {}
 
 
-def _accepted(heard: Callable[[], list[Key]], count: int) -> Codes:
+def _wait_until_seen(heard: Callable[[], list[Key]], count: int) -> Codes:
     """Wait until all are heard, READ_BACK at most; what was not is missing."""
     keys = poll_until(heard, lambda keys: len(keys) == count, READ_BACK_SECONDS)
     return dict.fromkeys(keys, NONE)
@@ -131,8 +133,8 @@ def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> RowOutcome:
         return RowOutcome(change, Outcome.UNKNOWN, unnamed)
     if isinstance(code, RowOutcome):
         return code
-    if code in _DONE:
-        return RowOutcome(change, Outcome.APPLIED, _DONE[code])
+    if code in _ACCEPTED_MESSAGES:
+        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED_MESSAGES[code])
     why = error_name(code) if isinstance(code, int) else code
     return RowOutcome(change, Outcome.FAILED, f"the controller refused: {why}")
 
@@ -143,11 +145,11 @@ def _reassign(settings: Settings, ledger: CommitLog, controller: ControllerClien
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     unheard = [change for change in changes if change.key not in codes]
     if unheard:
-        codes.update(_read_back(settings, ledger, unheard))
+        codes.update(_read_back_reassignments(settings, ledger, unheard))
     return codes
 
 
-def _read_back(settings: Settings, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
+def _read_back_reassignments(settings: Settings, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
     """Tell by the cluster which requests were heard, where the answer was lost."""
     with suppress(UnreadableError), connected(settings.zookeeper) as client:
 
@@ -156,7 +158,7 @@ def _read_back(settings: Settings, ledger: CommitLog, changes: Sequence[Change])
             seen = reassignment_statuses(client, changes, ledger.plan)
             return [change.key for change, standing, _ in seen if standing is not ReassignmentStatus.DIVERGED]
 
-        return _accepted(heard, len(changes))
+        return _wait_until_seen(heard, len(changes))
     return {}
 
 

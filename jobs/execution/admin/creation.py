@@ -11,17 +11,17 @@ from jobs.repositories.plans.commit_log import CommitLog
 from schemas.enums import OperationKind
 from schemas.rows import Change
 
-CREATED_AT_ONCE: Final = 1000
+MAX_PARTITIONS_PER_REQUEST: Final = 1000
 """Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
 alone."""
 
-Answered = Mapping[tuple[str, int], int]
+ErrorCodes = Mapping[tuple[str, int], int]
 """Error codes by topic and partition."""
 
 
 def creations(
     ledger: CommitLog, admin: Admin, changes: Sequence[Change]
-) -> Iterator[tuple[list[Change], Callable[[], Answered]]]:
+) -> Iterator[tuple[list[Change], Callable[[], ErrorCodes]]]:
     """Cut new topics and partitions into requests: the changes of each, and how it is asked."""
     mine: dict[str, dict[int, Change]] = defaultdict(dict)
     for change in changes:
@@ -34,17 +34,17 @@ def creations(
             topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
         elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
             added = [rows[number].replicas_after for number in sorted(rows)]
-            yield [*rows.values()], partial(_expanded, admin, topic, data["partitions"], added, [*rows])
+            yield [*rows.values()], partial(_expand, admin, topic, data["partitions"], added, [*rows])
     for request in creation_requests(topics):
-        yield [row for topic in request for row in mine[topic].values()], partial(_created, admin, request)
+        yield [row for topic in request for row in mine[topic].values()], partial(_create, admin, request)
 
 
-def _expanded(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> Answered:
+def _expand(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> ErrorCodes:
     code = admin.create_partitions(topic, total, added)
     return {(topic, number): code for number in numbers}
 
 
-def _created(admin: Admin, request: Mapping[str, Creation]) -> Answered:
+def _create(admin: Admin, request: Mapping[str, Creation]) -> ErrorCodes:
     answered = admin.create_topics(request).items()
     return {(topic, number): code for topic, code in answered for number in request[topic][0]}
 
@@ -52,16 +52,16 @@ def _created(admin: Admin, request: Mapping[str, Creation]) -> Answered:
 def creation_requests(topics: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
     """Cut new topics into requests of some partitions each: the controller answers once all of one are made.
 
-    >>> few, many = ({partition: [0] for partition in range(count)} for count in (CREATED_AT_ONCE - 1, 9999))
+    >>> few, many = ({partition: [0] for partition in range(count)} for count in (MAX_PARTITIONS_PER_REQUEST - 1, 9999))
     >>> [list(request) for request in creation_requests({"a": (few, {}), "b": ({0: [0]}, {}), "c": (many, {})})]
     [['a', 'b'], ['c']]
     """
     request: dict[str, Creation] = {}
-    room = CREATED_AT_ONCE
+    room = MAX_PARTITIONS_PER_REQUEST
     for topic, (replicas, config) in topics.items():
         if request and len(replicas) > room:
             yield request
-            request, room = {}, CREATED_AT_ONCE
+            request, room = {}, MAX_PARTITIONS_PER_REQUEST
         request[topic] = (replicas, config)
         room -= len(replicas)
     if request:

@@ -28,13 +28,16 @@ def this_process(command: str, plan_id: str = "") -> LeaseHolder:
 
 
 @contextmanager
-def lease_for(settings: Settings, plan_id: str, command: str, patience: float | None = None) -> Iterator[Lease]:
+def lease_for(settings: Settings, plan_id: str, command: str, timeout_seconds: float | None = None) -> Iterator[Lease]:
     """Hold the lease of the cluster; raise LeaseHeldError where somebody else keeps it, KeyboardInterrupt on Ctrl-C."""
     holder = this_process(command, plan_id)
     with raise_on_signal():
         if settings.conf.commit_lease:
             with leased(
-                settings.zookeeper, holder, adapter.LEASE_TIMEOUT_SECONDS if patience is None else patience, log
+                settings.zookeeper,
+                holder,
+                adapter.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+                log,
             ) as lease:
                 yield lease
         else:

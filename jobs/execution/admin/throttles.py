@@ -35,7 +35,7 @@ from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = "throttles"
 
-InForce = Mapping[Resource, Mapping[str, str] | None]
+CurrentOverrides = Mapping[Resource, Mapping[str, str] | None]
 """Overrides in force; None for a topic that is gone, and for a broker that is not alive and cannot be asked."""
 
 
@@ -80,7 +80,7 @@ def set_throttle(
     rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
     configs = throttle_configs(moves, rate)
     with connected(settings.zookeeper) as client:
-        in_force = _in_force(client, {*configs, *map(_resource, rows.values())})
+        in_force = _read_overrides(client, {*configs, *map(_resource, rows.values())})
     configs = {resource: values for resource, values in configs.items() if in_force[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
@@ -92,9 +92,9 @@ def set_throttle(
     _store(lake, plan_id, rows.values())
     over = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
     if over:
-        left = {_key(row) for row in _restored(altering, admin, list(over.values()), in_force)}
+        left = {_key(row) for row in _restore(altering, admin, list(over.values()), in_force)}
         _store(lake, plan_id, [row for key, row in rows.items() if key not in over or key in left])
-    _set(altering, admin, configs)
+    _apply(altering, admin, configs)
 
 
 def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt: int | None = None) -> list[Row]:
@@ -106,8 +106,8 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt
     if not rows:
         return []
     with connected(settings.zookeeper) as client:
-        in_force = _in_force(client, {_resource(row) for row in rows})
-    left = _restored(AuditedConfigs(settings.lake, plan_id, attempt), admin, rows, in_force)
+        in_force = _read_overrides(client, {_resource(row) for row in rows})
+    left = _restore(AuditedConfigs(settings.lake, plan_id, attempt), admin, rows, in_force)
     _store(settings.lake, plan_id, left)
     if left:
         names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
@@ -120,7 +120,7 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt
     return left
 
 
-def clear_left_over(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
+def clear_leftover_throttles(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear what other plans have left behind; only while nobody's replicas move but this plan's."""
     for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
@@ -136,10 +136,10 @@ def throttle_lines(lake: Warehouse, plan: Plan, due: Sequence[Change], rate: int
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    yield from left_over_lines(lake)
+    yield from leftover_lines(lake)
 
 
-def left_over_lines(lake: Warehouse, plan: Plan | None = None) -> Iterator[str]:
+def leftover_lines(lake: Warehouse, plan: Plan | None = None) -> Iterator[str]:
     """Say which throttles are set by plans other than this one."""
     mine = None if plan is None else plan.plan_id
     for left in sorted({row["plan_id"] for row in throttle_rows(lake)} - {mine}):
@@ -157,7 +157,7 @@ def _resource(row: Row) -> Resource:
     return ResourceKind(row["kind"]), row["resource"]
 
 
-def _row(resource: Resource, name: str, in_force: InForce) -> Row:
+def _row(resource: Resource, name: str, in_force: CurrentOverrides) -> Row:
     kind, called = resource
     before = (in_force[resource] or {}).get(name)
     common = {"kind": kind.value, "resource": called, "name": name}
@@ -168,12 +168,12 @@ def _store(lake: Warehouse, plan_id: str, rows: Iterable[Row]) -> None:
     lake.replace(_TABLE, [{**row, "plan_id": plan_id} for row in rows], f"plan_id = {quoted(plan_id)}")
 
 
-def _in_force(client: KazooClient, resources: Iterable[Resource]) -> InForce:
+def _read_overrides(client: KazooClient, resources: Iterable[Resource]) -> CurrentOverrides:
     """Read the overrides of brokers and topics, and whether they are there."""
     ordered = sorted(resources)
     sync(client)
-    there = read_many(client, [_home(resource) for resource in ordered])
-    configs = read_many(client, [_override(resource) for resource in ordered])
+    there = read_many(client, [_resource_path(resource) for resource in ordered])
+    configs = read_many(client, [_override_path(resource) for resource in ordered])
     in_force: dict[Resource, Mapping[str, str] | None] = {}
     for resource, home, config in zip(ordered, there, configs, strict=True):
         try:
@@ -184,24 +184,26 @@ def _in_force(client: KazooClient, resources: Iterable[Resource]) -> InForce:
     return in_force
 
 
-def _home(resource: Resource) -> str:
+def _resource_path(resource: Resource) -> str:
     kind, name = resource
     return f"{BROKER_IDS if kind is ResourceKind.BROKER else TOPICS}/{name}"
 
 
-def _override(resource: Resource) -> str:
+def _override_path(resource: Resource) -> str:
     kind, name = resource
     return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
 
 
-def _set(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:
+def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:
     """Rates first: replicas that are listed are throttled from the first byte."""
-    refused = altering.alter(Step.THROTTLE, admin, configs, to_the_end=False)
+    refused = altering.alter(Step.THROTTLE, admin, configs, continue_after_refusal=False)
     for (kind, resource), refusal in refused.items():
         raise ThrottleError(f"{kind} {resource} would not take the throttle: {refusal}")
 
 
-def _restored(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
+def _restore(
+    altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], in_force: CurrentOverrides
+) -> list[Row]:
     """Put back what stood before; return the rows of what could not be."""
     left: list[Row] = []
     back: dict[Resource, dict[str, str | None]] = {}
@@ -221,7 +223,7 @@ def _restored(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row],
         throttled[resource] = ours
         if former := {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}:
             back[resource] = former
-    for resource, refusal in altering.alter(Step.LIFT_THROTTLE, admin, back, to_the_end=True).items():
+    for resource, refusal in altering.alter(Step.LIFT_THROTTLE, admin, back, continue_after_refusal=True).items():
         log(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
         left += throttled[resource]
     return left

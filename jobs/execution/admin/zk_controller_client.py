@@ -30,7 +30,7 @@ from schemas.znodes import TopicPartition
 REQUESTABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
 """What has a request in /admin."""
 
-_TRIES: Final = 5
+_MAX_ATTEMPTS: Final = 5
 
 COMPLETION_SECONDS: Final = 10.0
 """Seconds within which a controller that took a request away has written what became of it."""
@@ -47,9 +47,9 @@ class ZkControllerClient:
 
     @classmethod
     def of(
-        cls, settings: Settings, ledger: CommitLog, lease: Lease, between_looks: Callable[[], None]
+        cls, settings: Settings, ledger: CommitLog, lease: Lease, on_poll: Callable[[], None]
     ) -> "ZkControllerClient":
-        return cls(settings, ledger, lease, ZnodeRequests(settings.zookeeper, between_looks))
+        return cls(settings, ledger, lease, ZnodeRequests(settings.zookeeper, on_poll))
 
     def reassignments(self) -> dict[Key, list[int]]:
         with connected(self.settings.zookeeper) as client:
@@ -65,16 +65,16 @@ class ZkControllerClient:
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
             self.ledger.refuse_closed()
             self.lease.refuse_lost()
-            verdicts = self._judged([moves[each.topic, each.partition] for each in chunk])
+            verdicts = self._not_due([moves[each.topic, each.partition] for each in chunk])
             settled.update(verdicts)
             return [each for each in chunk if (each.topic, each.partition) not in verdicts]
 
         with progress("replicas move by request in /admin/reassign_partitions"):
             self.requests.reassign(targets, earlier, judge)
         requested = [move for key, move in moves.items() if key not in settled]
-        return {**_settled(lambda: self._reassigned(requested), len(requested)), **settled}
+        return {**_poll_codes(lambda: self._reassignment_codes(requested), len(requested)), **settled}
 
-    def _judged(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
+    def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
         """What must not be requested any more, or need not."""
         with connected(self.settings.zookeeper) as client:
             sync(client)
@@ -84,9 +84,9 @@ class ZkControllerClient:
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         with progress("elections by request in /admin/preferred_replica_election"):
             self.requests.elect_preferred(partitions)
-        return _settled(lambda: self._elected(partitions), len(partitions))
+        return _poll_codes(lambda: self._election_codes(partitions), len(partitions))
 
-    def _reassigned(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
+    def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with connected(self.settings.zookeeper) as client:
             sync(client)
             seen = list(reassignment_statuses(client, moves, self.ledger.plan))
@@ -96,7 +96,7 @@ class ZkControllerClient:
             for move, standing, detail in seen
         }
 
-    def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
+    def _election_codes(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
         topics = sorted({topic for topic, _ in partitions})
         with connected(self.settings.zookeeper) as client:
             sync(client)
@@ -119,22 +119,28 @@ class ZkReassignmentOverride:
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         """Order these targets, but for partitions that have come to their end; what has come there stays."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             topics = sorted({topic for topic, _ in targets})
             znodes = dict(zip(topics, read_many(self.client, [f"{TOPICS}/{name}" for name in topics]), strict=True))
-            due = {key: to for key, to in targets.items() if to is not None and _goes_on(znodes[key[0]], key[1], to)}
+            due = {
+                key: to
+                for key, to in targets.items()
+                if to is not None and _may_be_led_back(znodes[key[0]], key[1], to)
+            }
             versions = {znodes[topic].path: znodes[topic].version or 0 for topic, _ in due}
             if not due or override(self.client, due, versions):
                 return {key: NONE if key in due else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
-        raise SurveyorError(f"the topics to be led back changed {_TRIES} times in between; cancel again")
+        raise SurveyorError(f"the topics to be led back changed {_MAX_ATTEMPTS} times in between; cancel again")
 
 
-def _goes_on(topic: Znode, partition: int, target: Sequence[int]) -> bool:
+def _may_be_led_back(topic: Znode, partition: int, target: Sequence[int]) -> bool:
     """Tell whether a partition moves, or has these replicas in another order."""
     assignment = assigned(topic, partition)
     return assignment is not None and (bool(assignment[1] or assignment[2]) or {*assignment[0]} == {*target})
 
 
-def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:
+def _poll_codes(
+    look: Callable[[], dict[tuple[str, Any], int | str]], expected: int
+) -> dict[tuple[str, Any], int | str]:
     """Look until all is as requested, for a while: the request may go before the last write is seen."""
     return poll_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, COMPLETION_SECONDS)

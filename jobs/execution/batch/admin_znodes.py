@@ -18,7 +18,7 @@ from jobs.adapters.zookeeper.multi_read import children_of
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
-_AT_ONCE: Final = 1000
+_MAX_DELETES_PER_MULTI: Final = 1000
 """Znodes that a multi deletes, at most."""
 
 
@@ -99,7 +99,7 @@ def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
     """
     root = f"{TOPICS}/{topic}"
     queued = Check(f"{DELETE_TOPICS}/{topic}", ANY_VERSION)
-    for paths in _chunks(_below(control, root)):
+    for paths in _chunks(_descendants(control, root)):
         refused = send(control, [queued, *(Delete(path) for path in paths)])
         if refused is not None:
             return refused
@@ -107,7 +107,7 @@ def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
     return send(control, [Delete(path) for path in rest if read(control.client, path).version is not None])
 
 
-def _below(control: Controllership, root: str) -> list[str]:
+def _descendants(control: Controllership, root: str) -> list[str]:
     """Everything below a topic, whoever made it, children first (`KafkaZkClient.deleteRecursive`)."""
     paths: list[str] = []
     level = [root]
@@ -122,5 +122,5 @@ def _below(control: Controllership, root: str) -> list[str]:
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(paths), _AT_ONCE):
-        yield paths[start : start + _AT_ONCE]
+    for start in range(0, len(paths), _MAX_DELETES_PER_MULTI):
+        yield paths[start : start + _MAX_DELETES_PER_MULTI]

@@ -16,7 +16,7 @@ from schemas.topic_configs import boolean
 
 IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
-_ASKS_FOR_ISRS_SINCE: Final = (2, 7)
+_ALTER_ISR_SINCE: Final = (2, 7)
 """From 2.7-IV2 on, which 2.7 alone means, brokers ask the controller for changes of ISRs; this one serves no API."""
 
 CONFIG_TIMEOUT_SECONDS: Final = 20.0
@@ -26,7 +26,7 @@ CONFIG_TIMEOUT_SECONDS: Final = 20.0
 def unsupported_protocols(configs: Iterable[Row]) -> dict[int, str | None]:
     """Brokers that ask their controller for what is not served here, and the protocol that they say they run by."""
     protocols = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
-    return {broker: value for broker, value in protocols.items() if _asks_for_isrs(value)}
+    return {broker: value for broker, value in protocols.items() if _uses_alter_isr(value)}
 
 
 def refuse_protocols(configs: list[Row]) -> None:
@@ -90,15 +90,15 @@ def _refuse_unanswered(untold: set[int]) -> None:
         )
 
 
-def _asks_for_isrs(protocol: str | None) -> bool:
+def _uses_alter_isr(protocol: str | None) -> bool:
     """Tell whether brokers of this inter.broker.protocol.version leave ISRs to the controller.
 
-    >>> [_asks_for_isrs(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
+    >>> [_uses_alter_isr(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
     [False, False, True, True, True, True]
     """
     match = re.match(r"(\d+)\.(\d+)(?:-IV(\d+))?", protocol or "")
     if match is None:
         return True
     version = int(match[1]), int(match[2])
-    early = version == _ASKS_FOR_ISRS_SINCE and match[3] is not None and int(match[3]) <= 1
-    return version >= _ASKS_FOR_ISRS_SINCE and not early
+    early = version == _ALTER_ISR_SINCE and match[3] is not None and int(match[3]) <= 1
+    return version >= _ALTER_ISR_SINCE and not early

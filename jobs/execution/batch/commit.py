@@ -33,8 +33,8 @@ from jobs.execution.batch.notify import (
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.replica_deletion import (
     changes_deleting_replicas,
-    deleted,
     deletion_notices,
+    deletion_outcomes,
     notices_before_deletion,
     restarted_replicas,
 )
@@ -52,12 +52,12 @@ from schemas.rows import Change, Operation, PlanRow, changes_among, operations_a
 RESIGN_TIMEOUT_SECONDS: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
 
-_EXAMPLES: Final = 3
+_MAX_EXAMPLES: Final = 3
 
 NotifyBrokers = Callable[[Sequence[Change]], None]
 """Tells brokers of changes that were written."""
 
-WAITS: Final = "whoever becomes the controller announces it; watch that one does"
+LEFT_TO_SUCCESSOR: Final = "whoever becomes the controller announces it; watch that one does"
 
 
 def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
@@ -83,7 +83,7 @@ def commit_batch(
     held: Controllership | None = None,
     *,
     silent: Collection[int] = (),
-    tell_all: NotifyBrokers | None = None,
+    notify_brokers: NotifyBrokers | None = None,
     since: int | None = None,
     above: int = 0,
 ) -> None:
@@ -95,22 +95,22 @@ def commit_batch(
     the rows were found due: OvertakenError is raised, and nothing taken over, where another controller came after it.
     `above` is the latest controller epoch that states and the warehouse know: ours is later.
     """
-    if held is not None and tell_all is not None:
+    if held is not None and notify_brokers is not None:
         written, _, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
-        tell_all([each.change for each in written])
+        notify_brokers([each.change for each in written])
         verify_written(settings.zookeeper, NotificationResult(held.epoch, written))
         return
     if held is not None:
-        told = _commit_held(settings, ledger, held, due, HoldBudget(max_hold, silent, stays=True))
+        told = _commit_held(settings, ledger, held, due, HoldBudget(max_hold, silent, keeps_controllership=True))
         _record(settings, ledger, told, BrokerResponses.of(told.answers), NO_CONTROLLER)
         return
     refuse_resident_drain(ledger.plan)
-    with _what_was_written_said(ledger):
-        _commit_between(settings, ledger, due, HoldBudget(max_hold, silent), since, above)
+    with _progress_on_connection_loss(ledger):
+        _take_over_and_commit(settings, ledger, due, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
-def _what_was_written_said(ledger: CommitLog) -> Iterator[None]:
+def _progress_on_connection_loss(ledger: CommitLog) -> Iterator[None]:
     """Where ZooKeeper is lost: say how far it came; once something may be written, that is no mere failure to read."""
     try:
         yield
@@ -119,7 +119,7 @@ def _what_was_written_said(ledger: CommitLog) -> Iterator[None]:
         if not {Outcome.APPLIED.value, Outcome.UNKNOWN.value} & done.keys():
             raise
         told = ", ".join(f"{count} {name}" for name, count in done.items())
-        raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
+        raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {LEFT_TO_SUCCESSOR}") from error
 
 
 def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since: int | None) -> None:
@@ -128,30 +128,30 @@ def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since:
     The controller that follows takes the epoch after ours, and announces everything under it.
     """
     with ExitStack() as stack:
-        control = _taken_over(stack, settings, ledger, since, epoch)
+        control = _take_over(stack, settings, ledger, since, epoch)
         ledger.intents_written, ledger.written_under = True, control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
         log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         seconds = control.held()
-    _resign(settings, ledger, seconds, "")
+    _wait_for_successor(settings, ledger, seconds, "")
     ledger.close()
 
 
-def _commit_between(  # noqa: PLR0917 - what the take-over and the writing need
+def _take_over_and_commit(  # noqa: PLR0917 - what the take-over and the writing need
     settings: Settings, ledger: CommitLog, due: Sequence[PlanRow], hold: HoldBudget, since: int | None, above: int
 ) -> None:
     with ExitStack() as stack:
-        control = _taken_over(stack, settings, ledger, since, above)
+        control = _take_over(stack, settings, ledger, since, above)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         told = _commit_held(settings, ledger, control, due, hold)
         seconds = control.held()
     answers = BrokerResponses.of(told.answers)
-    _record(settings, ledger, told, answers, _resign(settings, ledger, seconds, told.summary(answers)))
+    _record(settings, ledger, told, answers, _wait_for_successor(settings, ledger, seconds, told.summary(answers)))
 
 
-def _taken_over(
+def _take_over(
     stack: ExitStack, settings: Settings, ledger: CommitLog, since: int | None, above: int
 ) -> Controllership:
     """Take over, and own up to it before; hand back when the stack is unwound."""
@@ -184,9 +184,11 @@ def _commit_held(
         first = partial(notices_before_deletion, changes, going)
         told = notify(control, channels, state.brokers, first, hold)
         left = changes_deleting_replicas(changes)
-        if (left or going) and not told.is_late and told.fenced is None:
-            told = told.after(notify(control, channels, state.brokers, partial(deletion_notices, left, going), hold))
-    ledger.judge(deleted(going, told))
+        if (left or going) and not told.out_of_time and told.fenced is None:
+            told = told.combined_with(
+                notify(control, channels, state.brokers, partial(deletion_notices, left, going), hold)
+            )
+    ledger.judge(deletion_outcomes(going, told))
     return replace(told, epoch=epoch, written=written)
 
 
@@ -205,7 +207,7 @@ def _write(
         state = read_cluster(control.client, settings.zookeeper)
         refuse_unreachable(state, listener)
     except (SurveyorError, KazooException):
-        _set_aside_the_rest(ledger, due)
+        _skip_undecided(ledger, due)
         raise
     tasks, changes = operations_among(due), changes_among(due)
     unsure = restarted_replicas(ledger.plan, changes, control.epoch)
@@ -223,14 +225,14 @@ def _write(
                 ledger.judge(judged)
             for judged in writer.write(sorted((each for each in changes if each.place not in not_now), key=reassigns)):
                 ledger.judge(judged)
-                written += _written(judged)
+                written += _written_changes(judged)
             # what is written is what was asked for: a crash in between leaves the request, which is found fulfilled
-            early = _too_early(ledger, withdrawn)
+            early = _premature_withdrawals(ledger, withdrawn)
             ledger.judge(RowOutcome(task, Outcome.STALE, "a move of it has not come to its end") for task in early)
             for judged in write_tasks(control, [task for task in withdrawn if task not in early], max_hold):
                 ledger.judge(judged)
     except (FencedError, SessionLostError):
-        _set_aside_the_rest(ledger, [*tasks, *changes])
+        _skip_undecided(ledger, [*tasks, *changes])
         raise
     if written:
         topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
@@ -240,7 +242,7 @@ def _write(
     return written, going, state
 
 
-def _too_early(ledger: CommitLog, withdrawn: Sequence[Operation]) -> list[Operation]:
+def _premature_withdrawals(ledger: CommitLog, withdrawn: Sequence[Operation]) -> list[Operation]:
     """Requests that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
     moving = {
         verdict.change.topic
@@ -250,7 +252,7 @@ def _too_early(ledger: CommitLog, withdrawn: Sequence[Operation]) -> list[Operat
     return [task for task in withdrawn if task.action == OperationKind.WITHDRAW_REASSIGNMENT and task.topic in moving]
 
 
-def _written(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
+def _written_changes(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
     """The changes whose state stands in ZooKeeper, written now or found there, with its version."""
     for verdict in verdicts:
         change, version = verdict.change, verdict.state_version_after
@@ -270,15 +272,15 @@ def _record(
     why = told.failure_reason(answers)
     if unled := answers.leaderless_partitions:
         ledger.unanswered = ledger.unfinished = True
-        log(f"surveyor: {_unled_in_words(unled)}")
+        log(f"surveyor: {_leaderless_text(unled)}")
     elif refused := later_epoch_line(answers, told.notified_under):
         ledger.unanswered = ledger.unfinished = True
         log(f"surveyor: {refused}; what was written stands in ZooKeeper; commit the plan again then")
     elif why is not None:
         announced = controller != NO_CONTROLLER
-        ledger.unanswered = not (announced and told.is_late)
+        ledger.unanswered = not (announced and told.out_of_time)
         ledger.unfinished = not announced
-        after = f"broker {controller} announced it when it became the controller" if announced else WAITS
+        after = f"broker {controller} announced it when it became the controller" if announced else LEFT_TO_SUCCESSOR
         log(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
     if told.fenced is not None:
         raise told.fenced
@@ -286,15 +288,15 @@ def _record(
         verify_written(settings.zookeeper, told)
 
 
-def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
+def _leaderless_text(unled: Mapping[tuple[str, int], int]) -> str:
     """Name the partitions whose new leader has answered that it does not lead them.
 
-    >>> print(_unled_in_words({("orders", 1): 56, ("orders", 0): 56}))
+    >>> print(_leaderless_text({("orders", 1): 56, ("orders", 0): 56}))
     nobody leads 2 partitions (orders-0, orders-1): whoever was to lead them answered KafkaStorageError (56); what was \
 written stands in ZooKeeper, so take a new snapshot and plan again
     """
     names = [f"{topic}-{partition}" for topic, partition in sorted(unled)]
-    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
+    shown = ", ".join(names[:_MAX_EXAMPLES]) + ", ..." * (len(names) > _MAX_EXAMPLES)
     errors = ", ".join(error_name(error) for error in sorted(set(unled.values())))
     return (
         f"nobody leads {pluralise(len(names), 'partition')} ({shown}): whoever was to lead them answered "
@@ -303,13 +305,13 @@ written stands in ZooKeeper, so take a new snapshot and plan again
     )
 
 
-def _set_aside_the_rest(ledger: CommitLog, due: Sequence[PlanRow]) -> None:
+def _skip_undecided(ledger: CommitLog, due: Sequence[PlanRow]) -> None:
     judged = {v.change.place for v in ledger.outcomes}
     left = (change for change in due if change.place not in judged)
     ledger.judge(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 
-def _resign(settings: Settings, ledger: CommitLog, seconds: float, told: str) -> int:
+def _wait_for_successor(settings: Settings, ledger: CommitLog, seconds: float, told: str) -> int:
     """Wait for a broker to become the controller; return it."""
     try:
         with progress("waiting for a broker to become the controller"):

@@ -43,13 +43,13 @@ from schemas.enums import Outcome
 from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError
 
-BATCH: Final = 1000
+MAX_BATCH_CHANGES: Final = 1000
 """Changes a multi, at most: its bytes are bounded too."""
 
-_TRIES: Final = 2
+_MAX_ATTEMPTS: Final = 2
 """How often what nothing explains is tried."""
 
-_BLAMED: Final = 20
+_MAX_UNEXPLAINED_REFUSALS: Final = 20
 """Refusals that nothing explains, in all, after which a batch so refused fails whole: no few rows are at fault."""
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class FencedWriter:
     plan: Plan
     max_hold: float
     topics: TopicZnodes = field(init=False)
-    _unjudged: Sequence[Change] = ()
+    _undecided: Sequence[Change] = ()
     """What of the batch in hand is not judged."""
     _refused_multis: int = 0
     _written_topic_versions: dict[str, int] = field(default_factory=dict)
@@ -80,19 +80,19 @@ class FencedWriter:
         """
         later = [change for change in changes if self._is_of_later_controller(change)]
         if later:
-            yield [RowOutcome(change, Outcome.FAILED, self._later(change)) for change in later]
+            yield [RowOutcome(change, Outcome.FAILED, self._later_controller_reason(change)) for change in later]
             changes = [change for change in changes if not self._is_of_later_controller(change)]
-        for batch in batches(changes, self.topics, self.control.client.chroot, BATCH):
-            self._unjudged = [self._rebase_on_own_write(change) for change in batch]
+        for batch in batches(changes, self.topics, self.control.client.chroot, MAX_BATCH_CHANGES):
+            self._undecided = [self._rebase_on_own_write(change) for change in batch]
             try:
                 yield from self._write_batch()
             except FencedError:
-                yield [RowOutcome(change, Outcome.FENCED, "another controller took over") for change in self._unjudged]
+                yield [RowOutcome(change, Outcome.FENCED, "another controller took over") for change in self._undecided]
                 raise
             except (SessionLostError, KazooException, UnreadableError) as error:
                 yield [
                     RowOutcome(change, Outcome.UNKNOWN, "the session was lost; commit again")
-                    for change in self._unjudged
+                    for change in self._undecided
                 ]
                 why = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
@@ -103,15 +103,15 @@ class FencedWriter:
     def _write_batch(self) -> Iterator[list[RowOutcome]]:
         """Try what is left until nothing is; every round but a few judges a row at least."""
         unexplained = 0
-        while self._unjudged:
+        while self._undecided:
             if why := self.control.stop_reason(self.max_hold):
-                verdicts = [RowOutcome(change, Outcome.SKIPPED, why) for change in self._unjudged]
+                verdicts = [RowOutcome(change, Outcome.SKIPPED, why) for change in self._undecided]
             else:
-                verdicts, refused = self._try_write(self._unjudged)
+                verdicts, refused = self._try_write(self._undecided)
                 if refused is not None and not verdicts:
                     unexplained += 1
-                    if unexplained >= _TRIES or refused.is_final:
-                        verdicts = self._set_aside_refused(self._unjudged, refused)
+                    if unexplained >= _MAX_ATTEMPTS or refused.is_final:
+                        verdicts = self._set_aside_refused(self._undecided, refused)
             self._written_topic_versions |= {
                 verdict.change.topic: verdict.change.topic_version + 1
                 for verdict in verdicts
@@ -120,7 +120,7 @@ class FencedWriter:
                 and reassigns(verdict.change)
             }
             judged = {id(verdict.change) for verdict in verdicts}
-            self._unjudged = [change for change in self._unjudged if id(change) not in judged]
+            self._undecided = [change for change in self._undecided if id(change) not in judged]
             yield verdicts
 
     def _is_of_later_controller(self, change: Change) -> bool:
@@ -130,7 +130,7 @@ class FencedWriter:
         """
         return (change.controller_epoch_before or 0) > self.control.epoch
 
-    def _later(self, change: Change) -> str:
+    def _later_controller_reason(self, change: Change) -> str:
         return (
             f"{state_path(change)} is of controller epoch {change.controller_epoch_before}, later than ours, "
             f"{self.control.epoch}: it is not overwritten; plan again"
@@ -143,14 +143,14 @@ class FencedWriter:
 
     def _try_write(self, due: Sequence[Change]) -> tuple[list[RowOutcome], MultiFailure | None]:
         """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""
-        due, stale = self._read(lambda: Preconditions.now(self.plan, self.control.client).still_hold(due))
+        due, stale = self._read(lambda: Preconditions.read(self.plan, self.control.client).still_hold(due))
         if stale:
             return stale, None
         refused = self._commit(due)
         if refused is None:
             return [RowOutcome(change, Outcome.APPLIED, "written", change.state_version + 1) for change in due], None
         _, verdicts = self._read(
-            lambda: Preconditions.now(self.plan, self.control.client).judge(self.control.client, due)
+            lambda: Preconditions.read(self.plan, self.control.client).judge(self.control.client, due)
         )
         return verdicts, refused
 
@@ -158,27 +158,27 @@ class FencedWriter:
         """Set aside those whose operation was refused, that the others can be written."""
         self._refused_multis += 1
         concerned = [change for change in due if refused.path in touched_paths(change)]
-        if not concerned or self._refused_multis > _BLAMED:
+        if not concerned or self._refused_multis > _MAX_UNEXPLAINED_REFUSALS:
             concerned = list(due)
         return [RowOutcome(change, Outcome.FAILED, str(refused)) for change in concerned]
 
     def _commit(self, due: Sequence[Change]) -> MultiFailure | None:
         """Write what is due; what was refused on the way, if anything was."""
         try:
-            znodes = self._find(due)
+            znodes = self._read_required(due)
             alone = topics_needing_own_multi(due, self.topics, znodes)
             for topic in alone:
                 refused = self._send(topic_ops(topic, due, self.topics, znodes))
                 if refused is not None:
                     return refused
             if alone:  # what is there now is what the states depend on
-                znodes = self._find(due)
+                znodes = self._read_required(due)
             ops = state_ops(due, self.topics, znodes, self.control.epoch)
             return too_large(ops) or self._send(ops)
         except MalformedZnodeError as error:  # since the last reading: judging again says so
             return MultiFailure("go by", TOPICS, error)
 
-    def _find(self, due: Sequence[Change]) -> ZnodeReads:
+    def _read_required(self, due: Sequence[Change]) -> ZnodeReads:
         """Read what the multis depend on; nothing where all states are there."""
         paths = required_reads(due)
         znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
@@ -198,7 +198,7 @@ class FencedWriter:
 
     def _read(self, read: Callable[[], T]) -> T:
         """Read, once more after a lost connection, if the session is still ours."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 return read()
             except LOST:

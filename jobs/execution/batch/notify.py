@@ -33,7 +33,7 @@ MIN_HOLD_SECONDS: Final = 1.0
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """How far our epoch is raised each time that a broker refuses it: as it does not say which it knows, ever further."""
 
-Due = Callable[[Collection[int]], Sequence[Notice]]
+NoticesFor = Callable[[Collection[int]], Sequence[Notice]]
 """What is due to be told while these brokers are registered."""
 
 
@@ -44,12 +44,12 @@ class HoldBudget:
     max_hold: float
     silent: Collection[int] = ()
     """Brokers known not to answer."""
-    stays: bool = False
+    keeps_controllership: bool = False
 
     def seconds_left(self, control: Controllership) -> float:
         """Seconds left for telling."""
         seconds = 0.0 if interrupted() else self.max_hold - control.held()
-        return max(seconds, MIN_HOLD_SECONDS) if self.stays else seconds
+        return max(seconds, MIN_HOLD_SECONDS) if self.keeps_controllership else seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +69,37 @@ class NotificationResult:
     epoch: int
     written: Sequence[WrittenChange] = ()
     answers: Sequence[BrokerResponse] = ()
-    is_late: bool = False
-    named: frozenset[int] = field(default_factory=frozenset)
+    out_of_time: bool = False
+    affected_brokers: frozenset[int] = field(default_factory=frozenset)
     """Live brokers that a change concerns: they had to be told of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
     notified_under: int = 0
     """The controller epoch of the last request: later than `epoch` where brokers had heard of one later than that."""
 
-    def after(self, later: "NotificationResult") -> "NotificationResult":
+    def combined_with(self, later: "NotificationResult") -> "NotificationResult":
         """Put what was told later beside what was told first."""
         return replace(
             self,
             notified_under=max(self.notified_under, later.notified_under),
             answers=[*self.answers, *later.answers],
-            named=self.named | later.named,
+            affected_brokers=self.affected_brokers | later.affected_brokers,
             fenced=self.fenced or later.fenced,
         )
 
     def failure_reason(self, answers: BrokerResponses) -> str | None:
         """Explain why no broker that a change concerns has accepted it; None if one of them has."""
-        if self.is_late:
+        if self.out_of_time:
             why = "interrupted" if interrupted() else "--max-hold was over"
             return f"{why} before the brokers could be told"
-        if not self.named or self.named & set(answers.accepted):
+        if not self.affected_brokers or self.affected_brokers & set(answers.accepted):
             return None
-        return f"none of brokers {', '.join(map(str, sorted(self.named)))} accepted what it was told"
+        return f"none of brokers {', '.join(map(str, sorted(self.affected_brokers)))} accepted what it was told"
 
     def summary(self, answers: BrokerResponses) -> str:
         """Say it for the ledger."""
         if not (self.written or self.answers):
             return ""
-        missing = sorted(self.named - set(answers.accepted))
+        missing = sorted(self.affected_brokers - set(answers.accepted))
         left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
         return (
             later_epoch_line(answers, self.notified_under)
@@ -109,13 +109,13 @@ class NotificationResult:
 
     def lines(self, answers: BrokerResponses) -> list[str]:
         """Say it to people."""
-        if self.is_late:
+        if self.out_of_time:
             return []
         apis = list(dict.fromkeys(answer.api for answer in self.answers))
         accepted = ", ".join(map(str, answers.accepted))
         word = "accepted in full" if answers.in_part else "accepted"
         lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
-        silent = sorted(set(answers.silent) & self.named)
+        silent = sorted(set(answers.silent) & self.affected_brokers)
         if silent:
             who = ", ".join(map(str, silent))
             lines.append(f"surveyor: no answer from brokers {who}: Kafka's controller tells them, once there is one")
@@ -123,31 +123,31 @@ class NotificationResult:
 
 
 def notify(
-    control: Controllership, channels: ConnectionPool, brokers: Sequence[Row], due: Due, hold: HoldBudget
+    control: Controllership, channels: ConnectionPool, brokers: Sequence[Row], due: NoticesFor, hold: HoldBudget
 ) -> NotificationResult:
     """Tell the brokers what is due, if the hold allows; who does not answer is left to Kafka's controller."""
     left = hold.seconds_left(control)
     if left <= 0:
-        return NotificationResult(control.epoch, is_late=True)
+        return NotificationResult(control.epoch, out_of_time=True)
     epoch, deadline = control.epoch, time.monotonic() + left
     fence: FencedError | None = None
     for step in EPOCH_STEPS:
-        announcement = _announcement(control, brokers, due)
-        answers = deliver(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
+        announcement = _control_batch(control, brokers, due)
+        answers = deliver(announcement, deadline, _refresh_callback(control, announcement, due), hold.silent, channels)
         later = BrokerResponses.of(answers).of_later_epoch
-        fence = _fenced(control)
+        fence = _check_fence(control)
         if not later or fence is not None or time.monotonic() > deadline:
             break
-        fence = _raised(control, later, step)
+        fence = _raise_epoch(control, later, step)
         if fence is not None:
             break
     live = frozenset(announcement.named & announcement.live)
     return NotificationResult(
-        epoch, answers=answers, named=live, fenced=fence, notified_under=announcement.controller_epoch
+        epoch, answers=answers, affected_brokers=live, fenced=fence, notified_under=announcement.controller_epoch
     )
 
 
-def _raised(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
+def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
     """Move our epoch above the one that brokers have heard of, which they do not say; return why that was not done."""
     try:
         with suppress(*LOST):
@@ -160,7 +160,10 @@ def _raised(control: Controllership, brokers: Sequence[int], step: int) -> Fence
 
 def raised_line(brokers: Sequence[int], epoch: int) -> str:
     """Say why our epoch is raised."""
-    return f"{_brokers(brokers)} refused controller epoch {epoch}, having heard of a later one: ours is raised above it"
+    return (
+        f"{_broker_list(brokers)} refused controller epoch {epoch}, having heard of a later one: "
+        "ours is raised above it"
+    )
 
 
 def later_epoch_line(answers: BrokerResponses, epoch: int) -> str | None:
@@ -169,21 +172,21 @@ def later_epoch_line(answers: BrokerResponses, epoch: int) -> str | None:
     if not brokers:
         return None
     return (
-        f"{_brokers(brokers)} refused controller epoch {epoch} (StaleControllerEpoch), having heard of a later one, "
-        "and will refuse the next controller, too: restart them one after the other; a broker that starts takes any "
-        "epoch"
+        f"{_broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch), having heard of a later "
+        "one, and will refuse the next controller, too: restart them one after the other; a broker that starts "
+        "takes any epoch"
     )
 
 
-def _brokers(brokers: Sequence[int]) -> str:
+def _broker_list(brokers: Sequence[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
-def _announcement(control: Controllership, brokers: Sequence[Row], due: Due) -> ControlBatch:
+def _control_batch(control: Controllership, brokers: Sequence[Row], due: NoticesFor) -> ControlBatch:
     return ControlBatch(control.controller_id, control.epoch, brokers, due({row["broker_id"] for row in brokers}))
 
 
-def _fenced(control: Controllership) -> FencedError | None:
+def _check_fence(control: Controllership) -> FencedError | None:
     """Tell whether another controller has taken over meanwhile: brokers heeded it then, not us."""
     try:
         with suppress(*LOST):
@@ -193,7 +196,7 @@ def _fenced(control: Controllership) -> FencedError | None:
     return None
 
 
-def _renewing(control: Controllership, known: ControlBatch, due: Due) -> Callable[[], ControlBatch]:
+def _refresh_callback(control: Controllership, known: ControlBatch, due: NoticesFor) -> Callable[[], ControlBatch]:
     """Make what reads who is registered now; those known before, where ZooKeeper does not answer."""
 
     def renew() -> ControlBatch:
@@ -201,7 +204,7 @@ def _renewing(control: Controllership, known: ControlBatch, due: Due) -> Callabl
         with suppress(*LOST):
             brokers = read_brokers(control.client)
             if brokers != known.brokers:
-                known = _announcement(control, brokers, due)
+                known = _control_batch(control, brokers, due)
         return known
 
     return renew
@@ -217,7 +220,7 @@ def verify_written(hosts: str, told: NotificationResult) -> None:
         sync(client)  # it may be a server that has not heard of all of it yet
         znodes = read_many(client, [state_path(each.change) for each in told.written])
     pairs = zip(told.written, znodes, strict=True)
-    others = [znode.path for each, znode in pairs if not _goes_on(each, znode, told.epoch)]
+    others = [znode.path for each, znode in pairs if not _is_ours_or_later(each, znode, told.epoch)]
     count = sum(not each.is_read_back for each in told.written)
     if others:
         raise SurveyorError(
@@ -230,7 +233,7 @@ def verify_written(hosts: str, told: NotificationResult) -> None:
         log(f"  {earlier} more stood so already when we were to write them")
 
 
-def _goes_on(written: WrittenChange, znode: Znode, epoch: int) -> bool:
+def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:
     if znode.version is None:
         return True
     state = understood(znode)

@@ -36,7 +36,7 @@ from schemas.enums import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 
-_TRIES: Final = 3
+_MAX_ATTEMPTS: Final = 3
 
 
 def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: float) -> Iterator[list[RowOutcome]]:
@@ -61,12 +61,12 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
 def _write(control: Controllership, task: Operation) -> RowOutcome:
     """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
     refused: MultiFailure | None = None
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         try:
             due, verdicts = judge_tasks(control.client, [task])
             if not due:
                 return verdicts[0]
-            if why := _foreign_tasks(control, task):
+            if why := _expired_confirmation(control, task):
                 return RowOutcome(task, Outcome.STALE, why)
             refused = _carry_out(control, task) if task.action in CARRIED_OUT else _send(control, task)
         except FencedError:
@@ -79,7 +79,7 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
         if refused.forbidden:
             break
     return RowOutcome(
-        task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused)
+        task, Outcome.FAILED, f"the connection was lost {_MAX_ATTEMPTS} times" if refused is None else str(refused)
     )
 
 
@@ -93,7 +93,7 @@ def _send(control: Controllership, task: Operation) -> MultiFailure | None:
     return multi_failure(multi, results)
 
 
-def _foreign_tasks(control: Controllership, task: Operation) -> str | None:
+def _expired_confirmation(control: Controllership, task: Operation) -> str | None:
     """Say why what brokers confirmed counts for nothing: somebody else has been the controller in between."""
     if task.action != OperationKind.REMOVE_TOPIC:
         return None
@@ -120,10 +120,10 @@ def operations_of(task: Operation, now: TaskZnodes, *, has_notifications: bool) 
         return [topic, Create(f"{DELETE_TOPICS}/{task.topic}")]
     parent = [] if has_notifications else [Create(CONFIG_CHANGES)]
     change = encode_config_change(f"topics/{task.topic}")
-    return [topic, _altered(task, now), *parent, Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)]
+    return [topic, _config_write(task, now), *parent, Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)]
 
 
-def _altered(task: Operation, now: TaskZnodes) -> Op:
+def _config_write(task: Operation, now: TaskZnodes) -> Op:
     after = now.overrides | json.loads(task.data)["after"]
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"

@@ -31,9 +31,9 @@ def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
 
     Kafka's controller starts all replicas again when it takes over.
 
-    >>> counts_no_more(8, 9), counts_no_more(8, 8), counts_no_more(None, 8)
+    >>> confirmation_expired(8, 9), confirmation_expired(8, 8), confirmation_expired(None, 8)
     (None, None, None)
-    >>> counts_no_more(8, 10)
+    >>> confirmation_expired(8, 10)
     'another controller was in office since its replicas were deleted'
     """
     if confirmed_under is None or epoch - confirmed_under in {0, 1}:
@@ -56,39 +56,39 @@ def notices_before_deletion(
 ) -> list[Notice]:
     """What is told of changes, and of topics that go, before anything is deleted."""
     kept = (notice for notice in notices_for(changes, live) if not notice.delete_partition)
-    return [*kept, *_of_all(going, live, delete=False)]
+    return [*kept, *_notices(going, live, delete=False)]
 
 
 def deletion_notices(left: Sequence[Change], going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
     """What is told of replicas that `left`, and of topics that go, once that was told."""
     gone = (notice for notice in notices_for(left, live) if notice.delete_partition)
-    return [*gone, *_of_all(going, live, delete=True)]
+    return [*gone, *_notices(going, live, delete=True)]
 
 
-def _of_all(going: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:
-    return [notice for task in going for notice in _of(task, live, delete=delete)]
+def _notices(going: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:
+    return [notice for task in going for notice in _topic_notices(task, live, delete=delete)]
 
 
-def _of(task: Operation, live: Collection[int], *, delete: bool) -> list[Notice]:
+def _topic_notices(task: Operation, live: Collection[int], *, delete: bool) -> list[Notice]:
     data = json.loads(task.data)
     replicas = {int(partition): on for partition, on in data["replicas"].items()}
     return notices_for_deletion(task.topic, data["topic_id"], replicas, live, delete=delete)
 
 
-def deleted(going: Sequence[Operation], told: NotificationResult) -> Iterator[RowOutcome]:
+def deletion_outcomes(going: Sequence[Operation], told: NotificationResult) -> Iterator[RowOutcome]:
     """What became of these: told is done, as the next plan tells those again who did not confirm."""
-    confirmed = set(_confirmed(told)) if going else set()
+    confirmed = set(_confirmed_deletions(told)) if going else set()
     for task in going:
         left = json.loads(task.data)["replicas"]
         replicas = {(broker, (task.topic, int(partition))) for partition, on in left.items() for broker in on}
         done = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
-        late = told.is_late or told.fenced is not None
+        late = told.out_of_time or told.fenced is not None
         yield RowOutcome(
             task, Outcome.SKIPPED if late else Outcome.APPLIED, f"no time to tell; {done}" if late else done
         )
 
 
-def _confirmed(told: NotificationResult) -> Iterator[tuple[int, Key]]:
+def _confirmed_deletions(told: NotificationResult) -> Iterator[tuple[int, Key]]:
     """Who said that a replica is deleted: broker, topic and partition."""
     answers = BrokerResponses.of([answer for answer in told.answers if answer.api == STOP_REPLICA])
     for answer, errors in zip(answers.responses, answers.errors, strict=True):

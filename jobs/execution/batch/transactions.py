@@ -26,13 +26,13 @@ MULTI_BYTES: Final = 1 << 19
 TOPIC_MULTI_BYTES: Final = 1 << 17
 """Bytes of a topic that no longer shares a multi with states."""
 
-_OPERATION: Final = 60
+_OPERATION_BYTES: Final = 60
 """Bytes of an operation around its path and data, at most: header, lengths, ACL, version."""
 
-_STATE: Final = 160
+_STATE_BYTES: Final = 160
 """Bytes of a state without its ISR, at most."""
 
-_IN_ISR: Final = 12
+_ISR_MEMBER_BYTES: Final = 12
 """Bytes of a broker in an ISR, at most."""
 
 
@@ -49,14 +49,14 @@ class ZnodeReads:
         return self.znodes[path].stat is not None
 
 
-def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, most: int) -> Iterator[list[Change]]:
+def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_changes: int) -> Iterator[list[Change]]:
     """Cut changes into what fits into a multi each, `most` of them at most."""
     batch: list[Change] = []
     size, counted = 0, set[str]()
     for change in changes:
         more = _row_bytes(change, chroot)
         topic = _shared_bytes(change.topic, topics, chroot)
-        if batch and (len(batch) >= most or size + more + topic * (change.topic not in counted) > MULTI_BYTES):
+        if batch and (len(batch) >= max_changes or size + more + topic * (change.topic not in counted) > MULTI_BYTES):
             yield batch
             batch, size, counted = [], 0, set()
         size += more + topic * (change.topic not in counted)
@@ -69,7 +69,7 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, most: i
 def _row_bytes(change: Change, chroot: str) -> int:
     """At most three paths, the longest of them its state's, and the state."""
     path = len(chroot) + len(state_path(change))
-    return 3 * (path + _OPERATION) + _OPERATION + _STATE + _IN_ISR * len(change.isr_after)
+    return 3 * (path + _OPERATION_BYTES) + _OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
 
 
 def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
@@ -77,7 +77,7 @@ def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
     if topic not in topics.creations or _is_large(topic, topics):
         return 0
     path = len(f"{chroot}{TOPICS}/{topic}/partitions")
-    return 3 * (path + _OPERATION) + sum(map(len, topics.created(topic)))
+    return 3 * (path + _OPERATION_BYTES) + sum(map(len, topics.created(topic)))
 
 
 def _is_large(topic: str, topics: TopicZnodes) -> bool:
@@ -90,7 +90,7 @@ def required_reads(due: Sequence[Change]) -> list[str]:
     for change in due:
         topic = topic_path(change)
         if change.state_version == NO_VERSION:
-            paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _folder(change)]
+            paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _partition_path(change)]
         elif reassigns(change):
             paths.append(topic)
     return list(dict.fromkeys(paths))
@@ -113,32 +113,32 @@ def topic_ops(topic: str, due: Sequence[Change], topics: TopicZnodes, znodes: Zn
     """Make or grow one topic, if the premises of the changes due to it hold."""
     mine = [change for change in due if change.topic == topic]
     if topic in topics.creations:
-        return [*_premises(mine), *_creation(topic, topics, znodes)]
+        return [*_precondition_checks(mine), *_creation(topic, topics, znodes)]
     now = znodes[f"{TOPICS}/{topic}"]
     data = topics.grown(topic, now.data) or now.data or b""
-    return [*_premises(mine), SetData(now.path, data, mine[0].topic_version)]
+    return [*_precondition_checks(mine), SetData(now.path, data, mine[0].topic_version)]
 
 
 def state_ops(due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads, controller_epoch: int) -> list[Op]:
     """Write the states of these changes, and make the small topics among theirs that are not there."""
-    ops = _premises(due)
+    ops = _precondition_checks(due)
     moved = [change for change in due if reassigns(change)]
     for change in {change.topic: change for change in reversed(due)}.values():
         of_it = [each for each in moved if each.topic == change.topic] if moved else []
-        ops += _assigned_anew(of_it, znodes) if of_it else _topic(change, topics, znodes)
+        ops += _assignment_write(of_it, znodes) if of_it else _topic_ops(change, topics, znodes)
     for change in due:
-        ops += _state(change, znodes, controller_epoch)
+        ops += _state_write(change, znodes, controller_epoch)
     return ops
 
 
-def _premises(due: Sequence[Change]) -> list[Op]:
+def _precondition_checks(due: Sequence[Change]) -> list[Op]:
     live = sorted({broker for change in due for broker in required_brokers(change)})
     dead = sorted({broker for change in due for broker in change.requires_dead})
     registered = [op for broker in live for op in check_registered(broker)]
     return registered + [op for broker in dead for op in check_absent(broker)]
 
 
-def _topic(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Iterator[Op]:
+def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Iterator[Op]:
     """Check a topic's version, or create it with all its partitions."""
     topic, path = change.topic, topic_path(change)
     if adds_partition(change):
@@ -153,7 +153,7 @@ def _topic(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Iterator[
         yield Create(f"{path}/partitions")
 
 
-def _assigned_anew(moved: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
+def _assignment_write(moved: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
     """Set a topic to what the reassignments of some of its partitions make of it, all others as they are."""
     path = topic_path(moved[0])
     yield SetData(path, with_assignments(znodes[path].data, moved), moved[0].topic_version)
@@ -172,17 +172,17 @@ def _creation(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
     return [configured, Create(f"{TOPICS}/{topic}", assignment)]
 
 
-def _state(change: Change, znodes: ZnodeReads, controller_epoch: int) -> Iterator[Op]:
+def _state_write(change: Change, znodes: ZnodeReads, controller_epoch: int) -> Iterator[Op]:
     path, data = state_path(change), encode_state(change.state_after(controller_epoch))
     if change.state_version != NO_VERSION:
         yield SetData(path, data, change.state_version)
         return
-    if not znodes.has(_folder(change)):
-        yield Create(_folder(change))
+    if not znodes.has(_partition_path(change)):
+        yield Create(_partition_path(change))
     yield Create(path, data)
 
 
-def _folder(change: Change) -> str:
+def _partition_path(change: Change) -> str:
     """The znode that holds a partition's state."""
     return state_path(change).rsplit("/", 1)[0]
 
@@ -196,5 +196,5 @@ def required_brokers(change: Change) -> set[int]:
 def touched_paths(change: Change) -> set[str]:
     """Znodes that only some changes touch or count on, this one among them."""
     topic, state = topic_path(change), state_path(change)
-    own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _folder(change), state}
+    own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _partition_path(change), state}
     return own | {f"{BROKER_IDS}/{broker}" for broker in required_brokers(change) | set(change.requires_dead)}

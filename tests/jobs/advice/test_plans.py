@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from jobs.advice.plans import (
-    RECONCILES,
+    RECONCILE_ONLY_OPTIONS,
     after_cancellation,
     after_commit,
     after_dry_run,
@@ -123,7 +123,7 @@ def test_a_commit_is_told_nothing_that_reconcile_alone_takes() -> None:
     commands = dict(subcommands(get_command(app)))
     reconcile, commit = ({option.name for option in commands[name].params} for name in ("reconcile", "commit"))
 
-    assert reconcile - commit == {*RECONCILES}
+    assert reconcile - commit == {*RECONCILE_ONLY_OPTIONS}
 
 
 def test_cancelling_again_says_apply_once() -> None:

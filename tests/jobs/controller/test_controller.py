@@ -186,7 +186,7 @@ def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
 ) -> None:
     tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
     take_up(controller)
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     monkeypatch.setattr("jobs.controller.state_writer.MAX_WRITE_SECONDS", -1.0)
     tree.unregister(0)
     hear_watches(controller)

@@ -27,7 +27,7 @@ DONE, ERROR, USAGE, CHANGES, FENCED, STALE, UNREADABLE, REFUSED = 0, 1, 2, 10, 2
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fenced_writes, "BATCH", 1)
+    monkeypatch.setattr(fenced_writes, "MAX_BATCH_CHANGES", 1)
 
 
 def leaders(tree: KafkaTree) -> set[int]:

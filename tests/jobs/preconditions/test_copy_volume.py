@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
-from jobs.preconditions.copy_volume import READ, Volume, WaveVolume, space_warnings, volume
+from jobs.preconditions.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
 from jobs.repositories.stored_rows import StoredRows
 
 NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
@@ -19,8 +19,8 @@ Move = tuple[int, str, int, list[int], list[int], int]
 
 def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
     columns = [(wave, action, *rest) for wave, *rest in moves]
-    fields = [schema_of("changes").field(name) for name in READ]
-    lists = zip(*columns, strict=True) if columns else [[] for _ in READ]
+    fields = [schema_of("changes").field(name) for name in VOLUME_COLUMNS]
+    lists = zip(*columns, strict=True) if columns else [[] for _ in VOLUME_COLUMNS]
     arrays = [pa.array(column, field.type) for column, field in zip(lists, fields, strict=True)]
     return StoredRows(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
 
@@ -61,8 +61,8 @@ def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
     copied = volume(lake, changes(MOVES))
 
     assert copied.waves == [
-        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, most=140),
-        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, most=90),
+        WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, busiest_broker_bytes=140),
+        WaveVolume(wave=1, replicas=2, bytes=90, unknown=1, busiest_broker_bytes=90),
     ]
     assert copied.received == {2: 0, 3: 140, 4: 130}
     assert [*copied.lines(10)] == [
@@ -120,7 +120,7 @@ def test_as_copied_one_by_one(
 
     copied = volume(lake, changes(moves))
 
-    busiest = {wave.wave: wave.most for wave in copied.waves}
+    busiest = {wave.wave: wave.busiest_broker_bytes for wave in copied.waves}
     assert copied.bytes == sum(received.values())
     for wave, most in busiest.items():
         assert most == max(count for (of, _), count in [*sent.items(), *received.items()] if of == wave)

@@ -35,8 +35,8 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
-from tests.jobs.torture.rounds import live_through, prepare
-from tests.jobs.torture.small import SCRIPT, SmallArena
+from tests.jobs.torture.rounds import prepare, run_round
+from tests.jobs.torture.small_cluster import SCRIPT, SmallTortureCluster
 from tests.jobs.torture.traffic import Traffic as RoundTraffic
 
 OURS = 2147483647
@@ -396,9 +396,9 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
 
 def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, tmp_path: Path) -> None:
     """As tests/jobs/torture/test_rounds.py has them by chance, and with the same checks."""
-    with SmallArena(cluster, lake, tmp_path) as arena:
-        prepare(arena, kafka.client)
+    with SmallTortureCluster(cluster, lake, tmp_path) as torture_cluster:
+        prepare(torture_cluster, kafka.client)
         with RoundTraffic(cluster.bootstrap) as traffic:
-            wrong, told = live_through(arena, kafka.client, traffic, SCRIPT)
+            wrong, summary = run_round(torture_cluster, kafka.client, traffic, SCRIPT)
 
-    assert wrong == [], told
+    assert wrong == [], summary

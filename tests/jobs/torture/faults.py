@@ -16,18 +16,18 @@ from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
-from tests.jobs.torture.arena import Arena, Run
 from tests.jobs.torture.clock import COMPILER
 from tests.jobs.torture.links import Link
+from tests.jobs.torture.torture_cluster import Run, TortureCluster
 
 TOOL: Final = "org.apache.kafka.tools.LeaderElectionCommand"
 _TOOL_SECONDS: Final = 90
 
 
 @contextmanager
-def killed_broker(arena: Arena, target: int) -> Iterator[None]:
+def killed_broker(cluster: TortureCluster, target: int) -> Iterator[None]:
     """SIGKILL; ZooKeeper notices when it would, or, for a broker of an even id, at once."""
-    broker = arena.brokers[target]
+    broker = cluster.brokers[target]
     broker.kill()
     if target % 2 == 0:
         broker.expire()
@@ -37,9 +37,9 @@ def killed_broker(arena: Arena, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def killed_zookeeper(arena: Arena, target: int) -> Iterator[None]:
+def killed_zookeeper(cluster: TortureCluster, target: int) -> Iterator[None]:
     """SIGKILL of a server, the leader for target 0; the others are a quorum."""
-    server = arena.ensemble.leader() if target == 0 else arena.ensemble.servers[target + 1]
+    server = cluster.ensemble.leader() if target == 0 else cluster.ensemble.servers[target + 1]
     server.kill()
     yield
     server.start()
@@ -47,9 +47,9 @@ def killed_zookeeper(arena: Arena, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def killed_committer(arena: Arena, _: int) -> Iterator[None]:
-    for run in _running(arena):
-        arena.killed.add(run.process.pid)
+def killed_committer(cluster: TortureCluster, _: int) -> Iterator[None]:
+    for run in _running(cluster):
+        cluster.killed.add(run.process.pid)
         run.process.kill()
     yield
 
@@ -73,20 +73,20 @@ def _pids(*servers: Server) -> list[int]:
     return [server.pid for server in servers if server.pid is not None]
 
 
-def stopped_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _stopped(_pids(arena.brokers[target]))
+def stopped_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _stopped(_pids(cluster.brokers[target]))
 
 
-def stopped_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _stopped(_pids(arena.ensemble.servers[target + 1]))
+def stopped_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _stopped(_pids(cluster.ensemble.servers[target + 1]))
 
 
-def stopped_committer(arena: Arena, _: int) -> AbstractContextManager[None]:
-    return _stopped([run.process.pid for run in _running(arena)])
+def stopped_committer(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _stopped([run.process.pid for run in _running(cluster)])
 
 
-def _running(arena: Arena) -> list[Run]:
-    return [run for run in arena.runs if run.process.poll() is None]
+def _running(cluster: TortureCluster) -> list[Run]:
+    return [run for run in cluster.runs if run.process.poll() is None]
 
 
 @contextmanager
@@ -102,47 +102,47 @@ def _late(link: Link) -> None:
     link.slow(0.7)
 
 
-def cut_from_zookeeper(arena: Arena, _: int) -> AbstractContextManager[None]:
-    return _linked(arena.own_link, Link.cut)
+def cut_from_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _linked(cluster.own_link, Link.cut)
 
 
-def held_from_zookeeper(arena: Arena, _: int) -> AbstractContextManager[None]:
-    return _linked(arena.own_link, Link.hold)
+def held_from_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _linked(cluster.own_link, Link.hold)
 
 
-def slow_to_zookeeper(arena: Arena, _: int) -> AbstractContextManager[None]:
-    return _linked(arena.own_link, _late)
+def slow_to_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _linked(cluster.own_link, _late)
 
 
-def cut_from_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _linked(arena.to_broker[target], Link.cut)
+def cut_from_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_broker[target], Link.cut)
 
 
-def held_from_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _linked(arena.to_broker[target], Link.hold)
+def held_from_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_broker[target], Link.hold)
 
 
-def slow_to_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _linked(arena.to_broker[target], _late)
+def slow_to_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_broker[target], _late)
 
 
-def broker_cut_from_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _linked(arena.to_zookeeper[target], Link.cut)
+def broker_cut_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_zookeeper[target], Link.cut)
 
 
-def broker_held_from_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _linked(arena.to_zookeeper[target], Link.hold)
+def broker_held_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_zookeeper[target], Link.hold)
 
 
-def broker_slow_to_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
-    return _linked(arena.to_zookeeper[target], _late)
+def broker_slow_to_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_zookeeper[target], _late)
 
 
 @contextmanager
-def full_disk(arena: Arena, _: int) -> Iterator[None]:
+def full_disk(cluster: TortureCluster, _: int) -> Iterator[None]:
     """Nothing can be written to the warehouse: its disk is filled; without root, committers may write no file."""
-    if not arena.warehouse.is_mount():
-        limited = [run.process.pid for run in _running(arena)]
+    if not cluster.warehouse.is_mount():
+        limited = [run.process.pid for run in _running(cluster)]
         for pid in limited:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         yield
@@ -150,7 +150,7 @@ def full_disk(arena: Arena, _: int) -> Iterator[None]:
             with suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         return
-    ballast = arena.warehouse / ".ballast"
+    ballast = cluster.warehouse / ".ballast"
     with ballast.open("wb", buffering=0) as opened, suppress(OSError):
         while True:
             opened.write(bytes(4096))
@@ -161,9 +161,9 @@ def full_disk(arena: Arena, _: int) -> Iterator[None]:
 
 
 @contextmanager
-def failed_log_dir(arena: Arena, target: int) -> Iterator[None]:
+def failed_log_dir(cluster: TortureCluster, target: int) -> Iterator[None]:
     """A folder that is no folder any more; what was in it comes back with the broker's next start."""
-    broker = arena.brokers[target]
+    broker = cluster.brokers[target]
     folder = broker.folder / "second"
     folder.rename(broker.folder / "away")
     folder.touch()
@@ -176,25 +176,25 @@ def failed_log_dir(arena: Arena, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def set_clock(arena: Arena, target: int) -> Iterator[None]:
+def set_clock(cluster: TortureCluster, target: int) -> Iterator[None]:
     """Hours ahead, hours behind, or so far ahead that no plan is young enough any more; then true again."""
-    arena.clock.set((7_200, -7_200, 200_000)[target])
+    cluster.clock.set((7_200, -7_200, 200_000)[target])
     yield
-    arena.clock.set(0)
+    cluster.clock.set(0)
 
 
 @contextmanager
-def kafkas_tool(arena: Arena, _: int) -> Iterator[None]:
+def kafkas_tool(cluster: TortureCluster, _: int) -> Iterator[None]:
     """Everybody's preferred leader, asked for by kafka-leader-election; it may fail as it likes."""
-    flags = ["--bootstrap-server", arena.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
+    flags = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
     command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *flags]
-    with (arena.folder / "tool.log").open("ab") as log:
+    with (cluster.folder / "tool.log").open("ab") as log:
         subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_TOOL_SECONDS)
     yield
 
 
-Fault = Callable[[Arena, int], AbstractContextManager[None]]
-"""Harms an arena, or one of its brokers or servers; brokers are numbered from 0, and so are servers here."""
+Fault = Callable[[TortureCluster, int], AbstractContextManager[None]]
+"""Harms an cluster, or one of its brokers or servers; brokers are numbered from 0, and so are servers here."""
 
 AT_BROKERS: Final[dict[str, Fault]] = {
     "kill broker": killed_broker,

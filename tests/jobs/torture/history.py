@@ -17,7 +17,7 @@ from schemas.znodes import (
     decode_partitions,
     decode_state,
 )
-from tests.jobs.torture.arena import OURS
+from tests.jobs.torture.torture_cluster import SURVEYOR_IDS
 from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, Transaction
 
 _STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StateWrite:
     """One state of a partition, as it was written, and the one before it."""
 
     at: float
@@ -55,7 +55,7 @@ class Written:
         return f"{self.topic}-{self.partition} at version {self.version}"
 
 
-class Taken(NamedTuple):
+class RemovedRequest(NamedTuple):
     """A request that a controller which is no broker took out of /admin; of a topic as a whole, no partition."""
 
     at: float
@@ -69,10 +69,10 @@ class History:
     """What was written to /controller_epoch and to states, in order."""
 
     epochs: list[int] = field(default_factory=list)
-    written: list[Written] = field(default_factory=list)
+    written: list[StateWrite] = field(default_factory=list)
     ours: set[int] = field(default_factory=set)
     """Sessions that were the controller and no broker's."""
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[RemovedRequest] = field(default_factory=list)
     unfenced: list[str] = field(default_factory=list)
     """What such a session wrote of topics without checking the epoch."""
 
@@ -94,16 +94,18 @@ class History:
             if op.path in LISTS:
                 left = set() if op.kind == DELETE else _places(op.data)
                 gone, requests[op.path] = requests[op.path] - left, left
-                self.taken += [Taken(transaction.at, op.path, *place) for place in sorted(gone) if ours]
+                self.taken += [RemovedRequest(transaction.at, op.path, *place) for place in sorted(gone) if ours]
             elif ours and op.kind == DELETE and op.path.startswith(DELETIONS):
-                self.taken.append(Taken(transaction.at, DELETIONS, op.path.removeprefix(DELETIONS), None))
+                self.taken.append(RemovedRequest(transaction.at, DELETIONS, op.path.removeprefix(DELETIONS), None))
 
     def _take(self, transaction: Transaction, states: dict[str, State]) -> None:
         fenced = any(op.kind == CHECK and op.path == _EPOCH for op in transaction.ops)
         for op in transaction.ops:
             if op.path == _EPOCH and op.kind in {CREATE, SET}:
                 self.epochs.append(decode_epoch(op.data))
-            elif op.path == "/controller" and op.kind == CREATE and decode_controller(op.data).broker_id in OURS:
+            elif (
+                op.path == "/controller" and op.kind == CREATE and decode_controller(op.data).broker_id in SURVEYOR_IDS
+            ):
                 self.ours.add(transaction.session)
             elif transaction.session in self.ours and not fenced and _is_metadata(op):
                 self.unfenced.append(f"{op.path} was written in zxid {transaction.zxid:#x} without the fence")
@@ -116,7 +118,7 @@ class History:
             state = states[op.path] = decode_state(op.data)
             place = match[1], int(match[2])
             epoch = self.epochs[-1] if self.epochs else 0
-            now = Written(transaction.at, transaction.session, *place, state, op.version, before, fenced, epoch)
+            now = StateWrite(transaction.at, transaction.session, *place, state, op.version, before, fenced, epoch)
             self.written.append(now)
 
     def wrong(self) -> list[str]:
@@ -143,7 +145,7 @@ def _pairs(epochs: list[int]) -> Iterator[tuple[int, int]]:
     return pairwise(epochs)
 
 
-def _faults(written: Written, *, ours: bool) -> Iterator[str]:
+def _faults(written: StateWrite, *, ours: bool) -> Iterator[str]:
     now, before = written.state, written.before
     if now.leader not in {-1, *now.isr}:
         yield f"leader {now.leader} is not in the ISR {now.isr}"

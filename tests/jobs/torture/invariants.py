@@ -15,14 +15,14 @@ from kazoo.exceptions import NoNodeError
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from schemas.enums import OperationKind, Outcome
 from schemas.znodes import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
-from tests.jobs.torture.arena import BROKERS, Arena
-from tests.jobs.torture.history import DELETIONS, ELECTIONS, ORDERS, History, Written
+from tests.jobs.torture.history import DELETIONS, ELECTIONS, ORDERS, History, StateWrite
+from tests.jobs.torture.torture_cluster import BROKERS, TortureCluster
 
-WRITTEN_BEHIND: Final = 10.0
+WRITE_BEHIND_SECONDS: Final = 10.0
 """Seconds before a `surveyor control` was killed, of which the tables may know nothing; documented is the last second,
 on a machine that has nothing else to do."""
 
-_OWNED_AS: Final = {
+_RECORDED_ACTIONS: Final = {
     ORDERS: {OperationKind.WITHDRAW_REASSIGNMENT},
     ELECTIONS: {OperationKind.WITHDRAW_ELECTION},
     DELETIONS: {OperationKind.WITHDRAW_DELETION, OperationKind.REMOVE_TOPIC, OperationKind.DELETE_TOPIC},
@@ -34,7 +34,7 @@ _THROTTLES: Final = ".replication.throttled."
 Place = tuple[str, int]
 
 
-def unsettled(arena: Arena, client: KazooClient) -> list[str]:
+def unsettled(cluster: TortureCluster, client: KazooClient) -> list[str]:
     """What is not yet as it must be in the end."""
     try:
         topics = {topic: _assignment(client, topic) for topic in client.get_children("/brokers/topics")}
@@ -52,7 +52,7 @@ def unsettled(arena: Arena, client: KazooClient) -> list[str]:
         *_unhealthy(topics, states),
         *_requests(client),
         *_throttles(client),
-        *(wrong for broker in BROKERS for wrong in _strange_metadata(arena, broker, topics, states)),
+        *(wrong for broker in BROKERS for wrong in _strange_metadata(cluster, broker, topics, states)),
     ]
 
 
@@ -94,11 +94,11 @@ def _throttles(client: KazooClient) -> Iterator[str]:
 
 
 def _strange_metadata(
-    arena: Arena, broker: int, topics: dict[str, Assignment], states: dict[Place, State]
+    cluster: TortureCluster, broker: int, topics: dict[str, Assignment], states: dict[Place, State]
 ) -> Iterator[str]:
     """What a broker tells its clients that is not so in ZooKeeper."""
     try:
-        known = AdminClient({"bootstrap.servers": arena.brokers[broker].address, "log_level": 0}).list_topics(
+        known = AdminClient({"bootstrap.servers": cluster.brokers[broker].address, "log_level": 0}).list_topics(
             timeout=10
         )
     except KafkaException as error:
@@ -107,18 +107,18 @@ def _strange_metadata(
     if known.topics.keys() != topics.keys():
         yield f"broker {broker} knows the topics {sorted(known.topics)}, and there are {sorted(topics)}"
         return
-    told = {
+    metadata = {
         (topic, number): (one.leader, one.replicas, sorted(one.isrs))
-        for topic, metadata in known.topics.items()
-        for number, one in metadata.partitions.items()
+        for topic, described in known.topics.items()
+        for number, one in described.partitions.items()
     }
     for place, state in states.items():
         expected = state.leader, topics[place[0]].partitions[place[1]], sorted(state.isr)
-        if told.get(place) != expected:
-            yield f"broker {broker} tells {place} as {told.get(place)}, and it is {expected}"
+        if metadata.get(place) != expected:
+            yield f"broker {broker} tells {place} as {metadata.get(place)}, and it is {expected}"
 
 
-def unaccounted(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
+def unaudited_states(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
     """States that Surveyor wrote and that no row of `commits`, with the change it is about, owns up to."""
     if not lake.has("commits"):
         return []
@@ -135,12 +135,12 @@ def unaccounted(history: History, lake: Warehouse, killed_at: list[float]) -> li
         f"{each.name}, written under controller epoch {each.epoch}, is in no row of `commits`"
         for each in history.written
         if each.session in history.ours
-        and not _is_owned(each, attempts[(each.topic, each.partition), each.state.leader_epoch].values())
-        and not any(0 <= killed - each.at <= WRITTEN_BEHIND for killed in killed_at)
+        and not _is_recorded(each, attempts[(each.topic, each.partition), each.state.leader_epoch].values())
+        and not any(0 <= killed - each.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
     ]
 
 
-def unaccounted_requests(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
+def unaudited_requests(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
     """Requests that Surveyor took out of /admin, and no row of `commits` says so."""
     rows = lake.rows("commits") if lake.has("commits") else []
     owned = {(row["action"], row["topic"], row["partition"]) for row in rows}
@@ -148,13 +148,15 @@ def unaccounted_requests(history: History, lake: Warehouse, killed_at: list[floa
         f"{each.topic}-{each.partition} was taken out of {each.path}, and is in no row of `commits`"
         for each in history.taken
         if not any(
-            (action.value, each.topic, of) in owned for action in _OWNED_AS[each.path] for of in (None, each.partition)
+            (action.value, each.topic, of) in owned
+            for action in _RECORDED_ACTIONS[each.path]
+            for of in (None, each.partition)
         )
-        and not any(0 <= killed - each.at <= WRITTEN_BEHIND for killed in killed_at)
+        and not any(0 <= killed - each.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
     ]
 
 
-def _is_owned(written: Written, attempts: Iterable[list[Row]]) -> bool:
+def _is_recorded(written: StateWrite, attempts: Iterable[list[Row]]) -> bool:
     """Whether some attempt applied it under that epoch, or meant to and never came to say what became of it."""
     for rows in attempts:
         outcomes = {row["outcome"] for row in rows}

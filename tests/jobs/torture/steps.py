@@ -1,6 +1,6 @@
 """What is asked of Surveyor in a round: planned as an operator plans, committed by processes that may die.
 
-Who plans is this process, with direct lines; who commits goes by the arena's links. A commit that came to nothing is
+Who plans is this process, with direct lines; who commits goes by the cluster's links. A commit that came to nothing is
 run again once the faults are lifted, until nothing of its plan is due.
 """
 
@@ -19,7 +19,7 @@ from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
-from tests.jobs.torture.arena import BROKERS, OURS, Arena, Run
+from tests.jobs.torture.torture_cluster import BROKERS, SURVEYOR_IDS, Run, TortureCluster
 from tests.jobs.torture.traffic import MOVED, ORDERS
 
 BATCH, ADMIN, CONTROL = "batch", "admin", "control"
@@ -61,25 +61,25 @@ class Step:
 class Steps:
     """Carries out the steps of a round, in one mode."""
 
-    arena: Arena
+    cluster: TortureCluster
     client: KazooClient
     mode: str
     wrong: list[str] = field(default_factory=list)
     planned: list[tuple[Step, str]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    summary: list[str] = field(default_factory=list)
     """What each step came to, in short."""
 
     def begin(self, step: Step) -> list[Run]:
         """Plan a step, and start its commits."""
         plan = self._plan(step)
         if plan is None:
-            self.told.append(f"{step.kind}: no plan")
+            self.summary.append(f"{step.kind}: no plan")
             return []
         self.planned.append((step, plan))
         runs = [self._commit(step, plan)]
         if step.twice:
             time.sleep(step.choice % 10 / 20)
-            runs.append(self._commit(step, plan, controller_id=OURS[1]))
+            runs.append(self._commit(step, plan, controller_id=SURVEYOR_IDS[1]))
         return runs
 
     def end(self, step: Step, runs: list[Run]) -> None:
@@ -87,10 +87,10 @@ class Steps:
         codes = [self.ended(run) for run in runs]
         if runs and step.kind == "cancel":
             codes.append(
-                self.ended(self.arena.start("cancel", self.planned[-1][1], "--apply", "--yes", "--skip-unsafe"))
+                self.ended(self.cluster.start("cancel", self.planned[-1][1], "--apply", "--yes", "--skip-unsafe"))
             )
         if runs:
-            self.told.append(f"{step.kind}: {codes}")
+            self.summary.append(f"{step.kind}: {codes}")
 
     def finish(self) -> None:
         """Run every commit again until its plan has come to an end, one way or the other."""
@@ -115,20 +115,20 @@ class Steps:
 
     def _until_done(self, *command: str) -> None:
         for _ in range(_TRIES):
-            code = self.ended(run := self.arena.start(*command))
+            code = self.ended(run := self.cluster.start(*command))
             if code in {ExitCode.DONE, ExitCode.STALE}:
                 return
             if code == ExitCode.REFUSED and self._is_closed(command[1]):
                 return
             time.sleep(2)
-        self.told.append(f"unfinished: {run.output}")
+        self.summary.append(f"unfinished: {run.output}")
 
     def _is_closed(self, plan: str) -> bool:
-        (row,) = self.arena.lake.rows("plans", ("plan_id", "=", plan))
+        (row,) = self.cluster.lake.rows("plans", ("plan_id", "=", plan))
         return row["status"] in {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
 
-    def _commit(self, step: Step, plan: str, controller_id: int = OURS[0]) -> Run:
-        return self.arena.start(*self._command(step, plan, SLOW), controller_id=controller_id)
+    def _commit(self, step: Step, plan: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
+        return self.cluster.start(*self._command(step, plan, SLOW), controller_id=controller_id)
 
     def _command(self, step: Step, plan: str, rate: str) -> list[str]:
         mode = "auto" if self.mode == CONTROL else self.mode
@@ -142,26 +142,26 @@ class Steps:
         question = self._question(step)
         if question is None:
             return None
-        where = ["--zookeeper", self.arena.hosts, "--refresh", "--json"]
+        where = ["--zookeeper", self.cluster.hosts, "--refresh", "--json"]
         try:
-            ran = Surveyor(self.arena.lake).run("plan", *question, *where)
-        except Exception as error:  # noqa: BLE001 - told with the rest: whatever befalls it, it says so in words
+            ran = Surveyor(self.cluster.lake).run("plan", *question, *where)
+        except Exception as error:  # noqa: BLE001 - reported with the rest: a command reports its errors as text
             self.wrong.append(f"plan {question} raised {error!r}")
             return None
         if ran.exit_code != ExitCode.DONE:
-            self.told.append(f"plan {question[0]} ended with {ran.exit_code}: {ran.stderr.strip()[-300:]}")
+            self.summary.append(f"plan {question[0]} ended with {ran.exit_code}: {ran.stderr.strip()[-300:]}")
             return None
         return str(json.loads(ran.stdout)["plan_id"])
 
     def _lead(self, choice: int) -> str:
         """Another member of the ISR leads each partition of a topic: what no question plans, and any election may."""
-        tree = KafkaTree(self.arena.hosts, self.client)
+        tree = KafkaTree(self.cluster.hosts, self.client)
         rows = []
         for number in range(6):
             isr = tree.state(ORDERS, number).isr
             rows.append(election(tree, ORDERS, number, leader=isr[(choice + number) % len(isr)]))
         moved = [row for row in rows if row["leader_before"] != row["leader_after"]]
-        return store_plan(self.arena.lake, tree, moved).plan_id
+        return store_plan(self.cluster.lake, tree, moved).plan_id
 
     def _question(self, step: Step) -> list[str] | None:
         churned = sorted(topic for topic in self.client.get_children("/brokers/topics") if topic.startswith(CHURNED))
@@ -188,7 +188,7 @@ class Steps:
         return questions.get(step.kind) or ["reassign", "--reassignment-json-file", self._targets(step.choice)]
 
     def _rows(self, table: str) -> list[Row]:
-        return self.arena.lake.rows(table) if self.arena.lake.has(table) else []
+        return self.cluster.lake.rows(table) if self.cluster.lake.has(table) else []
 
     def _replicas(self, topic: str) -> dict[int, list[int]]:
         """Where partitions are, or are on their way to."""
@@ -205,6 +205,6 @@ class Steps:
             (free,) = {*BROKERS} - {*replicas}
             target = [replicas[0], free] if (choice + number) % 2 else [free, replicas[1]]
             moves.append({"topic": MOVED, "partition": number, "replicas": target})
-        path = self.arena.folder / "targets.json"
+        path = self.cluster.folder / "targets.json"
         path.write_text(json.dumps({"version": 1, "partitions": moves}))
         return str(path)

@@ -3,8 +3,8 @@
 import pytest
 
 from schemas.znodes import State, TopicPartition, encode_controller, encode_epoch, encode_partitions, encode_state
-from tests.jobs.torture.arena import OURS
 from tests.jobs.torture.history import DELETIONS, ORDERS, History
+from tests.jobs.torture.torture_cluster import SURVEYOR_IDS
 from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, Transaction
 
 SURVEYOR, BROKER = 1, 2
@@ -44,7 +44,7 @@ MADE = wrote(BROKER, leader_epoch=5, controller_epoch=1)
     ],
 )
 def test_what_must_never_be_is_found(last: Transaction, wrong: str) -> None:
-    faults = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, OURS[0], 2), last]).wrong()
+    faults = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, SURVEYOR_IDS[0], 2), last]).wrong()
 
     assert (len(faults), wrong in "".join(faults)) == (int(bool(wrong)), True)
 
@@ -58,7 +58,7 @@ def test_requests_that_one_of_ours_takes_away_are_found() -> None:
     deleted = Transaction(9, SURVEYOR, 4.0, (FENCE, Op(DELETE, f"{DELETIONS}old")))
     history = History.of(
         [
-            took_over(SURVEYOR, OURS[0], 1),
+            took_over(SURVEYOR, SURVEYOR_IDS[0], 1),
             asks(BROKER, CREATE, one, two),
             asks(SURVEYOR, SET, two),
             asks(BROKER, DELETE),

@@ -3,7 +3,7 @@
     ROUNDS=40 .venv/bin/pytest -m torture tests/jobs/torture --randomly-seed=SEED
 
 Each round is drawn from the seed and its number; ROUND=N ROUNDS=1 lives through that one alone. A round in which
-something was wrong ends its arena, whose folder stays, and the next one begins in a new arena.
+something was wrong ends its cluster, whose folder stays, and the next one begins in a new cluster.
 """
 
 import os
@@ -16,8 +16,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import connected
-from tests.jobs.torture.arena import Arena
-from tests.jobs.torture.rounds import IN_ONE_ARENA, Drawn, draw, live_through, prepare
+from tests.jobs.torture.rounds import ROUNDS_PER_CLUSTER, RoundPlan, draw, prepare, run_round
+from tests.jobs.torture.torture_cluster import TortureCluster
 from tests.jobs.torture.traffic import Traffic
 
 pytestmark = [pytest.mark.torture, pytest.mark.brokers, pytest.mark.usefixtures("spark")]
@@ -27,8 +27,8 @@ FIRST: Final = int(os.environ.get("ROUND", "0"))
 
 
 @contextmanager
-def arena(protocol: str) -> Iterator[tuple[Arena, KazooClient, Traffic]]:
-    with Arena(protocol=protocol) as made, connected(made.hosts) as client:
+def cluster(protocol: str) -> Iterator[tuple[TortureCluster, KazooClient, Traffic]]:
+    with TortureCluster(protocol=protocol) as made, connected(made.hosts) as client:
         prepare(made, client)
         with Traffic(made.bootstrap) as traffic:
             yield made, client, traffic
@@ -36,16 +36,18 @@ def arena(protocol: str) -> Iterator[tuple[Arena, KazooClient, Traffic]]:
 
 def test_rounds(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
     seed = request.config.getoption("randomly_seed")
-    failures: list[tuple[int, Drawn, list[str], str]] = []
+    failures: list[tuple[int, RoundPlan, list[str], str]] = []
     with ExitStack() as stack:
         for number in range(FIRST, FIRST + ROUNDS):
             drawn = draw(seed, number)
-            if number in {FIRST, number // IN_ONE_ARENA * IN_ONE_ARENA} or (failures and failures[-1][0] == number - 1):
+            if number in {FIRST, number // ROUNDS_PER_CLUSTER * ROUNDS_PER_CLUSTER} or (
+                failures and failures[-1][0] == number - 1
+            ):
                 stack.close()
-                made, client, traffic = stack.enter_context(arena(drawn.protocol))
-            wrong, told = live_through(made, client, traffic, drawn)
+                made, client, traffic = stack.enter_context(cluster(drawn.protocol))
+            wrong, summary = run_round(made, client, traffic, drawn)
             with capsys.disabled():
-                sys.stderr.write(f"\nseed {seed} round {number} {drawn}\n  {told}\n  {wrong or 'all is well'}\n")
+                sys.stderr.write(f"\nseed {seed} round {number} {drawn}\n  {summary}\n  {wrong or 'all is well'}\n")
             if wrong:
                 made.keep = True
                 failures.append((number, drawn, wrong, str(made.folder)))

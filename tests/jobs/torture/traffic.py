@@ -40,7 +40,7 @@ class Traffic:
         self.aborted: set[tuple[str, int]] = set()
         self.consumed: set[tuple[str, int]] = set()
         self.failed: Counter[str] = Counter()
-        """What was not acknowledged, by why: nobody's promise, told with what is found."""
+        """What was not acknowledged, by reason; reported with the result."""
         self._number = 0
         self._over = Event()
         self._threads = [Thread(target=work) for work in (self._produce, self._transact, self._consume)]

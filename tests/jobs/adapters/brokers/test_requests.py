@@ -15,7 +15,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from jobs.execution.batch.commit import _written
+from jobs.execution.batch.commit import _written_changes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.repositories.plans.commit_log import RowOutcome
 from planner.broker_requests.notices import notices_for
@@ -57,7 +57,7 @@ def create(
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client, kafka.hosts).brokers
-    told = notices_for([each.change for each in _written(written)], {row["broker_id"] for row in brokers})
+    told = notices_for([each.change for each in _written_changes(written)], {row["broker_id"] for row in brokers})
     return ControlBatch(control.controller_id, control.epoch, brokers, told)
 
 

@@ -37,7 +37,7 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
         return await_result(pending)
 
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_and)
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
 
 
 def test_the_leader_dies_while_a_multi_is_under_way(

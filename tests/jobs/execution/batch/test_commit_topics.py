@@ -163,7 +163,7 @@ def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913, PLR0917 
     *,
     deliver: bool,
 ) -> None:
-    monkeypatch.setattr(fenced_writes, "BATCH", 1)
+    monkeypatch.setattr(fenced_writes, "MAX_BATCH_CHANGES", 1)
     proxy.lose(Loss(MULTI, nth=2, deliver=deliver, then=ZooKeeperProxy.expire_session))
 
     first = surveyor.apply(proxy.hosts, plan.plan_id)

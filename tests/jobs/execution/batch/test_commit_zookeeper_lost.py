@@ -60,7 +60,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
 ) -> None:
     """In the middle of the writing, or after its end: not the code for a cluster that could not be read."""
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 3.0)
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = move_all(topic, lake)
 
     def lose_for_good() -> None:
@@ -141,7 +141,7 @@ def test_lost_once_a_plan_was_handed_in_is_an_error(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    monkeypatch.setattr("jobs.execution.submit._awaited", lose)
+    monkeypatch.setattr("jobs.execution.submit._await_result", lose)
 
     done = surveyor.apply(topic.hosts, plan)
 

@@ -41,7 +41,7 @@ def test_no_unclean_election_once_the_isr_member_is_back(
     without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It registers after the first of three multis."""
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 400)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 400)
     plan = elections(without_2, lake, 1200, unclean)
 
     written = write(control, plan, then=partial(without_2.register, 2))
@@ -120,7 +120,7 @@ def test_new_leader_that_bounced_between_two_batches(
     tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its znode is there, as the multi checks; that it is another registration is read."""
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=partial(tree.bounce, 1))
@@ -132,7 +132,7 @@ def test_new_leader_that_bounced_between_two_batches(
 def test_topic_queued_for_deletion_between_two_batches(
     tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.BATCH", 1)
+    monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"))

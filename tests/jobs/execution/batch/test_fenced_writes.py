@@ -23,7 +23,7 @@ T = "t"
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fenced_writes, "BATCH", 2)
+    monkeypatch.setattr(fenced_writes, "MAX_BATCH_CHANGES", 2)
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.jobs.execution.killed.lives import Dying, dying
+from tests.jobs.execution.killed.crash_runner import CrashRunner, crash_runner
 
 
 @pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
-    with dying(tmp_path_factory.mktemp("mortal")) as running:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashRunner]:
+    with crash_runner(tmp_path_factory.mktemp("runner")) as running:
         yield running

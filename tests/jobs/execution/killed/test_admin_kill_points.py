@@ -18,10 +18,10 @@ from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
 from schemas.znodes import State, decode_assignment, encode_state
-from tests.jobs.execution.killed import lives
-from tests.jobs.execution.killed.admin_stand_in import AdminStandIn
-from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, planned, tried
-from tests.jobs.execution.killed.truth import Watch
+from tests.jobs.execution.killed import crash_runner
+from tests.jobs.execution.killed.commit_audit import CommitAudit
+from tests.jobs.execution.killed.crash_runner import KILLED, CrashRunner, Planned, planned, sampled_points
+from tests.jobs.execution.killed.fake_admin import FakeAdmin
 from tests.jobs.support.controllers.cancelling_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrides, settings_of
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
@@ -31,7 +31,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.torture
 
-FEW: Final = 1
+SAMPLED_POINTS: Final = 1
 T: Final = "moves"
 BEFORE: Final = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER: Final = {0: [2, 1], 1: [1, 0], 2: [2, 1]}
@@ -91,11 +91,11 @@ class Kind:
 
 ADMIN: Final = ("commit", "--mode", "admin")
 KINDS: Final = {
-    "create": Kind(lives.create, ADMIN),
-    "expand": Kind(lives.KINDS["expand"], ADMIN),
+    "create": Kind(crash_runner.create, ADMIN),
+    "expand": Kind(crash_runner.KINDS["expand"], ADMIN),
     "elect": Kind(prefer, ADMIN),
-    "config": Kind(lives.KINDS["config"], ADMIN),
-    "delete": Kind(lives.KINDS["delete"], ADMIN),
+    "config": Kind(crash_runner.KINDS["config"], ADMIN),
+    "delete": Kind(crash_runner.KINDS["delete"], ADMIN),
     "reassign": Kind(move, (*ADMIN, "--throttle", "1MB/s")),
     "drain": Kind(drain, ADMIN),
     "orders": Kind(move, ("commit", "--via", "zookeeper")),
@@ -108,53 +108,55 @@ KINDS: Final = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_killed_at_any_point_the_next_one_finishes(
-    name: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
+    name: str, runner: CrashRunner, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
     kind = KINDS[name]
     commits = kind.status is PlanStatus.COMMITTED
     with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
-        begin(kind, mortal, here)
-        watch = Watch.begin(here, by_kafka=True)
-        assert (run(kind, mortal, here), watch.lies(), watch.open_ends(plan=commits)) == (0, [], []), mortal.output
+        begin(kind, runner, here)
+        audit = CommitAudit.begin(here, by_kafka=True)
+        assert (run(kind, runner, here), audit.faults(), audit.unfinished_rows(plan=commits)) == (0, [], []), (
+            runner.output
+        )
         arrive(kind, here)
-        whole, every = shown(here), range(1, len(mortal.points) + 1)
+        whole, every = shown(here), range(1, len(runner.points) + 1)
     assert whole["status"] == kind.status
 
     wrong: dict[str, Any] = {}
-    for die_at in tried(every, FEW):
+    for die_at in sampled_points(every, SAMPLED_POINTS):
         with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
-            begin(kind, mortal, here)
-            watch = Watch.begin(here, by_kafka=True)
-            died = run(kind, mortal, here, die_at)
-            at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", watch.lies()
-            forget_the_dead(here)
-            again = run(kind, mortal, here)
+            begin(kind, runner, here)
+            audit = CommitAudit.begin(here, by_kafka=True)
+            died = run(kind, runner, here, die_at)
+            at, lies = f"killed at point {die_at} of {len(every)}: {runner.points[-1]}", audit.faults()
+            expire_session(here)
+            again = run(kind, runner, here)
             arrive(kind, here)
-            lies += [*watch.lies(), *watch.open_ends(plan=commits)]
+            lies += [*audit.faults(), *audit.unfinished_rows(plan=commits)]
             outcome = (died, lies, again, shown(here))
         if outcome != (KILLED, [], 0, whole):
-            wrong[at] = outcome, mortal.output
+            wrong[at] = outcome, runner.output
     assert wrong == {}
 
 
-def begin(kind: Kind, mortal: Dying, here: Planned) -> None:
+def begin(kind: Kind, runner: CrashRunner, here: Planned) -> None:
     """Ask for the first wave, and wait no longer."""
     if kind.is_begun:
         command = here.command(*ADMIN, "--max-wait", "0s")
-        assert mortal.run(command, asks=here.tree.hosts, stuck=True) == 25, mortal.output
+        assert runner.run(command, asks=here.tree.hosts, stuck=True) == 25, runner.output
 
 
-def run(kind: Kind, mortal: Dying, here: Planned, die_at: int = 0) -> int:
-    return mortal.run(here.command(*kind.command), die_at, asks=here.tree.hosts, stuck=kind.stuck)
+def run(kind: Kind, runner: CrashRunner, here: Planned, die_at: int = 0) -> int:
+    return runner.run(here.command(*kind.command), die_at, asks=here.tree.hosts, stuck=kind.stuck)
 
 
 def arrive(kind: Kind, here: Planned) -> None:
     """Let all arrive that moves, as nobody waits for what an earlier commit has asked for last."""
     for _ in range(0 if kind.stuck else 2):
-        AdminStandIn(here.tree, lambda _: None, stuck=False).pass_time()
+        FakeAdmin(here.tree, lambda _: None, stuck=False).pass_time()
 
 
-def forget_the_dead(here: Planned) -> None:
+def expire_session(here: Planned) -> None:
     """End the session that the lease belongs to, as ZooKeeper does after ten seconds."""
     lease = here.tree.client.exists("/surveyor/commit")
     if lease is not None:

@@ -14,35 +14,43 @@ import pytest
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.enums import PlanStatus
-from tests.jobs.execution.killed.lives import KILLED, KINDS, Dying, dumped, planned, tried, with_id
-from tests.jobs.execution.killed.truth import Watch
+from tests.jobs.execution.killed.commit_audit import CommitAudit
+from tests.jobs.execution.killed.crash_runner import (
+    KILLED,
+    KINDS,
+    CrashRunner,
+    dumped,
+    planned,
+    sampled_points,
+    with_id,
+)
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 
 pytestmark = pytest.mark.torture
 
-FEW: Final = 1
+SAMPLED_POINTS: Final = 1
 """Points of each kind that are part of every test run, others each time."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_any_point_the_next_commit_finishes(
-    kind: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
+    kind: str, runner: CrashRunner, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
     with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
-        watch = Watch.begin(here)
-        done = mortal.run(here.commit()), [*watch.lies(), *watch.open_ends()], here.status
-        assert done == (0, [], PlanStatus.COMMITTED), mortal.output
-        whole, every = dumped(here.tree), range(1, len(mortal.points) + 1)
+        audit = CommitAudit.begin(here)
+        done = runner.run(here.commit()), [*audit.faults(), *audit.unfinished_rows()], here.status
+        assert done == (0, [], PlanStatus.COMMITTED), runner.output
+        whole, every = dumped(here.tree), range(1, len(runner.points) + 1)
 
     wrong: dict[str, Any] = {}
-    for die_at in tried(every, FEW):
+    for die_at in sampled_points(every, SAMPLED_POINTS):
         with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
-            watch = Watch.begin(here)
-            died = mortal.run(here.commit(), die_at)
-            at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", watch.lies()
-            again = mortal.run(here.commit(*with_id(tmp_path, 2147483646)))
-            lies += [*watch.lies(), *watch.open_ends()]
+            audit = CommitAudit.begin(here)
+            died = runner.run(here.commit(), die_at)
+            at, lies = f"killed at point {die_at} of {len(every)}: {runner.points[-1]}", audit.faults()
+            again = runner.run(here.commit(*with_id(tmp_path, 2147483646)))
+            lies += [*audit.faults(), *audit.unfinished_rows()]
             outcome = (died, lies, again, here.status, dumped(here.tree))
         if outcome != (KILLED, [], 0, PlanStatus.COMMITTED, whole):
-            wrong[at] = outcome, mortal.output
+            wrong[at] = outcome, runner.output
     assert wrong == {}

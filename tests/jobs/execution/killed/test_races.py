@@ -21,9 +21,18 @@ import pytest
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.enums import Outcome, PlanStatus
 from schemas.znodes import encode_controller
-from tests.jobs.execution.killed.dying import TAKE_OVER, Meets, meet
-from tests.jobs.execution.killed.lives import Dying, Planned, create, dumped, dying, elect, planned, with_id
-from tests.jobs.execution.killed.truth import Watch
+from tests.jobs.execution.killed.commit_audit import CommitAudit
+from tests.jobs.execution.killed.crash_process import TAKE_OVER, Meets, meet
+from tests.jobs.execution.killed.crash_runner import (
+    CrashRunner,
+    Planned,
+    crash_runner,
+    create,
+    dumped,
+    elect,
+    planned,
+    with_id,
+)
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
 
@@ -104,8 +113,8 @@ def not_done(here: Planned) -> set[str]:
 
 
 @pytest.fixture
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dying, Dying]]:
-    with dying(tmp_path_factory.mktemp("one")) as one, dying(tmp_path_factory.mktemp("two")) as two:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashRunner, CrashRunner]]:
+    with crash_runner(tmp_path_factory.mktemp("one")) as one, crash_runner(tmp_path_factory.mktemp("two")) as two:
         yield one, two
 
 
@@ -116,7 +125,9 @@ def two_plans(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path) -> 
         yield [here, Planned(here.tree, here.lake, create(here.lake, here.tree))]
 
 
-def run_both(contest: Contest, at: Rendezvous, pair: tuple[Dying, Dying], commits: Sequence[list[str]]) -> list[int]:
+def run_both(
+    contest: Contest, at: Rendezvous, pair: tuple[CrashRunner, CrashRunner], commits: Sequence[list[str]]
+) -> list[int]:
     """Exit codes; two begins once one is the controller, where it is to be put out of office."""
     (one, two), (first, second) = pair, contest(at)
 
@@ -134,7 +145,10 @@ def run_both(contest: Contest, at: Rendezvous, pair: tuple[Dying, Dying], commit
 
 
 def test_of_two_commits_one_writes(
-    pair: tuple[Dying, Dying], zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
+    pair: tuple[CrashRunner, CrashRunner],
+    zookeeper_server: EmbeddedZooKeeper,
+    fake_brokers: FakeBrokers,
+    tmp_path: Path,
 ) -> None:
     """Of different plans; a third commit finishes the loser's, and nothing is there twice."""
     one, two = pair
@@ -147,13 +161,13 @@ def test_of_two_commits_one_writes(
         contest, at = CONTESTS[number % 2], Rendezvous.of(tmp_path, number)
         with two_plans(zookeeper_server, fake_brokers, tmp_path) as plans:
             random.shuffle(plans)
-            watches = [Watch.begin(plan) for plan in plans]
+            audits = [CommitAudit.begin(plan) for plan in plans]
             codes = run_both(contest, at, pair, [plan.commit(*its) for plan, its in zip(plans, ids, strict=True)])
             report = f"race {number}, {contest.__name__}: {codes}\n{one.output}{two.output}"
             assert sorted(codes) == [DONE, FENCED], report
             winner, loser = (plans[codes.index(code)] for code in (DONE, FENCED))
             (tree, topics) = winner.tree, {change.topic for change in winner.plan.changes}
-            observed = since_the_last_take_over(tree), [lie for watch in watches for lie in watch.untrue()]
+            observed = since_the_last_take_over(tree), [lie for audit in audits for lie in audit.untrue()]
             assert (*observed, not_done(winner)) == (topics, [], set()), report
             assert not_done(loser) <= {Outcome.FENCED, Outcome.SKIPPED}, report
             third = one.run(loser.commit())
@@ -171,7 +185,7 @@ def become_controller(tree: KafkaTree) -> None:
     assert not [result for result in multi.commit() if isinstance(result, Exception)]
 
 
-def run_beside_broker(at: Rendezvous, one: Dying, here: Planned, apart: float) -> int:
+def run_beside_broker(at: Rendezvous, one: CrashRunner, here: Planned, apart: float) -> int:
     """The broker begins as the first multi is sent, and is in office before the second is."""
 
     def broker() -> None:
@@ -190,7 +204,10 @@ def run_beside_broker(at: Rendezvous, one: Dying, here: Planned, apart: float) -
 
 
 def test_a_broker_takes_over(
-    pair: tuple[Dying, Dying], zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
+    pair: tuple[CrashRunner, CrashRunner],
+    zookeeper_server: EmbeddedZooKeeper,
+    fake_brokers: FakeBrokers,
+    tmp_path: Path,
 ) -> None:
     """Just before the commit's first multi, or just after it: the next commit finishes."""
     one, _ = pair
@@ -201,10 +218,10 @@ def test_a_broker_takes_over(
     for number in range(RACES):
         at, apart = Rendezvous.of(tmp_path, number), random.uniform(0, A_MULTI)  # noqa: S311 - any will do
         with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
-            watch = Watch.begin(here)
+            audit = CommitAudit.begin(here)
             code = run_beside_broker(at, one, here, apart)
             report = f"race {number}, {apart:.4f} s: {code}\n{one.output}"
-            assert (code, since_the_last_take_over(here.tree), watch.lies()) == (FENCED, set(), []), report
+            assert (code, since_the_last_take_over(here.tree), audit.faults()) == (FENCED, set(), []), report
             assert not_done(here) <= {Outcome.FENCED, Outcome.SKIPPED}, report
             outcome = one.run(here.commit()), here.status, dumped(here.tree)
             assert outcome == (DONE, PlanStatus.COMMITTED, whole), one.output

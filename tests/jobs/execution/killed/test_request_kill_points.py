@@ -22,15 +22,23 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Key
 from schemas.znodes import State, decode_assignment, encode_state
-from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, dumped, planned, tried, with_id
-from tests.jobs.execution.killed.truth import Watch
+from tests.jobs.execution.killed.commit_audit import CommitAudit
+from tests.jobs.execution.killed.crash_runner import (
+    KILLED,
+    CrashRunner,
+    Planned,
+    dumped,
+    planned,
+    sampled_points,
+    with_id,
+)
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.request_steps import store_steps
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.torture
 
-FEW: Final = 1
+SAMPLED_POINTS: Final = 1
 """Points of each way to go on that are part of every test run."""
 DONE, STALE = 0, 21
 MOVES: Final = {0: ([0, 1], [2, 1]), 1: ([1, 2], [1, 0])}
@@ -62,11 +70,11 @@ def first(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 
 @dataclass
-class Life:
+class RequestSequence:
     """One cluster until nothing is due; it may die once."""
 
     here: Planned
-    mortal: Dying
+    runner: CrashRunner
     brokers: FakeBrokers
     points: list[int] = field(default_factory=list)
     """How many points each commit passed that did not die."""
@@ -76,9 +84,9 @@ class Life:
     def goes_on(self, *more: str) -> int:
         """Commit the plan, and plan what is due then, until nothing is; return the last exit code."""
         for _ in range(CYCLES):
-            if code := self.mortal.run(self.here.commit(*more)):
+            if code := self.runner.run(self.here.commit(*more)):
                 return code
-            self.points.append(len(self.mortal.points))
+            self.points.append(len(self.runner.points))
             if not self.plans_next():
                 return DONE
         raise AssertionError(f"after {CYCLES} cycles there is still something due: {self.here.plan.changes}")
@@ -97,10 +105,10 @@ class Life:
 
 
 @contextmanager
-def life(mortal: Dying, server: EmbeddedZooKeeper, folder: Path) -> Iterator[Life]:
+def request_sequence(runner: CrashRunner, server: EmbeddedZooKeeper, folder: Path) -> Iterator[RequestSequence]:
     """Brokers of its own, as they remember leader epochs and what they were told."""
     with FakeBrokers() as brokers, planned(server, brokers, folder, asked_for) as here:
-        yield Life(here, mortal, brokers)
+        yield RequestSequence(here, runner, brokers)
 
 
 def copied(tree: KafkaTree) -> None:
@@ -128,7 +136,7 @@ def deleted(brokers: FakeBrokers) -> set[tuple[int, str, int]]:
     }
 
 
-def uncounted(one: Life) -> list[str]:
+def uncounted(one: RequestSequence) -> list[str]:
     """Partitions whose leader epoch is not one more for each change that was applied to them, each once."""
     rows = [row for row in one.here.lake.rows("commits") if row["outcome"] == Outcome.APPLIED]
     applied = {(row["plan_id"], (row["topic"], row["partition"])) for row in rows} | one.stood
@@ -144,14 +152,14 @@ def standing(here: Planned) -> set[tuple[str, Key]]:
     return {(here.plan.plan_id, key) for key in stand}
 
 
-def forget_the_dead(tree: KafkaTree) -> None:
+def expire_session(tree: KafkaTree) -> None:
     """End the session of who was the controller, as ZooKeeper does after ten seconds."""
     stat = tree.client.exists("/controller")
     if stat is not None:
         end_session(tree.hosts, stat.ephemeralOwner)
 
 
-def came_and_went(tree: KafkaTree) -> None:
+def elect_and_resign(tree: KafkaTree) -> None:
     """Let a broker be the controller for a moment, in which it tells everybody of everything, and does no more."""
     tree.elect(1, int(tree.client.get("/controller_epoch")[0]) + 1)
     tree.client.delete("/controller")
@@ -159,11 +167,11 @@ def came_and_went(tree: KafkaTree) -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted(
-    mortal: Dying, zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+    runner: CrashRunner, zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], list[int]]:
     """What is there where nobody dies, and how many points each commit passes."""
-    with life(mortal, zookeeper_server, tmp_path_factory.mktemp("uninterrupted")) as one:
-        assert one.goes_on() == DONE, mortal.output
+    with request_sequence(runner, zookeeper_server, tmp_path_factory.mktemp("uninterrupted")) as one:
+        assert one.goes_on() == DONE, runner.output
         return one.shown(), one.points
 
 
@@ -179,7 +187,7 @@ def test_nobody_dies(uninterrupted: tuple[dict[str, Any], list[int]]) -> None:
 @pytest.mark.parametrize("again", ["same plan", "planned anew"])
 def test_killed_at_any_step_the_next_ones_finish(
     again: str,
-    mortal: Dying,
+    runner: CrashRunner,
     uninterrupted: tuple[dict[str, Any], list[int]],
     zookeeper_server: EmbeddedZooKeeper,
     tmp_path: Path,
@@ -187,25 +195,25 @@ def test_killed_at_any_step_the_next_ones_finish(
     whole, steps = uninterrupted
     every = [(cycle, point) for cycle, passed in enumerate(steps) for point in range(1, passed + 1)]
     wrong: dict[str, Any] = {}
-    for index in tried(range(len(every)), FEW):
+    for index in sampled_points(range(len(every)), SAMPLED_POINTS):
         cycle, point = every[index]
-        with life(mortal, zookeeper_server, tmp_path) as one:
+        with request_sequence(runner, zookeeper_server, tmp_path) as one:
             for _ in range(cycle):
-                assert mortal.run(one.here.commit()) == DONE, mortal.output
+                assert runner.run(one.here.commit()) == DONE, runner.output
                 assert one.plans_next()
-            watch = Watch.begin(one.here)
-            died = mortal.run(one.here.commit(), point)
-            at = f"killed at point {point} of {steps[cycle]} in cycle {cycle}, {again}: {mortal.points[-1]}"
-            told, one.stood = watch.lies(), standing(one.here)
+            audit = CommitAudit.begin(one.here)
+            died = runner.run(one.here.commit(), point)
+            at = f"killed at point {point} of {steps[cycle]} in cycle {cycle}, {again}: {runner.points[-1]}"
+            told, one.stood = audit.faults(), standing(one.here)
             if again == "same plan":
-                code = mortal.run(one.here.commit(*with_id(tmp_path, 2147483646)))
-                told += [] if code in {DONE, STALE} else [f"exit code {code}: {mortal.output}"]
-                told += [*watch.lies(), *watch.open_ends(outcomes={Outcome.APPLIED, Outcome.STALE})]
-            forget_the_dead(one.here.tree)
+                code = runner.run(one.here.commit(*with_id(tmp_path, 2147483646)))
+                told += [] if code in {DONE, STALE} else [f"exit code {code}: {runner.output}"]
+                told += [*audit.faults(), *audit.unfinished_rows(outcomes={Outcome.APPLIED, Outcome.STALE})]
+            expire_session(one.here.tree)
             if again == "planned anew":
-                came_and_went(one.here.tree)
+                elect_and_resign(one.here.tree)
             code = one.goes_on() if one.plans_next() else DONE
             outcome = (died, told, code, one.shown())
         if outcome != (KILLED, [], DONE, whole):
-            wrong[at] = outcome, mortal.output
+            wrong[at] = outcome, runner.output
     assert wrong == {}

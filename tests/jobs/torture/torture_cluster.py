@@ -27,7 +27,7 @@ from tests.jobs.torture.links import Link
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
 
 BROKERS: Final = (0, 1, 2)
-OURS: Final = (2147483647, 2147483646)
+SURVEYOR_IDS: Final = (2147483647, 2147483646)
 """Ids of controllers that are no brokers: the usual one, and that of a second committer."""
 
 EARLY, NEWEST = "2.6", "3.9"
@@ -56,7 +56,7 @@ class Run:
 
 
 @dataclass
-class Arena(Servers):
+class TortureCluster(Servers):
     """Up inside its `with` block. `folder` has all logs; it stays if something went wrong, or `keep` is set."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="surveyor-torture-")))
@@ -95,7 +95,7 @@ class Arena(Servers):
         """All that was ever written to ZooKeeper here."""
         return transactions(server.folder / "data" for server in self.ensemble.servers.values())
 
-    def start(self, *arguments: str, controller_id: int = OURS[0]) -> Run:
+    def start(self, *arguments: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
         """Run a command that may write, by way of the links."""
         conf = self.folder / f"{controller_id}.toml"
         conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')

@@ -32,7 +32,7 @@ ITS_ID: Final = "KafkaGivesItThisTopicA"
 _ASKING: Final = (cancellation, commit, connections, mode_selection, commit_admin)
 
 
-class AdminStandIn(MovingController):
+class FakeAdmin(MovingController):
     """Stands for `Admin`."""
 
     def __init__(self, tree: KafkaTree, reach: Reach, *, stuck: bool) -> None:
@@ -134,10 +134,10 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     client = KazooClient(hosts)
     vars(client)["_call"] = client._call  # noqa: SLF001 - its writes are Kafka's, and no points
     client.start()
-    controller = AdminStandIn(KafkaTree(hosts, client), reach, stuck=stuck)
+    controller = FakeAdmin(KafkaTree(hosts, client), reach, stuck=stuck)
 
     @contextmanager
-    def admin_of(*_: object) -> Iterator[AdminStandIn]:
+    def admin_of(*_: object) -> Iterator[FakeAdmin]:
         yield controller
 
     changed: dict[Any, dict[str, Any]] = {module: {"admin_of": admin_of} for module in _ASKING}

@@ -14,10 +14,10 @@ from jobs.adapters.delta.warehouse import Row
 from schemas.enums import Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, Place, PlanRow
 from schemas.znodes import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
-from tests.jobs.execution.killed.lives import Planned
+from tests.jobs.execution.killed.crash_runner import Planned
 from tests.jobs.support.zookeeper.kafka_tree import Dump, state_path
 
-Named = tuple[str, int | str]
+Subject = tuple[str, int | str]
 """What an intent is about: a partition of a topic, or what is done with the topic; THROTTLE, and whose."""
 
 THROTTLE: Final = "throttle"
@@ -31,7 +31,7 @@ _OURS: Final = ("/controller", "/surveyor", "/brokers/ids")
 
 
 @dataclass(frozen=True)
-class Watch:
+class CommitAudit:
     """Begun before a command, and asked after it, as often as it is run again."""
 
     here: Planned
@@ -42,7 +42,7 @@ class Watch:
     """Whether Kafka's controller writes the states, at leader epochs of its own."""
 
     @classmethod
-    def begin(cls, here: Planned, *, by_kafka: bool = False) -> "Watch":
+    def begin(cls, here: Planned, *, by_kafka: bool = False) -> "CommitAudit":
         attempts = max((row["attempt"] for row in _commits(here)), default=0)
         return cls(here, here.tree.dump(), attempts, by_kafka)
 
@@ -57,7 +57,7 @@ class Watch:
         meant = [row for row in _commits(self.here) if row["action"] in _THROTTLING and row["attempt"] > self.attempts]
         return {row["message"].partition(":")[0].split()[1] for row in meant if row["outcome"] == Outcome.PENDING}
 
-    def lies(self) -> list[str]:
+    def faults(self) -> list[str]:
         """What was written and never intended, and what is called applied and does not stand."""
         now, rows = self.here.tree.dump(), self.rows
         return [*self._unintended(now, rows), *self._untrue(now, rows)]
@@ -66,7 +66,7 @@ class Watch:
         """What is called applied and does not stand, where others write, too."""
         return [*self._untrue(self.here.tree.dump(), self.rows)]
 
-    def open_ends(self, *, plan: bool = True, outcomes: Collection[Outcome] = APPLIED) -> list[str]:
+    def unfinished_rows(self, *, plan: bool = True, outcomes: Collection[Outcome] = APPLIED) -> list[str]:
         """Rows that did not come to exactly one outcome, of those that there may be; `plan`: all of it was due."""
         rows = self.rows
         places = {_place(row) for row in rows} | {row.place for row in _plan_rows(self.here) if plan}
@@ -78,8 +78,8 @@ class Watch:
         return odd + [f"{place} has outcomes {dict(of)}" for place, of in ends.items() if not _is_one(of)]
 
     def _unintended(self, now: Dump, rows: list[Row]) -> Iterator[str]:
-        intents: set[Named] = {(THROTTLE, name) for name in self.throttled}
-        intents |= {_named(row) for row in rows if row["outcome"] == Outcome.PENDING}
+        intents: set[Subject] = {(THROTTLE, name) for name in self.throttled}
+        intents |= {_subject(row) for row in rows if row["outcome"] == Outcome.PENDING}
         for path in sorted({*self.before, *now}):
             for allowed in _allowed(path, self.before, now):
                 if not allowed & intents:
@@ -111,7 +111,7 @@ def _place(row: Row) -> Place:
     return row["wave"], row["topic"], row["partition"], row["action"]
 
 
-def _named(row: Row) -> Named:
+def _subject(row: Row) -> Subject:
     return row["topic"], row["action"] if row["partition"] is None else row["partition"]
 
 
@@ -124,7 +124,7 @@ def _is_one(of_attempts: Counter[int]) -> bool:
     return bool(of_attempts) and set(of_attempts.values()) == {1}
 
 
-def _allowed(path: str, before: Dump, now: Dump) -> Iterator[set[Named]]:
+def _allowed(path: str, before: Dump, now: Dump) -> Iterator[set[Subject]]:
     """Of all that was written there: the intents of which one must be there."""
     if path == "/" or path.startswith(_OURS) or _version(before, path) == _version(now, path):
         return
@@ -145,7 +145,7 @@ def _allowed(path: str, before: Dump, now: Dump) -> Iterator[set[Named]]:
             yield set()
 
 
-def _allowed_config(names: list[str], before: Dump, now: Dump) -> Iterator[set[Named]]:
+def _allowed_config(names: list[str], before: Dump, now: Dump) -> Iterator[set[Subject]]:
     path = f"/config/{'/'.join(names)}"
     old, new = (_data(dump, path) for dump in (before, now))
     match names:
@@ -166,13 +166,13 @@ def _differing(old: Mapping[int, Any], new: Mapping[int, Any]) -> list[int]:
     return [number for number in sorted({*old} | {*new}) if old.get(number) != new.get(number)]
 
 
-def _partition(topic: str, partition: int) -> set[Named]:
+def _partition(topic: str, partition: int) -> set[Subject]:
     return {(topic, partition), *((topic, kind) for kind in _GOING)}
 
 
-def _config(topic: str, before: Dump, now: Dump) -> set[Named]:
+def _config(topic: str, before: Dump, now: Dump) -> set[Subject]:
     """Settings are altered, throttle replicas, or come and go with their topic."""
-    created: set[Named] = set()
+    created: set[Subject] = set()
     if f"/brokers/topics/{topic}" not in before:
         created = {(topic, partition) for partition in _assigned(_data(now, f"/brokers/topics/{topic}"))}
     return {(topic, OperationKind.ALTER_CONFIG), (THROTTLE, topic), *((topic, kind) for kind in _GOING), *created}

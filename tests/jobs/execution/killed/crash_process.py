@@ -5,7 +5,7 @@ its session, a control request, a write to a Delta table. Points are numbered as
 
 In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, `die_at`, the number
 of a point, 0 for none, and, for who asks Kafka's controller, `asks`, the ZooKeeper that it lives in, and `stuck`, where
-what it moves is not to arrive (`admin_stand_in.py`). `meets` are files by multi: right before that one it makes the
+what it moves is not to arrive (`fake_admin.py`). `meets` are files by multi: right before that one it makes the
 first file and waits for the second, so that two commits, or a commit and a test, send theirs at once. Out: the exit
 code, -9 for who died. To fork costs a tenth of starting a process, as all that a commit imports is there; no thread is
 before the first fork, and this process itself connects to nobody.
@@ -33,11 +33,11 @@ from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
-from tests.jobs.execution.killed import admin_stand_in
+from tests.jobs.execution.killed import fake_admin
 
 WRITES = (Create, Create2, Delete, SetData, Transaction)
 TAKE_OVER = "take-over"
-MEETING = 20.0
+MEETING_TIMEOUT_SECONDS = 20.0
 """Seconds to wait for somebody."""
 
 
@@ -78,7 +78,7 @@ class Meetings:
 def meet(mine: Path, other: Path) -> None:
     """Say that one is there, and wait for the other."""
     mine.touch()
-    deadline = time.monotonic() + MEETING
+    deadline = time.monotonic() + MEETING_TIMEOUT_SECONDS
     while not other.exists():
         if time.monotonic() > deadline:
             os._exit(98)
@@ -146,9 +146,9 @@ def live(  # noqa: PLR0913 - all that a job says
     os.dup2(os.open(f"{notes}.stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     points = Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at)
     if asks is not None:
-        admin_stand_in.install(asks, points.reach, stuck=stuck)
+        fake_admin.install(asks, points.reach, stuck=stuck)
     mark(points, Meetings(meets))
-    fenced_writes.BATCH = 2  # type: ignore[misc]
+    fenced_writes.MAX_BATCH_CHANGES = 2  # type: ignore[misc]
     commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0  # type: ignore[misc]
     sys.argv = ["surveyor", *arguments]
     cli.main()

@@ -10,26 +10,26 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from tests.jobs.torture.arena import NEWEST, Arena
 from tests.jobs.torture.links import Link
-from tests.jobs.torture.rounds import Drawn, Hit
+from tests.jobs.torture.rounds import Injection, RoundPlan
 from tests.jobs.torture.steps import BATCH, Step
+from tests.jobs.torture.torture_cluster import NEWEST, TortureCluster
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
 
-SCRIPT: Final = Drawn(
+SCRIPT: Final = RoundPlan(
     NEWEST,
     BATCH,
     (
         (
             Step("lead", choice=1, twice=True),
-            (Hit("kill committer", 0, after=1.2, lasts=0.1), Hit("kill broker", 2, after=1.0, lasts=0.1)),
+            (Injection("kill committer", 0, after=1.2, lasts=0.1), Injection("kill broker", 2, after=1.0, lasts=0.1)),
         ),
     ),
 )
 """Leaders move by two commits at once; both are killed, and so is a broker."""
 
 
-class SmallArena(Arena):
+class SmallTortureCluster(TortureCluster):
     """Up inside its `with` block; the cluster is somebody else's, and what was written before is no concern of it."""
 
     listener = "PLAINTEXT"

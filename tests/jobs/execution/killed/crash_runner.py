@@ -26,12 +26,12 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 ALL: Final = os.environ.get("KILL_POINTS") == "all"
 KILLED: Final = -9
 
-DYING: Final = Path(__file__).with_name("dying.py")
+CRASH_PROCESS: Final = Path(__file__).with_name("crash_process.py")
 T, NEW, K = "t", "new", "retention.ms"
 PARTITIONS: Final = range(3)
 
 
-def tried(points: Sequence[int], few: int) -> Sequence[int]:
+def sampled_points(points: Sequence[int], few: int) -> Sequence[int]:
     """At which of the points it is killed in this run: at all of them, or at a few, others in each run."""
     return points if ALL else random.sample(points, few)
 
@@ -117,7 +117,7 @@ def with_id(folder: Path, controller_id: int) -> tuple[str, str]:
 
 
 @dataclass
-class Dying:
+class CrashRunner:
     """The process that lets commits die, and the file in which they note how far they came."""
 
     process: "subprocess.Popen[str]"
@@ -150,10 +150,10 @@ class Dying:
 
 
 @contextmanager
-def dying(folder: Path) -> Iterator[Dying]:
-    command = [sys.executable, str(DYING)]
+def crash_runner(folder: Path) -> Iterator[CrashRunner]:
+    command = [sys.executable, str(CRASH_PROCESS)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
-        yield Dying(running, folder / "notes")
+        yield CrashRunner(running, folder / "notes")
         assert running.stdin
         running.stdin.close()
 
