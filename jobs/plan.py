@@ -22,7 +22,7 @@ Brokers = Annotated[
     typer.Option(help="Comma-separated broker ids, planned together.", autocompletion=by_comma(known_brokers)),
 ]
 
-BY_TOPICS: Final = "--topics-to-move-json-file"
+TOPICS_FILE: Final = "--topics-to-move-json-file"
 
 
 @question
@@ -87,10 +87,10 @@ def elect(
     from jobs.planning.plan import report_plan
     from jobs.runtime.input_files import read_election
 
-    _refuse_unclear({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
+    _refuse_ambiguous({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
     limits = {"--max-elections": max_elections, "--stable-for": stable_for, "--settle": settle}
     if not preferred:
-        _refuse_for_others({"--imbalance-threshold": imbalance_threshold, **limits})
+        _refuse_without_preferred({"--imbalance-threshold": imbalance_threshold, **limits})
     partitions = None if path_to_json_file is None else read_election(path_to_json_file)
     request: PreferredRequest | OfflineRequest
     if preferred:
@@ -106,14 +106,14 @@ def elect(
     return report_plan(settings, options, request.plan)
 
 
-def _refuse_unclear(elections: dict[str, bool]) -> None:
+def _refuse_ambiguous(elections: dict[str, bool]) -> None:
     named = [flag for flag, given in elections.items() if given]
     if len(named) != 1:
         instead = f", not {' and '.join(named)}" if named else ""
         raise UsageError(f"say which election, exactly one of {', '.join(elections)}{instead}")
 
 
-def _refuse_for_others(flags: dict[str, object]) -> None:
+def _refuse_without_preferred(flags: dict[str, object]) -> None:
     named = [flag for flag, value in flags.items() if value is not None]
     if named:
         raise UsageError(f"{', '.join(named)}: only with --preferred; leave out what the other elections do not ask")
@@ -274,7 +274,7 @@ def reassign(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
-    from jobs.planning.placement.explicit_targets import BACK, BY_FILE
+    from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT
     from jobs.planning.placement.placement_options import PlacementLimits
     from jobs.planning.placement.reassign import reassign_planner
     from jobs.planning.plan import report_plan
@@ -283,19 +283,19 @@ def reassign(
     check_throttle(throttle, settings.conf.throttle)
     option, value = _only_one(
         {
-            BY_FILE: reassignment_json_file,
-            BY_TOPICS: topics_to_move_json_file,
+            FROM_FILE: reassignment_json_file,
+            TOPICS_FILE: topics_to_move_json_file,
             "--add-brokers": add_brokers,
             "--remove-brokers": remove_brokers,
             "--replace": replace,
             "--replication-factor": replication_factor,
             "--rebalance": rebalance or None,
             "--fix-racks": fix_racks or None,
-            BACK: to_snapshot,
+            TO_SNAPSHOT: to_snapshot,
         },
     )
-    if (option == BY_TOPICS) != (broker_list is not None):
-        raise UsageError(f"{BY_TOPICS} and --broker-list go together")
+    if (option == TOPICS_FILE) != (broker_list is not None):
+        raise UsageError(f"{TOPICS_FILE} and --broker-list go together")
     limits = PlacementLimits(
         topics=topics,
         exclude=exclude,

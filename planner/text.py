@@ -9,11 +9,11 @@ from typing import Final
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
 """What the reason of a change says before the id of the drained broker that leads."""
 
-NAMED: Final = 10
+MAX_BROKERS_NAMED: Final = 10
 """Brokers that a line names."""
 
 
-def pluralise(count: int, what: str, one: str = "", several: str = "") -> str:
+def pluralise(count: int, noun: str, singular_verb: str = "", plural_verb: str = "") -> str:
     """Write how many there are, and, where it has another form then, what they do.
 
     >>> [counted(count, "change") for count in (0, 1, 1200)]
@@ -21,8 +21,8 @@ def pluralise(count: int, what: str, one: str = "", several: str = "") -> str:
     >>> [counted(count, "partition", "goes offline", "go offline") for count in (1, 2)]
     ['1 partition goes offline', '2 partitions go offline']
     """
-    does = one if count == 1 else several
-    return f"{count} {what}{'s' * (count != 1)}{' ' * bool(does)}{does}"
+    does = singular_verb if count == 1 else plural_verb
+    return f"{count} {noun}{'s' * (count != 1)}{' ' * bool(does)}{does}"
 
 
 def plan_size(changes: int, operations: int) -> str:
@@ -64,5 +64,5 @@ def abbreviate(brokers: Sequence[object]) -> str:
     >>> few([1, 2]), few(range(12))
     ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
     """
-    shown = ", ".join(map(str, brokers[:NAMED]))
-    return f"{shown} and {len(brokers) - NAMED} more" if len(brokers) > NAMED else shown
+    shown = ", ".join(map(str, brokers[:MAX_BROKERS_NAMED]))
+    return f"{shown} and {len(brokers) - MAX_BROKERS_NAMED} more" if len(brokers) > MAX_BROKERS_NAMED else shown

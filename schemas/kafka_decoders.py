@@ -16,7 +16,7 @@ from typing import Any, Final
 _INT: Final = re.compile(r"[+-]?\d{1,10}")
 """As Java's, which takes the digits of every script."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
-_LARGEST: Final = 2**31
+_INT_LIMIT: Final = 2**31
 _GARBAGE: Final = object()
 """Stands for what is no JSON."""
 
@@ -62,7 +62,7 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _int(value: object) -> int:
-    if type(value) is not int or not -_LARGEST <= value < _LARGEST:
+    if type(value) is not int or not -_INT_LIMIT <= value < _INT_LIMIT:
         raise _ThrownError
     return value
 

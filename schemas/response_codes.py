@@ -42,7 +42,7 @@ class ResponseMeaning(Enum):
         return self in {ResponseMeaning.ACCEPTED, ResponseMeaning.ALREADY_KNOWN}
 
 
-_ANYWHERE: Final = {
+_BY_ERROR: Final = {
     NONE: ResponseMeaning.ACCEPTED,
     NOT_SENT: ResponseMeaning.UNKNOWN,
     STALE_BROKER_EPOCH: ResponseMeaning.STALE_BROKER_EPOCH,
@@ -53,7 +53,7 @@ _OF_LEADER_AND_ISR: Final = {
     KAFKA_STORAGE_ERROR: ResponseMeaning.OFFLINE,
 }
 
-ABOUT_LOG_DIR: Final = (NONE, KAFKA_STORAGE_ERROR)
+LOG_DIR_ERRORS: Final = (NONE, KAFKA_STORAGE_ERROR)
 """Errors of LeaderAndIsr that say whether the log dir of a replica is there; no other changes what is known of it."""
 
 
@@ -70,4 +70,4 @@ def meaning(api: str, error: int, of_request: int = NONE) -> ResponseMeaning:
     """
     if api == LEADER_AND_ISR and not of_request and error in _OF_LEADER_AND_ISR:
         return _OF_LEADER_AND_ISR[error]
-    return _ANYWHERE.get(error, ResponseMeaning.REFUSED)
+    return _BY_ERROR.get(error, ResponseMeaning.REFUSED)

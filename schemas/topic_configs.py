@@ -35,7 +35,7 @@ TIERED: Final = "remote.storage.enable"
 """Tiered storage of a topic: whether its values go together depends on the brokers' own settings."""
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
-_MOST_DIGITS: Final = 1000
+_MAX_DIGITS: Final = 1000
 """Python does not read numbers of some thousand digits; Kafka takes none of more than 19."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -59,14 +59,14 @@ class TopicConfig:
 def _number(least: int, most: int, *others: int, since: str | None = None) -> TopicConfig:
     """A whole number within bounds; one that no INT could hold makes it a LONG."""
     bits = "INT" if most <= INT else "LONG"
-    beside = "".join(f", or {other}" for other in others)
+    also = "".join(f", or {other}" for other in others)
 
     def takes(text: str) -> bool:
         if not _WHOLE.fullmatch(text) or len(text) > len(str(-LONG)):
             return False
         return least <= int(text) <= most or int(text) in others
 
-    return TopicConfig(bits, f"a whole number from {least} to {most}{beside}", takes, since)
+    return TopicConfig(bits, f"a whole number from {least} to {most}{also}", takes, since)
 
 
 def _one_of(*values: str, kind: str = "STRING", since: str | None = None) -> TopicConfig:
@@ -168,7 +168,7 @@ def whole_number(value: str | None) -> int | None:
     """
     if value is None or not _WHOLE.fullmatch(parsed(value)):
         return None
-    number = int(parsed(value)[:_MOST_DIGITS])
+    number = int(parsed(value)[:_MAX_DIGITS])
     return number if -INT - 1 <= number <= INT else None
 
 
@@ -191,9 +191,9 @@ def value_faults(config: Mapping[str, str]) -> Iterator[str]:
     ["retention.ms='abc': expected a whole number from -1 to 9223372036854775807"]
     """
     for name, value in sorted(config.items()):
-        known = TOPIC_CONFIGS.get(name)
-        if known is not None and not known.takes(parsed(value)):
-            yield f"{name}={value!r}: expected {known.expected}"
+        setting = TOPIC_CONFIGS.get(name)
+        if setting is not None and not setting.takes(parsed(value)):
+            yield f"{name}={value!r}: expected {setting.expected}"
 
 
 _STRICTER: Final = {

@@ -40,10 +40,10 @@ from schemas.znode_json import (
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
 _EPOCH: Final = re.compile(rb"\d{1,10}")
 _PARTITION: Final = re.compile(r"-?0|[1-9][0-9]{0,9}", re.ASCII)
-_LARGEST: Final = 2**31 - 1
-_LONGEST_NAME: Final = 249
-_TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
-_CUT: Final = 1000
+_MAX_INT: Final = 2**31 - 1
+_MAX_NAME_LENGTH: Final = 249
+_TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_NAME_LENGTH}}}")
+_MAX_PRINTED: Final = 1000
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class MalformedZnodeError(ValueError):
     """A znode's data is not what Kafka writes there; the message says what was found, and is cut."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason[:_CUT])
+        super().__init__(reason[:_MAX_PRINTED])
 
 
 class Endpoint(Struct, frozen=True):
@@ -82,7 +82,7 @@ class UnreadPartition(Struct, frozen=True):
     @property
     def number(self) -> int | None:
         """The partition that it is about, None where the key is no partition number."""
-        is_number = _PARTITION.fullmatch(self.key) and int(self.key) <= _LARGEST
+        is_number = _PARTITION.fullmatch(self.key) and int(self.key) <= _MAX_INT
         return int(self.key) if is_number and "partitions" in self.lists else None
 
 
@@ -98,7 +98,7 @@ class Assignment(Struct, frozen=True):
     @property
     def reason(self) -> str:
         """Why some of it is not understood, empty where all is."""
-        return "; ".join(part.reason for part in self.unread)[:_CUT]
+        return "; ".join(part.reason for part in self.unread)[:_MAX_PRINTED]
 
 
 class State(Struct, frozen=True):
@@ -165,7 +165,7 @@ def _refuse_duplicates(what: str, broker_ids: Sequence[int]) -> None:
         raise MalformedZnodeError(f"{what} names a broker twice: {list(broker_ids)}")
 
 
-def _refuse_strangers(what: str, moving: Mapping[int, list[int]], partitions: Mapping[int, list[int]]) -> None:
+def _refuse_unassigned(what: str, moving: Mapping[int, list[int]], partitions: Mapping[int, list[int]]) -> None:
     """`partitions` lists all replicas, those that come and those that go included."""
     for partition, broker_ids in moving.items():
         _refuse_duplicates(f"{what} of partition {partition}", broker_ids)
@@ -236,7 +236,7 @@ def read_assignment(data: bytes | None) -> Assignment:
 
 def _whole_assignment(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC)
-    _refuse_senseless({name: getattr(topic, name) for name in _LISTS})
+    _refuse_inconsistent({name: getattr(topic, name) for name in _LISTS})
     topic_id = None if topic.topic_id is UNSET else topic.topic_id
     return Assignment(topic.partitions, topic.adding_replicas, topic.removing_replicas, topic_id)
 
@@ -263,8 +263,8 @@ def _assignment_by_part(data: bytes | None) -> Assignment:
 
 def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[str, list[int]]]:
     """Decode the lists of one partition; raise MalformedZnodeError where one of them makes no sense."""
-    if not _PARTITION.fullmatch(key) or int(key) > _LARGEST:
-        raise MalformedZnodeError(f"{key[:300]!r}, expected a partition number, {_LARGEST} at most")
+    if not _PARTITION.fullmatch(key) or int(key) > _MAX_INT:
+        raise MalformedZnodeError(f"{key[:300]!r}, expected a partition number, {_MAX_INT} at most")
     number, read = int(key), dict[str, list[int]]()
     for name, data in lists.items():
         try:
@@ -272,18 +272,18 @@ def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[st
         except msgspec.DecodeError as error:
             what = "" if name == "partitions" else f"{name} of "
             raise MalformedZnodeError(f"{what}partition {number}: {error}") from None
-    _refuse_senseless({name: {number: broker_ids} for name, broker_ids in read.items()})
+    _refuse_inconsistent({name: {number: broker_ids} for name, broker_ids in read.items()})
     return number, read
 
 
-def _refuse_senseless(lists: Mapping[str, Mapping[int, list[int]]]) -> None:
+def _refuse_inconsistent(lists: Mapping[str, Mapping[int, list[int]]]) -> None:
     partitions = lists.get("partitions", {})
     for partition, replicas in partitions.items():
         _refuse_duplicates(f"partition {partition}", replicas)
         if not replicas:
             raise MalformedZnodeError(f"partition {partition} has no replicas")
     for name in _LISTS[1:]:
-        _refuse_strangers(name, lists.get(name, {}), partitions)
+        _refuse_unassigned(name, lists.get(name, {}), partitions)
 
 
 WITHOUT_IDS: Final = 2
@@ -460,7 +460,7 @@ def _last_of_each(listed: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 def _topic_partition(partition: ListedPartition) -> TopicPartition:
     topic = partition.topic
-    if len(topic) > _LONGEST_NAME:
+    if len(topic) > _MAX_NAME_LENGTH:
         check_topic_name(topic)
     if not _TOPIC_NAME.fullmatch(topic):
         topic = str(printable(topic.encode()))
@@ -511,5 +511,5 @@ def printable(data: bytes | None) -> str | None:
     """
     if data is None:
         return None
-    text = data[:_CUT].decode("utf-8", errors="backslashreplace")
+    text = data[:_MAX_PRINTED].decode("utf-8", errors="backslashreplace")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

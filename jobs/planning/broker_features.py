@@ -20,7 +20,7 @@ TOPIC_IDS: Final[Version] = (2, 8, 1)
 """From here on brokers are told topic ids; a controller before it takes them out of znodes that it writes."""
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:-IV(\d+))?")
-_LAST: Final = 99
+_LAST_IV: Final = 99
 
 
 def protocols(at: SnapshotTables) -> list[Version]:
@@ -60,4 +60,4 @@ def _version(text: str | None) -> Version:
     ((2, 8, 1), (2, 6, 99), (0, 0, 0))
     """
     match = _VERSION.match(text or "")
-    return (int(match[1]), int(match[2]), int(match[3] or _LAST)) if match else UNKNOWN_VERSION
+    return (int(match[1]), int(match[2]), int(match[3] or _LAST_IV)) if match else UNKNOWN_VERSION

@@ -21,18 +21,18 @@ from planner.leadership.replica_restart import restart_changes, restart_rejectio
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
 
-NAMED: Final = 10
+MAX_PARTITIONS_NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has them all."""
 
 
-def drain_planner(settings: Settings, asked: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
+def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
     """Plan that brokers lead nothing; refused where partitions would go offline, unless they may."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
         brokers = as_of(settings.lake, at.snapshot, "brokers")
-        ids = _alive(asked, brokers, at.snapshot["snapshot_id"])
-        _refuse_all(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
+        ids = _drainable(requested, brokers, at.snapshot["snapshot_id"])
+        _refuse_no_leaders(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
         known = partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()
         return PlanDraft(
@@ -40,30 +40,30 @@ def drain_planner(settings: Settings, asked: list[int], mode: DrainMode, *, allo
             {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline},
             drain_changes(*known, ids, mode),
             rejections,
-            refused=None if allow_offline else _offline(rejections),
+            refused=None if allow_offline else _offline_refusal(rejections),
         )
 
     return planner
 
 
-def undrain_planner(settings: Settings, asked: list[int]) -> Planner:
+def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     """Plan that drained brokers lead again."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
-        ids = _drained_among(asked, drained, at.snapshot)
+        ids = _drained_among(requested, drained, at.snapshot)
         known = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
             changes, rejections = restart_changes(*known, ids), restart_rejections(*known, ids)
         else:
-            targets = undrain_targets(_links(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
+            targets = undrain_targets(_applied_reorders(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
             changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
         return PlanDraft(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
     return planner
 
 
-def _alive(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list[int]:
+def _drainable(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list[int]:
     """Return the brokers that can be drained; one that is dead leads nothing, so only all of them are an error."""
     understood = {row["broker_id"]: row["understood"] for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
@@ -72,7 +72,7 @@ def _alive(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list
         f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {alive}. "
         "For those that died, plan reconcile"
     )
-    ids = _rest(ids, understood, why)
+    ids = _keep_concerned(ids, understood, why)
     opaque = [str(broker) for broker in ids if not understood[broker]]
     if opaque:
         raise RefusedError(
@@ -82,7 +82,7 @@ def _alive(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list
     return ids
 
 
-def _rest(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
+def _keep_concerned(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
     """Return the ids that are concerned and say why the others are left out; raise RefusedError if all are."""
     rest = [broker for broker in ids if broker in concerned]
     if not rest:
@@ -92,7 +92,7 @@ def _rest(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
     return rest
 
 
-def _refuse_all(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet[int], snapshot_id: int) -> None:
+def _refuse_no_leaders(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet[int], snapshot_id: int) -> None:
     """Raise RefusedError if nobody is left to lead: an order of replicas with them last would be the same one."""
     able = {row["broker_id"] for row in brokers if row["understood"]} - drained
     if not able.difference(ids):
@@ -110,7 +110,7 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row
         f"--brokers: {', '.join(others)} not drained; drained are {known}. "
         "A drain counts once its commit has begun; in resident mode it ends when another controller takes over"
     )
-    ids = _rest(ids, drained, why)
+    ids = _keep_concerned(ids, drained, why)
     later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
     if later:
         raise RefusedError(
@@ -129,19 +129,19 @@ def _mode_of(ids: Sequence[int], drained: Mapping[int, Row]) -> DrainMode:
     return DrainMode(modes[0])
 
 
-def _offline(rejections: DataFrame) -> str | None:
+def _offline_refusal(rejections: DataFrame) -> str | None:
     """Say what would go offline, None if nothing would."""
     doomed = rejections.where(F.col("code") == RejectionCode.GOES_OFFLINE.value)
-    rows = doomed.orderBy("topic", "partition").limit(NAMED + 1).collect()
+    rows = doomed.orderBy("topic", "partition").limit(MAX_PARTITIONS_NAMED + 1).collect()
     if not rows:
         return None
-    names = [f"{row.topic}-{row.partition} ({row.reason})" for row in rows[:NAMED]]
-    more = f"\n  and {doomed.count() - NAMED} more" if len(rows) > NAMED else ""
+    names = [f"{row.topic}-{row.partition} ({row.reason})" for row in rows[:MAX_PARTITIONS_NAMED]]
+    more = f"\n  and {doomed.count() - MAX_PARTITIONS_NAMED} more" if len(rows) > MAX_PARTITIONS_NAMED else ""
     listed = "\n  ".join(names)
     return f"partitions go offline when the brokers stop; --allow-offline if they may:\n  {listed}{more}"
 
 
-def _links(at: SnapshotTables) -> DataFrame:
+def _applied_reorders(at: SnapshotTables) -> DataFrame:
     """Changes of order that drains and undrains applied, and when."""
     lake = at.tables.warehouse
     kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)

@@ -35,21 +35,21 @@ class PreferredRequest:
         skew = imbalance(partitions, topics, snapshot_id, self.threshold).localCheckpoint()
         rows = [row.asDict() for row in skew.collect()]
         at.tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
-        candidates = _named(at, self.partitions)
+        candidates = _requested(at, self.partitions)
         if candidates is None:
             candidates = preferred.candidates_by_imbalance(partitions, skew)
         considered = candidates.localCheckpoint()  # found once: it is joined twice
         verdicts = preferred.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
-        careful, judged = counted(self._careful(at, verdicts, skew))
-        changes, rejections = preferred.changes_of(careful), preferred.rejections_of(careful)
+        guarded, judged = counted(self._with_guards(at, verdicts, skew))
+        changes, rejections = preferred.changes_of(guarded), preferred.rejections_of(guarded)
         parameters = {"election": "preferred", **asdict(self)}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
-    def _careful(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
+    def _with_guards(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
         """Set aside what had better wait; the cap comes last, so that it counts only what would go on."""
         snapshot_id = at.snapshot["snapshot_id"]
         if self.stable_for is not None:
-            first = _first_of(at, self.stable_for)
+            first = _first_snapshot_of(at, self.stable_for)
             history = at["partition_history"]
             verdicts = with_stability(verdicts, history, first, snapshot_id, self.stable_for)
         if self.settle_seconds is not None:
@@ -70,7 +70,7 @@ class OfflineRequest:
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan on a snapshot."""
         partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
-        candidates = _named(at, self.partitions)
+        candidates = _requested(at, self.partitions)
         if candidates is None:
             candidates = offline.candidates_without_leader(partitions, brokers)
         considered = join_requested(candidates.localCheckpoint(), partitions, topics, brokers)
@@ -80,11 +80,11 @@ class OfflineRequest:
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
 
-def _named(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
+def _requested(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
     return None if partitions is None else at.targets(partitions).select("topic", "partition")
 
 
-def _first_of(at: SnapshotTables, count: int) -> int | None:
+def _first_snapshot_of(at: SnapshotTables, count: int) -> int | None:
     """Return the id of the first of the last `count` snapshots, None if fewer are known."""
     until = ("snapshot_id", "<=", at.snapshot["snapshot_id"])
     ids = sorted(at.tables.warehouse.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())

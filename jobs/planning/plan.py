@@ -42,7 +42,7 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from schemas.enums import PlanKind, PlanStatus
 
-QUICK: Final = {
+PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.codegen.splitConsumeFuncByOperator": "false",
@@ -104,9 +104,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     _refuse_migration(snapshot)
     lake.ensure_tables()
     tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= TINY
-    late = _LazySession(settings, tiny=tiny, one_task=tiny and _has_few(lake, "partition_history"))
-    tables = SparkWarehouse(late, lake, one_task=late.one_task)
-    with progress("planning", lambda: late.doing):
+    session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(lake, "partition_history"))
+    tables = SparkWarehouse(session, lake, one_task=session.one_task)
+    with progress("planning", lambda: session.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
             refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
@@ -149,7 +149,7 @@ class _LazySession:
         return self._session
 
 
-def _has_few(lake: Warehouse, table: str) -> bool:
+def _is_small(lake: Warehouse, table: str) -> bool:
     """Tell whether one task may sort a table: history grows with each change, however small the cluster."""
     count = lake.count(table)
     return count is not None and count <= MAX_DRIVER_ROWS
@@ -159,10 +159,10 @@ def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     """A session with the settings for plans on a tiny cluster, or on any other; for this plan alone."""
     session = start_session("surveyor plan", short_lived=True, remote=settings.remote)
     if tiny:
-        return with_settings(session, QUICK | (ONE_TASK if one_task else BROADCASTING))
+        return with_settings(session, PLANNING_SETTINGS | (ONE_TASK if one_task else BROADCASTING))
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
     tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
-    return with_settings(session, QUICK | tasks)
+    return with_settings(session, PLANNING_SETTINGS | tasks)
 
 
 def _refuse_migration(snapshot: Row) -> None:

@@ -35,26 +35,24 @@ class ExtraRows:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), mine(plan_id))
 
 
-def plan_rows(
-    tables: SparkWarehouse, rows: Mapping[str, DataFrame], beside: ExtraRows, at_most: int | None
-) -> PlanRows:
+def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: ExtraRows, at_most: int | None) -> PlanRows:
     """Bring a plan's rows to the driver if they are few, else leave them on Spark; there are `at_most` so many."""
     if at_most is None:
         computed = {table: counted(frame) for table, frame in rows.items()}
         rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
     if at_most <= MAX_DRIVER_ROWS:
-        return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
-    return _SparkRows(tables, rows, beside)
+        return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, extra)
+    return _SparkRows(tables, rows, extra)
 
 
 @dataclass(frozen=True, slots=True)
 class _ArrowRows:
     tables: SparkWarehouse
     rows: Mapping[str, pa.Table]
-    beside: ExtraRows
+    extra: ExtraRows
 
     def summary(self, header: str) -> Row:
-        return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.beside.operations)})
+        return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.extra.operations)})
 
     def write(self, plan_id: str) -> None:
         lake = self.tables.warehouse
@@ -64,17 +62,17 @@ class _ArrowRows:
                 names = TABLES[table].names
                 columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
                 lake.replace_by(table, pa.table(columns, names=names), mine(plan_id))
-        self.beside.write(self.tables, plan_id)
+        self.extra.write(self.tables, plan_id)
 
 
 @dataclass(frozen=True, slots=True)
 class _SparkRows:
     tables: SparkWarehouse
     rows: Mapping[str, DataFrame]
-    beside: ExtraRows
+    extra: ExtraRows
 
     def summary(self, header: str) -> Row:
-        known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.beside.operations)}
+        known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.extra.operations)}
         lined = {table: with_lines(table, rows) for table, rows in known.items()}
         return plan_summary(header, lined).collect()[0].asDict()
 
@@ -82,7 +80,7 @@ class _SparkRows:
         for table, rows in self.rows.items():
             owned = _owned(rows, self.tables, plan_id).select(*TABLES[table].names)
             self.tables.replace(table, owned, mine(plan_id))
-        self.beside.write(self.tables, plan_id)
+        self.extra.write(self.tables, plan_id)
 
 
 def _owned(rows: DataFrame, tables: SparkWarehouse, plan_id: str) -> DataFrame:

@@ -12,7 +12,7 @@ from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
 from planner.columns.broker_sets import with_drained, with_failed
-from planner.history.lost_states import last_known, of_the_same_topic
+from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending import with_requests
 from schemas.enums import RequestKind
 
@@ -34,14 +34,14 @@ class PlanningTables(SnapshotTables):
 def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
     """Return what was last known of these partitions, as far as they had a state before, under the same topic."""
     until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
-    known = last_known(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
+    known = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
     turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
     rows = [row for turn in turns for row in _ids_before(at, turn)]
     ids = at.tables.spark.createDataFrame(
         [(row["topic"], row["gone"], row["topic_id"], row["topic_version"]) for row in rows],
         "topic string, gone bigint, id_then string, version_then int",
     )
-    return of_the_same_topic(known, ids).localCheckpoint()
+    return filter_same_topic(known, ids).localCheckpoint()
 
 
 def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:

@@ -47,16 +47,16 @@ from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NONE
 from schemas.tables import CHANGES, REJECTIONS
 
-WAITING_SHOWN: Final = 20
+MAX_WAITING_LINES: Final = 20
 """Lines of what waits, at most."""
 
 _MOVING: Final = "size(adding_replicas) + size(removing_replicas) > 0"
-_ASKED: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
+_REQUEST_KINDS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
 
-NEW: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
+STATELESS: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
 """Verdicts on partitions without a state znode: new, unless history knows better."""
 
-_NEW_TOO: Final = f"""leader_before IS NULL AND wanted = '{Action.ELECT}'
+_STATELESS_DECISIONS: Final = f"""leader_before IS NULL AND wanted = '{Action.ELECT}'
     AND NOT code <=> '{RejectionCode.NOT_UNDERSTOOD}'"""
 """The same of decisions."""
 
@@ -64,7 +64,7 @@ _REFUSED: Final = f"""code IS NOT NULL
     AND NOT (withdrawn AND code IN ({", ".join(f"'{code}'" for code in sorted(FULFILLED))}))"""
 """Decisions that are rejections: not those that say that a request is fulfilled."""
 
-_DONE_WITH: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
+_REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Decisions after which a request is done with: a move that ends here needs its request no more."""
 
 
@@ -76,7 +76,7 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
     for line in event_lines(at.tables.warehouse, at.snapshot):
         log(f"surveyor: {line}")
     requested = as_of(at.tables.warehouse, at.snapshot, "requests")
-    tables = _asked_for(at, requested)
+    tables = _cycle_input(at, requested)
     if tables is None:
         return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
     if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
@@ -90,22 +90,22 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) 
     """What is due where nothing is asked for, or is left to others: all partitions are looked at once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
-    verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=NEW)
+    verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=STATELESS)
     at_most = counts["due"] + counts["refused"]
     rejections = rejections_of(verdicts) if counts["refused"] else None
     if counts["stateless"]:
-        vanished = vanished_states(at, verdicts.where(NEW))
+        vanished = vanished_states(at, verdicts.where(STATELESS))
         verdicts = verdicts.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
         rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
     parameters = {"allow_unclean": allow_unclean} | ({"requests": True} if requests else {})
     return PlanDraft(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
 
 
-def _asked_for(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
+def _cycle_input(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
     """What a cycle looks at, None where nothing is asked for and nothing moves."""
     partitions = at["partitions"]
     is_moving = partitions.where(_MOVING).limit(1).count()
-    if not (is_moving or any(row["kind"] in _ASKED for row in requests)):
+    if not (is_moving or any(row["kind"] in _REQUEST_KINDS for row in requests)):
         return None
     return CycleInput(
         partitions=partitions,
@@ -113,11 +113,11 @@ def _asked_for(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
         brokers=at["brokers"],
         broker_configs=at["broker_configs"],
         requests=at.tables.frame("requests", requests),
-        stopped=at.tables.frame("answers", _stopped(at)),
+        stopped=at.tables.frame("answers", _stop_confirmations(at)),
     )
 
 
-def _stopped(at: SnapshotTables) -> list[Row]:
+def _stop_confirmations(at: SnapshotTables) -> list[Row]:
     """Who said that a replica is stopped and its log deleted, under the controllership that the snapshot found last.
 
     Kafka's controller starts all replicas when it takes over: what was said before it did counts for nothing. Nor does
@@ -125,7 +125,7 @@ def _stopped(at: SnapshotTables) -> list[Row]:
     about a topic that it has removed since, and that was made anew: all is told again after it.
     """
     lake = at.tables.warehouse
-    if _was_control(at):
+    if _was_surveyor_control(at):
         return []
     epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, at.snapshot, "brokers")}
     of_last = ("controller_epoch", "=", at.snapshot["controller_epoch"])
@@ -138,7 +138,7 @@ def _stopped(at: SnapshotTables) -> list[Row]:
     ]
 
 
-def _was_control(at: SnapshotTables) -> bool:
+def _was_surveyor_control(at: SnapshotTables) -> bool:
     """Tell whether `surveyor control` was the last controller: its plans name its epoch."""
     of_it = {CONTROL: at.snapshot["controller_epoch"]}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
@@ -156,15 +156,15 @@ class _RequestedSteps:
 
     def planned(self) -> PlanDraft:
         at, cycle = self.at, Cycle(self.tables)
-        decisions, counts = _judged(cycle)
-        vanished = vanished_states(at, decisions.where(_NEW_TOO)) if counts["stateless"] else None
+        decisions, counts = _tallied_decisions(cycle)
+        vanished = vanished_states(at, decisions.where(_STATELESS_DECISIONS)) if counts["stateless"] else None
         if vanished is not None and vanished.limit(1).count():
-            cycle = Cycle(replace(self.tables, partitions=_left_alone(self.tables.partitions, vanished)))
-            decisions, counts = _judged(cycle)
+            cycle = Cycle(replace(self.tables, partitions=_mark_not_understood(self.tables.partitions, vanished)))
+            decisions, counts = _tallied_decisions(cycle)
         queued = any(row["kind"] == RequestKind.DELETE_TOPIC for row in self.requests)
         deletions = [row.asDict() for row in cycle.deletions.orderBy("topic").collect()] if queued else []
         waits = [_rejection(row) for row in deletions if row["code"] is not None]
-        done = decisions.where(_DONE_WITH).orderBy(*KEY).collect() if counts["done_with"] else ()
+        done = decisions.where(_REQUEST_DONE).orderBy(*KEY).collect() if counts["done_with"] else ()
         operations = [*self._withdrawals([row.asDict() for row in done]), *self._of_deletions(deletions, cycle)]
         return PlanDraft(
             PlanKind.RECONCILE,
@@ -233,9 +233,13 @@ class _RequestedSteps:
         return {row["topic"]: row["topic_version"] for row in rows}
 
 
-def _judged(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
+def _tallied_decisions(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
     return tallied(
-        cycle.decisions, due="action IS NOT NULL", refused=_REFUSED, done_with=_DONE_WITH, stateless=_NEW_TOO
+        cycle.decisions,
+        due="action IS NOT NULL",
+        refused=_REFUSED,
+        done_with=_REQUEST_DONE,
+        stateless=_STATELESS_DECISIONS,
     )
 
 
@@ -249,7 +253,7 @@ def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
     return rows if vanished is None else rows.unionByName(vanished_rejections(vanished))
 
 
-def _left_alone(partitions: DataFrame, vanished: DataFrame) -> DataFrame:
+def _mark_not_understood(partitions: DataFrame, vanished: DataFrame) -> DataFrame:
     """Partitions whose state is gone as such that are not understood: nobody elects, moves or creates them."""
     gone = vanished.selectExpr(*KEY, "true AS is_gone")
     named = [name for name in partitions.columns if name != "understood"]
@@ -273,15 +277,15 @@ def _key(row: Row) -> tuple[str, int]:
 
 def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
     """Say what waits for the controller that stays, Kafka's own or `surveyor control`, and for what."""
-    rows = cycle.multi_step_work().orderBy("topic", "partition").limit(WAITING_SHOWN + 1).collect()
-    for row in rows[:WAITING_SHOWN]:
+    rows = cycle.multi_step_work().orderBy("topic", "partition").limit(MAX_WAITING_LINES + 1).collect()
+    for row in rows[:MAX_WAITING_LINES]:
         name = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
-        yield f"  waits for {_who_stays(at)}: {name}: {row.what}: {row.why}"
-    if len(rows) > WAITING_SHOWN:
+        yield f"  waits for {_executor(at)}: {name}: {row.what}: {row.why}"
+    if len(rows) > MAX_WAITING_LINES:
         yield "  ... and more; `surveyor show requests` has what is asked for in /admin"
 
 
-def _who_stays(at: SnapshotTables) -> str:
+def _executor(at: SnapshotTables) -> str:
     """Who carries it out, as the snapshot shows."""
     controller = at.snapshot["controller_id"]
     live = {row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}

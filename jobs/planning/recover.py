@@ -24,29 +24,29 @@ from planner.leadership.unclean_recovery import (
 from schemas.enums import PlanKind
 
 
-def recover_planner(named: list[Row], *, allow_unclean: bool) -> Planner:
+def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
     """Plan leaders; unclean ones for the partitions named, or for all."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
-        offline = _without_leader(at).localCheckpoint()
+        offline = _leaderless(at).localCheckpoint()
         last = at.snapshot["snapshot_id"]
         until = F.col("snapshot_id") <= last
         history = at.tables.read("partition_history").where(until)
         snapshots = at.tables.read("snapshots").where(until)
         sizes = log_sizes(at.tables.read("sizes"))
         evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes).localCheckpoint()
-        allowed = at.targets(named)
+        allowed = at.targets(requested)
         considered = offline, at["broker_configs"], evidence, None if allow_unclean else allowed
         rejections = recover_rejections(*considered).unionByName(
             unneeded_rejections(allowed, at["partitions"], offline),
         )
-        parameters = {"allow_unclean": allow_unclean, "partitions": named}
+        parameters = {"allow_unclean": allow_unclean, "partitions": requested}
         return PlanDraft(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
     return planner
 
 
-def _without_leader(at: SnapshotTables) -> DataFrame:
+def _leaderless(at: SnapshotTables) -> DataFrame:
     """Partitions that no live broker leads, and those whose state is gone."""
     known = at["partitions"], at["topics"], at["brokers"]
     vanished = vanished_states(at, without_state(at["partitions"], at["topics"]))

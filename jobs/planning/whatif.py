@@ -59,10 +59,10 @@ def parse_lose(text: str) -> FailureScenario:
     return taken[text]
 
 
-NAMED: Final = 10
+MAX_PARTITIONS_NAMED: Final = 10
 """Partitions that a line names, of each cost."""
 
-NAMED_TO_PROGRAMS: Final = 100
+MAX_PARTITIONS_IN_JSON: Final = 100
 """The same of a row of --json."""
 
 COSTS: Final = {
@@ -88,7 +88,7 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
         "crowded": _crowded(settings, chosen),
         "rows": rows,
     }
-    steps = [*_after(settings, result, is_newest=snapshot is None)]
+    steps = [*_suggestions(settings, result, is_newest=snapshot is None)]
     people = _for_people(settings, result, len(rows) if everything else limit, everything=everything)
     emit_result(settings, result, *people, steps=steps)
 
@@ -108,7 +108,7 @@ def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, ever
         row["partitions"] = {}
         for cost in (field.name for field in fields(lost)):
             places = order[getattr(lost, cost)[order]]
-            first = pa.array(places if everything else places[:NAMED_TO_PROGRAMS])
+            first = pa.array(places if everything else places[:MAX_PARTITIONS_IN_JSON])
             named = zip(topics.take(first).to_pylist(), numbers.take(first).to_pylist(), strict=True)
             row["partitions"][cost] = [f"{topic}-{number}" for topic, number in named]
 
@@ -129,7 +129,7 @@ def _crowded(settings: Settings, snapshot: Row) -> int:
     )
 
 
-def _after(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[Suggestion]:
+def _suggestions(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[Suggestion]:
     """What may be done about the worst loss, where it takes anything offline."""
     worst: Row = next(iter(result["rows"]), {"newly_offline": 0})
     if not worst["newly_offline"]:
@@ -162,11 +162,11 @@ def _cost_lines(rows: list[Row], *, everything: bool) -> Iterator[str]:
     """Name what each scenario takes along."""
     for row in rows:
         for cost, what in COSTS.items():
-            names = row["partitions"][cost] if everything else row["partitions"][cost][:NAMED]
+            names = row["partitions"][cost] if everything else row["partitions"][cost][:MAX_PARTITIONS_NAMED]
             if names:
                 more = row[cost] - len(names)
                 topics = len({name.rpartition("-")[0] for name in row["partitions"][cost]})
-                of = "" if topics == 1 else f" of {'at least ' * (row[cost] > NAMED_TO_PROGRAMS)}{topics} topics"
+                of = "" if topics == 1 else f" of {'at least ' * (row[cost] > MAX_PARTITIONS_IN_JSON)}{topics} topics"
                 others = f" and {more} more (--all)" if more else ""
                 yield f"  {row['scenario']}: {pluralise(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.notices import LEADER_AND_ISR
-from schemas.response_codes import ABOUT_LOG_DIR, KAFKA_STORAGE_ERROR
+from schemas.response_codes import KAFKA_STORAGE_ERROR, LOG_DIR_ERRORS
 
 KEY: Final = ("broker_id", "api", "topic", "partition")
 """Topic and partition are null of an UpdateMetadata, which is answered once for all of its partitions."""
@@ -56,6 +56,6 @@ def latest_responses(answers: pa.Table) -> pa.Table:
 
 
 def _about_log_dir(answers: pa.Table) -> Bools:
-    says = pc.is_in(answers["error"], pa.array(ABOUT_LOG_DIR, answers["error"].type))
+    says = pc.is_in(answers["error"], pa.array(LOG_DIR_ERRORS, answers["error"].type))
     about: Bools = pc.and_(says, pc.equal(answers["api"], LEADER_AND_ISR)).to_numpy()
     return about

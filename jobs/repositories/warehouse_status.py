@@ -18,7 +18,7 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.plans.repository import is_cycle
 from jobs.repositories.snapshots import as_of, last_snapshot
-from planner.columns.numpy_rules import default_min_isr, known_min_isr
+from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
 from schemas.topic_configs import MIN_ISR
 
@@ -102,7 +102,7 @@ def missing_since(lake: Warehouse, snapshot: Row, brokers: Collection[int]) -> d
 
 def known_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int | None:
     """The min.insync.replicas of topics that do not say, as a snapshot's brokers do; None where none has told."""
-    return known_min_isr(_min_isr_rows(lake, snapshot))
+    return max_known_min_isr(_min_isr_rows(lake, snapshot))
 
 
 def default_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int:

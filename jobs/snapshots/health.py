@@ -17,7 +17,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView, TopicConfig
-from planner.columns.numpy_rules import PartitionArrays, among, derived, min_isr_of, named
+from planner.columns.numpy_rules import PartitionArrays, has_broker, is_in, min_isr_of, partition_masks
 from planner.leadership.numpy_leadership import imbalance, repair_masks
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
@@ -96,12 +96,12 @@ def health_of(seen: ClusterView, *, default_min_isr: int, threshold: float, drai
     rows = arrays_of(seen, default_min_isr)
     live, understood = _brokers_of(seen)
     opaque = sorted(set(live) - understood)
-    marks, due = derived(rows, live), repair_masks(rows, live, understood)
+    marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
     reassigned = _reassignments(seen, live)
     void = {(each.topic, each.partition) for each in reassigned if each.is_void}
     moving = _moving(seen.partitions, seen.requested.keys() - void)
     unborn = (
-        ~rows.has_state & _is_reassigned(seen.partitions) & (rows.deleting | ~among(rows.replicas, live).any(axis=1))
+        ~rows.has_state & _is_reassigned(seen.partitions) & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
     )
     named_kinds = {
         "leader_outside_isr": rows.judged & marks.leader_outside_isr,
@@ -116,8 +116,8 @@ def health_of(seen: ClusterView, *, default_min_isr: int, threshold: float, drai
         not_understood_brokers=opaque,
         gone=_named_and_gone(rows, live),
         able_brokers=len(understood.difference(drained)),
-        led_by_drained=_count(rows.judged & among(rows.leader, understood.intersection(drained))),
-        most_replicas=int(named(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
+        led_by_drained=_count(rows.judged & is_in(rows.leader, understood.intersection(drained))),
+        most_replicas=int(has_broker(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
         topics=len(seen.configs),
         deleting_topics=len(seen.deleting),
         deletion_waits_for=_absent_from_deletion(rows, live),
@@ -181,18 +181,18 @@ def _true_or_null(column: pa.ChunkedArray) -> Bools:
 def _named_and_gone(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
     """Count for each broker that is named and not registered the partitions that name it."""
     everybody = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
-    absent = np.where(named(everybody) & ~among(everybody, live), everybody, NO_LEADER)
+    absent = np.where(has_broker(everybody) & ~is_in(everybody, live), everybody, NO_LEADER)
     return {broker: _count((absent == broker).any(axis=1)) for broker in _distinct(absent)}
 
 
 def _absent_from_deletion(rows: PartitionArrays, live: Collection[int]) -> list[int]:
     """Return the brokers whose replicas of queued topics cannot be deleted now."""
     replicas = rows.replicas[rows.deleting]
-    return _distinct(np.where(named(replicas) & ~among(replicas, live), replicas, NO_LEADER))
+    return _distinct(np.where(has_broker(replicas) & ~is_in(replicas, live), replicas, NO_LEADER))
 
 
 def _distinct(brokers: Ints) -> list[int]:
-    ids: list[int] = np.unique(brokers[named(brokers)]).tolist()
+    ids: list[int] = np.unique(brokers[has_broker(brokers)]).tolist()
     return ids
 
 

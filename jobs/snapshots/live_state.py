@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import schema_of
 from jobs.repositories.stored_rows import Bools, Ints
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import arrays_of
-from planner.columns.numpy_rules import PartitionMasks, among, derived, named
+from planner.columns.numpy_rules import PartitionMasks, has_broker, is_in, partition_masks
 from schemas.enums import PartitionState
 
 _DERIVED: Final = ("partition_state", "offline_replicas", "under_replicated", "under_min_isr")
@@ -32,7 +32,7 @@ def present_partitions(seen: ClusterView, default_min_isr: int) -> pa.Table:
     """Add to what was observed whole what follows from it, and `deletion_requested`."""
     rows = arrays_of(seen, default_min_isr)
     live = [row["broker_id"] for row in seen.brokers]
-    marks = derived(rows, live)
+    marks = partition_masks(rows, live)
     columns = {
         "partition_state": pa.array(_states(marks), pa.string()),
         "offline_replicas": _offline(rows.replicas, live),
@@ -59,6 +59,6 @@ def _states(marks: PartitionMasks) -> list[str]:
 
 
 def _offline(replicas: Ints, live: list[int]) -> pa.Array:
-    absent: Bools = named(replicas) & ~among(replicas, live)
+    absent: Bools = has_broker(replicas) & ~is_in(replicas, live)
     offsets = np.concatenate([[0], np.cumsum(absent.sum(axis=1))])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(replicas[absent], pa.int32()))

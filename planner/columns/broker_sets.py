@@ -42,7 +42,7 @@ def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
     )
 
 
-def with_failed(partitions: DataFrame, told: DataFrame) -> DataFrame:
+def with_failed(partitions: DataFrame, failed_responses: DataFrame) -> DataFrame:
     """Add FAILED; `told`: topic, partition, broker_id and the leader_epoch it was told when it answered 56.
 
     What was told of a later epoch is of an earlier topic of that name; and whoever leads under a later epoch than it
@@ -50,7 +50,7 @@ def with_failed(partitions: DataFrame, told: DataFrame) -> DataFrame:
     """
     counts = "told.leader_epoch <= leader_epoch AND (told.broker_id <> leader OR told.leader_epoch = leader_epoch)"
     failed = f"transform(filter(tellings, told -> {counts}), told -> told.broker_id)"
-    tellings = told.groupBy("topic", "partition").agg(
+    tellings = failed_responses.groupBy("topic", "partition").agg(
         F.sort_array(F.collect_list(F.struct("broker_id", "leader_epoch"))).alias("tellings")
     )
     joined = partitions.join(F.broadcast(tellings), ["topic", "partition"], "left")
@@ -64,7 +64,7 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
     `informed`: eligible and told of every change; one whose replicas a drain stopped is told where it is in sync.
     """
     mode = DRAIN_MODE if DRAIN_MODE in brokers.columns else "NULL"
-    who = {
+    conditions = {
         "live": "true",
         "eligible": "understood",
         "drained": f"{mode} IS NOT NULL",
@@ -72,7 +72,7 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
         "informed": f"understood AND NOT {mode} <=> '{DrainMode.RESIDENT}'",
     }
     ids = "sort_array(collect_set(broker_id) FILTER (WHERE {})) AS {}"
-    return brokers.selectExpr(*(ids.format(condition, name) for name, condition in who.items()))
+    return brokers.selectExpr(*(ids.format(condition, name) for name, condition in conditions.items()))
 
 
 def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -88,15 +88,15 @@ def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFr
 
     For rules that look at no other brokers: set operations on the ids of a hundred brokers took most of their time.
     """
-    named = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
-    some = FAILED in partitions.columns
-    known = partitions.columns if some else [*partitions.columns, f"{EMPTY} AS {FAILED}"]
+    referenced = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
+    has_failed = FAILED in partitions.columns
+    columns = partitions.columns if has_failed else [*partitions.columns, f"{EMPTY} AS {FAILED}"]
     excluded = [f"array_except(live, {name}) AS not_{name}" for name in _CANDIDATES]
     sets = live_brokers(brokers).selectExpr("live AS all_live", "drained AS all_drained", *excluded)
     return partitions.crossJoin(F.broadcast(sets)).selectExpr(
-        *known,
-        f"array_intersect(all_live, {named}) AS registered",
-        f"array_except(registered, {FAILED}) AS live" if some else "registered AS live",
+        *columns,
+        f"array_intersect(all_live, {referenced}) AS registered",
+        f"array_except(registered, {FAILED}) AS live" if has_failed else "registered AS live",
         "array_intersect(registered, all_drained) AS drained",
         "array_except(registered, not_eligible) AS eligible",
         "array_except(live, not_electable) AS electable",
@@ -106,9 +106,9 @@ def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFr
 
 def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Add `topic_id`, `config` and `deletion_requested` of each partition's topic."""
-    known = topics.selectExpr("topic", "topic_id", "config", "deletion_requested")
+    topic_columns = topics.selectExpr("topic", "topic_id", "config", "deletion_requested")
     requested = F.expr("coalesce(deletion_requested, false)")
-    return partitions.join(F.broadcast(known), "topic", "left").withColumns({"deletion_requested": requested})
+    return partitions.join(F.broadcast(topic_columns), "topic", "left").withColumns({"deletion_requested": requested})
 
 
 def no_brokers() -> Column:
@@ -116,7 +116,7 @@ def no_brokers() -> Column:
     return F.expr(EMPTY)
 
 
-def is_led() -> Column:
+def is_led_in_isr() -> Column:
     """Whether a live member of the ISR leads; copies are taken from nobody else."""
     return F.expr(_LED)
 

@@ -15,10 +15,10 @@ from planner.columns.shape import shaped
 from schemas.enums import NO_VERSION, Action
 from schemas.tables import CHANGES, REJECTIONS
 
-_BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
+_BEFORE_AND_AFTER: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
 
 
-def told(isr: str, replicas: str = "replicas") -> str:
+def leader_and_isr_recipients(isr: str, replicas: str = "replicas") -> str:
     """In SQL, the replicas that LeaderAndIsr goes to: one that a drain has stopped only where it is in this ISR.
 
     There it either leads or was never stopped, and the leader epoch of the change is later than the one it stopped at.
@@ -27,7 +27,7 @@ def told(isr: str, replicas: str = "replicas") -> str:
 
 
 _UNCHANGED: Final = {
-    **{f"{name}_{when}": name for name in _BOTH for when in ("before", "after")},
+    **{f"{name}_{when}": name for name in _BEFORE_AND_AFTER for when in ("before", "after")},
     "wave": "0",
     "adding_before": "adding_replicas",
     "adding_after": "adding_replicas",
@@ -36,7 +36,7 @@ _UNCHANGED: Final = {
     "controller_epoch_before": "controller_epoch",
     "state_version": f"coalesce(state_version, {NO_VERSION})",
     "is_new": "leader IS NULL",
-    "leader_and_isr_to": told("isr"),
+    "leader_and_isr_to": leader_and_isr_recipients("isr"),
     "stop_replica_to": EMPTY,
     "requires_live": EMPTY,
     "requires_dead": EMPTY,
@@ -56,17 +56,17 @@ def with_topic_and_brokers(partitions: DataFrame, topics: DataFrame, brokers: Da
     return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
 
 
-def changed(partitions: DataFrame, what: Mapping[str, str | Column]) -> DataFrame:
+def changed(partitions: DataFrame, values: Mapping[str, str | Column]) -> DataFrame:
     """One CHANGES row each, without a plan id: as it was but for `what`, by column, in SQL or as a Column."""
-    columns = {f"{_NEW}{name}": column for name, column in what.items() if not isinstance(column, str)}
-    in_sql = {name: text if isinstance(text, str) else f"{_NEW}{name}" for name, text in what.items()}
+    columns = {f"{_NEW}{name}": column for name, column in values.items() if not isinstance(column, str)}
+    in_sql = {name: text if isinstance(text, str) else f"{_NEW}{name}" for name, text in values.items()}
     ready = partitions.withColumns(columns) if columns else partitions
     return ready.selectExpr(*changes_in_sql(in_sql))
 
 
-def changes_in_sql(what: Mapping[str, str]) -> list[str]:
+def changes_in_sql(values: Mapping[str, str]) -> list[str]:
     """Return the columns of CHANGES in SQL: as they were but for `what`."""
-    texts = {"plan_id": "NULL", **_UNCHANGED, **what}
+    texts = {"plan_id": "NULL", **_UNCHANGED, **values}
     columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
     return [f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns]
 

@@ -20,10 +20,10 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
     Few, most often none: to look for these in every row costs little, to look for the live ones costs a lot.
     """
-    named = F.array_append(F.coalesce("replicas", no_brokers()), F.col("leader"))
+    referenced = F.array_append(F.coalesce("replicas", no_brokers()), F.col("leader"))
     registered = F.broadcast(brokers.select("broker_id"))
     return (
-        partitions.select(F.explode(named).alias("broker_id"))
+        partitions.select(F.explode(referenced).alias("broker_id"))
         .distinct()
         .join(registered, "broker_id", "left_anti")
         .agg(F.sort_array(F.collect_list("broker_id")).alias("absent"))
@@ -55,8 +55,8 @@ def default_min_isr(broker_configs: DataFrame) -> DataFrame:
 
     Kafka takes the leader's; the largest warns too early rather than too late where brokers disagree.
     """
-    known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
-    values = F.when(known, F.expr(whole_number("value")))
+    is_known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
+    values = F.when(is_known, F.expr(whole_number("value")))
     return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
 
 
@@ -81,17 +81,17 @@ def derive_partitions(
 
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
-    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
+    absent_ids, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
     overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
-    of_note = overrides.where("min_isr_override IS NOT NULL OR deleting")
-    alive, deleting = ~F.array_contains(gone, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
+    relevant_overrides = overrides.where("min_isr_override IS NOT NULL OR deleting")
+    alive, deleting = ~F.array_contains(absent_ids, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
-        partitions.join(F.broadcast(of_note), "topic", "left")
+        partitions.join(F.broadcast(relevant_overrides), "topic", "left")
         .withColumns(
             {
                 "partition_state": partition_state(leader, alive, deleting),
-                "offline_replicas": intersect(F.col("replicas"), gone),
+                "offline_replicas": intersect(F.col("replicas"), absent_ids),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
                 "under_min_isr": F.size(isr) < min_isr,
                 "vanished": F.lit(False),  # noqa: FBT003 - a Spark literal

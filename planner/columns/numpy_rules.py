@@ -54,9 +54,9 @@ class PartitionMasks:
     """Led by a live broker that is not in the ISR: no rule of Kafka's changes such a partition."""
 
 
-def derived(rows: PartitionArrays, registered: Collection[int]) -> PartitionMasks:
+def partition_masks(rows: PartitionArrays, registered: Collection[int]) -> PartitionMasks:
     """What `planner.columns.derived_columns.derive_partitions` derives, a mark a partition."""
-    alive = among(rows.leader, registered)
+    alive = is_in(rows.leader, registered)
     non_existent = rows.deleting & ~alive
     new = ~rows.has_state & ~non_existent
     return PartitionMasks(
@@ -64,29 +64,29 @@ def derived(rows: PartitionArrays, registered: Collection[int]) -> PartitionMask
         new=new,
         online=rows.has_state & alive,
         offline=rows.has_state & ~alive & ~non_existent,
-        under_replicated=np.asarray((named(rows.replicas) & ~within(rows.replicas, rows.isr)).any(axis=1)),
-        under_min_isr=named(rows.isr).sum(axis=1) < rows.min_isr,
-        leader_outside_isr=rows.has_state & alive & ~within(rows.leader[:, None], rows.isr)[:, 0],
+        under_replicated=np.asarray((has_broker(rows.replicas) & ~is_in_row(rows.replicas, rows.isr)).any(axis=1)),
+        under_min_isr=has_broker(rows.isr).sum(axis=1) < rows.min_isr,
+        leader_outside_isr=rows.has_state & alive & ~is_in_row(rows.leader[:, None], rows.isr)[:, 0],
     )
 
 
-def named(brokers: Ints) -> Bools:
+def has_broker(brokers: Ints) -> Bools:
     """The slots that hold a broker."""
     marks: Bools = brokers != NO_LEADER
     return marks
 
 
-def among(brokers: Ints, some: Collection[int]) -> Bools:
+def is_in(brokers: Ints, broker_ids: Collection[int]) -> Bools:
     """The places that hold one of some brokers.
 
     >>> among(np.array([[2, -1]]), [2, 3]).tolist()
     [[True, False]]
     """
-    marks: Bools = np.isin(brokers, np.fromiter(some, dtype=np.int32, count=len(some)))
+    marks: Bools = np.isin(brokers, np.fromiter(broker_ids, dtype=np.int32, count=len(broker_ids)))
     return marks
 
 
-def within(brokers: Ints, others: Ints) -> Bools:
+def is_in_row(brokers: Ints, others: Ints) -> Bools:
     """The slots whose broker is in the other list of its row, too; an empty slot is in none that is full.
 
     >>> within(np.array([[1, 2], [3, -1]]), np.array([[2], [4]])).tolist()
@@ -98,7 +98,7 @@ def within(brokers: Ints, others: Ints) -> Bools:
     return marks
 
 
-def known_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int | None:
+def max_known_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int | None:
     """The largest min.insync.replicas that any broker is known to use, None if none is; rows of BROKER_CONFIGS in."""
     known = (whole_number(row["value"]) for row in broker_configs if row["name"] == MIN_ISR and not row["assumed"])
     return max((number for number in known if number is not None), default=None)
@@ -106,7 +106,7 @@ def known_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int | None:
 
 def default_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int:
     """The same, else Kafka's default: `planner.columns.derived_columns.default_min_isr`."""
-    known = known_min_isr(broker_configs)
+    known = max_known_min_isr(broker_configs)
     return DEFAULT_MIN_ISR if known is None else known
 
 

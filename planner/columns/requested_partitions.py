@@ -16,7 +16,7 @@ from schemas.tables import KEYS
 
 KEY: Final = [*KEYS["partitions"]]
 
-NO_ELECTION: Final[Mapping[RejectionCode, str]] = {
+NO_ELECTION_REASONS: Final[Mapping[RejectionCode, str]] = {
     RejectionCode.UNKNOWN_PARTITION: "no such partition in the snapshot",
     RejectionCode.DELETION_REQUESTED: "its topic is queued for deletion",
     RejectionCode.NOT_UNDERSTOOD: "its znode is in quarantine",
@@ -24,9 +24,9 @@ NO_ELECTION: Final[Mapping[RejectionCode, str]] = {
 """Why no election of any kind is planned."""
 
 
-def join_requested(named: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def join_requested(requested: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return each wanted partition once; all its columns are null where there is no such partition."""
-    keys = named.select(*KEY).distinct()
+    keys = requested.select(*KEY).distinct()
     present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # before anything is joined to every partition
     return keys.join(present, KEY, "left").transform(with_topic_and_brokers, topics, brokers)
 

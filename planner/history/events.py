@@ -50,7 +50,7 @@ _REQUESTED: Final = {
     RequestKind.LOG_DIR: EventKind.LOG_DIR_FAILED,
 }
 
-Case = tuple[EventKind, Column, Column, Column]
+EventCase = tuple[EventKind, Column, Column, Column]
 """An event: its kind, when it is one, and the text of what was and what is."""
 
 
@@ -58,7 +58,7 @@ def _text(column: str) -> Column:
     return F.col(column).cast("string")
 
 
-def _events(paired: DataFrame, subject: Column, cases: Sequence[Case]) -> DataFrame:
+def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> DataFrame:
     """One row a case that holds."""
     candidates = F.array(
         *(

@@ -65,7 +65,7 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
     """
     newest_last = Window.partitionBy(*KEY).orderBy("snapshot_id")
     rows = (
-        history.transform(_of_this_topic, offline)
+        history.transform(_filter_same_topic, offline)
         .withColumns({"until": F.lead("snapshot_id").over(newest_last)})
         .select(*KEY, "snapshot_id", "until", "isr", "understood", F.col("leader_epoch").alias("epoch_then"))
     )
@@ -86,7 +86,7 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
     )
 
 
-def _of_this_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
+def _filter_same_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
     """Only the rows of these partitions, and none of an earlier topic of the same name."""
     gone = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
     epochs = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))

@@ -18,7 +18,7 @@ from schemas.enums import Action, RejectionCode
 STATE: Final = ("leader", "isr", "leader_epoch", "leader_recovery_state")
 """What is known of a state that is gone."""
 
-WHAT_WAS: Final = """concat(
+LAST_STATE_REASON: Final = """concat(
     'its state znode is gone: snapshot ', seen, ' showed leader ', leader,
     ', ISR ', array_join(CAST(isr AS array<string>), ', '), ', leader epoch ', leader_epoch
 )"""
@@ -30,19 +30,19 @@ def without_state(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     return partitions.where("leader IS NULL AND understood").join(F.broadcast(staying), "topic")
 
 
-def last_known(stateless: DataFrame, history: DataFrame) -> DataFrame:
+def last_known_states(stateless: DataFrame, history: DataFrame) -> DataFrame:
     """One row for each of these that had a state before: STATE, and `seen` and `gone`, the snapshots of that and after.
 
     `stateless` has cluster, topic, partition, topic_id and topic_version. A partition that vanished itself since, or
     whose topic's znode is at a lower version than then, belongs to a topic that was made anew: nothing is known.
     """
-    asked_about = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
+    current_topics = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
     in_order = Window.partitionBy(*KEY).orderBy("snapshot_id")
     had = "leader IS NOT NULL AND NOT tombstone"
     whole = ", ".join(["snapshot_id AS seen", "gone", "topic_version", *STATE])
     return (
         history.select(*KEY, "snapshot_id", "topic_version", *STATE, has_vanished().alias("tombstone"))
-        .join(F.broadcast(asked_about.select(*KEY)), KEY, "left_semi")
+        .join(F.broadcast(current_topics.select(*KEY)), KEY, "left_semi")
         .withColumns({"gone": F.lead("snapshot_id").over(in_order)})
         .groupBy(*KEY)
         .agg(
@@ -51,13 +51,13 @@ def last_known(stateless: DataFrame, history: DataFrame) -> DataFrame:
         )
         .where("last.seen > anew")
         .select(*KEY, "last.*")
-        .join(asked_about, KEY)
+        .join(current_topics, KEY)
         .where("topic_version <= version_now")
         .select("cluster", *KEY, "topic_id", "version_now", "seen", "gone", *STATE)
     )
 
 
-def of_the_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
+def filter_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
     """Leave out those whose topic had another id, or a later version, before the state was gone.
 
     `ids` has topic, gone, id_then and version_then. An id that is not known, as of a topic before Kafka 2.8, says
@@ -71,7 +71,7 @@ def of_the_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
 
 def vanished_rejections(known: DataFrame) -> DataFrame:
     """One REJECTIONS row for each: it is not to be created."""
-    why = f"concat({WHAT_WAS}, '; `surveyor plan recover` offers leaders for it, with the evidence')"
+    why = f"concat({LAST_STATE_REASON}, '; `surveyor plan recover` offers leaders for it, with the evidence')"
     return known.withColumns(
         {"code": F.lit(RejectionCode.STATE_VANISHED.value), "reason": F.expr(why)},
     ).transform(as_rejections, Action.CREATE)

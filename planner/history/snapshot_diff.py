@@ -18,7 +18,7 @@ from schemas.enums import PartitionState
 from schemas.tables import KEYS, PARTITIONS
 
 KEY = [*KEYS["partitions"]]
-CELLS_A_TOPIC: Final = 16
+CELLS_PER_TOPIC: Final = 16
 """What a topic's partitions are divided into: more find a change more closely, fewer are summed up more quickly."""
 
 _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster", "vanished"}]
@@ -64,7 +64,7 @@ def in_cells(partitions: DataFrame, cells: DataFrame) -> DataFrame:
 
 def cell() -> Column:
     """Which cell a partition is in: the partitions of a topic are read by one task, and summed up there."""
-    return F.xxhash64("topic", F.col("partition") % CELLS_A_TOPIC)
+    return F.xxhash64("topic", F.col("partition") % CELLS_PER_TOPIC)
 
 
 def fingerprint() -> Column:

@@ -25,14 +25,14 @@ _DERIVED: Final = {
 SOURCE_COLUMNS: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
 """What rules look at: the columns of PARTITIONS that do not follow from others."""
 
-NAMED: Final = f"""CASE
+REFERENCED_BROKERS: Final = f"""CASE
     WHEN NOT understood OR leader IS NULL OR isr IS NULL {{}} THEN array({NO_LEADER})
     WHEN array_contains(isr, leader) THEN isr
     ELSE concat(isr, array(leader))
 END"""
 """The ISR and the leader; where a rule must look in any case, NO_LEADER, which is never registered."""
 
-_NAMES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
+_OR_REFERENCES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
 
 
 def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -42,11 +42,13 @@ def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     wait for its leader to miss it (`onReplicasBecomeOffline`).
     Of the columns those that are LOOKED_AT: one that is not needed is not even read.
     """
-    failed, names_failed = ([FAILED], _NAMES_FAILED) if FAILED in partitions.columns else ([], "")
+    failed, or_references_failed = ([FAILED], _OR_REFERENCES_FAILED) if FAILED in partitions.columns else ([], "")
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
         # a lookup for each name is many times quicker than a set operation on the brokers for each row
-        partitions.selectExpr(*SOURCE_COLUMNS, *failed, f"explode({NAMED.format(names_failed)}) AS named")
+        partitions.selectExpr(
+            *SOURCE_COLUMNS, *failed, f"explode({REFERENCED_BROKERS.format(or_references_failed)}) AS named"
+        )
         .join(F.broadcast(registered), "named", "left_anti")
         .drop("named")
         .distinct()  # one for each name that is not registered

@@ -17,26 +17,26 @@ from planner.columns.broker_sets import difference, first, format_ids, intersect
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.leadership.selectors import controlled_shutdown
-from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
+from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from planner.reassignment.reorder import elections_after, reorders
 from schemas.enums import Action, DrainMode, RejectionCode
 
 
-def demoted(replicas: Column, last: Column) -> Column:
+def demoted(replicas: Column, demoted_brokers: Column) -> Column:
     """Replicas with those of `last` at the end, each part in the order it had.
 
     >>> row = spark.range(1).select(F.array(*map(F.lit, [2, 5, 7, 1])).alias("replicas"))
     >>> row.select(demoted(F.col("replicas"), F.array(F.lit(2), F.lit(7))).alias("after")).first().after
     [5, 1, 2, 7]
     """
-    return F.concat(difference(replicas, last), intersect(replicas, last))
+    return F.concat(difference(replicas, demoted_brokers), intersect(replicas, demoted_brokers))
 
 
 def broker_array(broker_ids: Sequence[int]) -> Column:
     return F.array(*map(F.lit, broker_ids)).cast("array<int>")
 
 
-def _considered(
+def _with_verdicts(
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
@@ -48,7 +48,7 @@ def _considered(
     candidates = intersect(intersect(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
     return (
         partitions.where(F.arrays_overlap("replicas", draining))
-        .transform(with_requests_known)
+        .transform(with_request_column)
         .transform(with_topic_and_brokers, topics, brokers)
         .withColumns(
             {
@@ -68,8 +68,8 @@ def _considered(
 def _code(mode: DrainMode) -> Column:
     """Why nothing is done, null where something is."""
     codes = RejectionCode
-    last_hope = F.col("leaderless") & F.arrays_overlap("isr", "draining")
-    nobody_else = F.size("candidates") == 0
+    is_last_in_isr = F.col("leaderless") & F.arrays_overlap("isr", "draining")
+    no_candidate = F.size("candidates") == 0
     by_mode = {
         DrainMode.ADMIN: F.when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value),
         DrainMode.RESIDENT: F.when(F.col("leaderless"), codes.LEADER_NOT_ALIVE.value).when(
@@ -81,7 +81,7 @@ def _code(mode: DrainMode) -> Column:
         F.when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
         .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
         .when(F.col("leader").isNull(), codes.NO_STATE.value)
-        .when((F.col("led") | last_hope) & nobody_else, codes.GOES_OFFLINE.value),
+        .when((F.col("led") | is_last_in_isr) & no_candidate, codes.GOES_OFFLINE.value),
         by_mode[mode],
     )
 
@@ -94,7 +94,7 @@ def drain_changes(
     mode: DrainMode,
 ) -> DataFrame:
     """One CHANGES row a partition and wave: in admin mode the order and then the leader, else both at once."""
-    due = _considered(partitions, topics, brokers, broker_ids, mode).where(F.col("code").isNull())
+    due = _with_verdicts(partitions, topics, brokers, broker_ids, mode).where(F.col("code").isNull())
     if mode is DrainMode.RESIDENT:
         return shutdown_changes(due)
     ordered = due.withColumns({"target": _order()})
@@ -104,10 +104,10 @@ def drain_changes(
 def _order() -> Column:
     """Drained last; where leadership must move and the first of the others is not in sync, the first that is leads."""
     order, candidate = demoted(F.col("replicas"), F.col("drained")), F.slice("candidates", 1, 1)
-    return F.when(F.col("led"), F.array_distinct(F.concat(_unless_first_can(order, candidate), order))).otherwise(order)
+    return F.when(F.col("led"), F.array_distinct(F.concat(_promoted(order, candidate), order))).otherwise(order)
 
 
-def _unless_first_can(order: Column, candidate: Column) -> Column:
+def _promoted(order: Column, candidate: Column) -> Column:
     return F.when(F.array_contains(F.col("candidates"), first(order)), no_brokers()).otherwise(candidate)
 
 
@@ -158,13 +158,13 @@ def drain_rejections(
     """One REJECTIONS row for each partition on a drained broker that is left as it is."""
     action = Action.REASSIGN if mode is DrainMode.ADMIN else Action.CONTROLLED_SHUTDOWN
     return (
-        _considered(partitions, topics, brokers, broker_ids, mode)
-        .withColumns({"reason": _why_not()})
+        _with_verdicts(partitions, topics, brokers, broker_ids, mode)
+        .withColumns({"reason": _rejection_reason()})
         .transform(as_rejections, action)
     )
 
 
-def _why_not() -> Column:
+def _rejection_reason() -> Column:
     only = F.when(F.size("replicas") == 1, F.concat(F.lit("its only replica is "), format_ids(F.col("replicas"))))
     isr = F.concat(F.lit("no other in-sync replica can lead: ISR "), format_ids(F.col("isr")))
     gone = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is not alive: reconcile first"))
@@ -173,7 +173,7 @@ def _why_not() -> Column:
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
         RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
         RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
         RejectionCode.LEADER_NOT_ALIVE: gone,
         RejectionCode.LAST_IN_ISR: F.lit("nobody else is in the ISR"),
     }

@@ -11,37 +11,37 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids, format_ids_sql
-from planner.columns.changes import told
+from planner.columns.changes import leader_and_isr_recipients
 from planner.leadership.selectors import offline
 from schemas.enums import NO_LEADER
 
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
 """An unclean leader starts RECOVERING, where brokers know of it."""
 
-_LEFT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {EMPTY}))"
+_ABSENT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {EMPTY}))"
 
-COUNTED_ON_DEAD: Final = f"array_except({_LEFT}, {FAILED})"
+ASSUMED_DEAD: Final = f"array_except({_ABSENT}, {FAILED})"
 """Those whose absence an election rests on: if one of them came back, the plan is out of date."""
 
-COUNTED_ON_FAILED: Final = f"array_intersect({FAILED}, {_LEFT})"
+ASSUMED_FAILED: Final = f"array_intersect({FAILED}, {_ABSENT})"
 """Those whose failed log dirs it rests on: one that restarted, under another epoch then, may have mended its own."""
 
-WHO_LEFT: Final = f"""CASE
+LEADER_LOSS_REASON: Final = f"""CASE
     WHEN leader = {NO_LEADER} THEN 'no leader'
     WHEN array_contains({FAILED}, leader) THEN concat('the log dir of broker ', string(leader), ' failed')
     ELSE concat('broker ', string(leader), ' is gone')
 END"""
 
-WHOSE_LOG_DIR: Final = f"""IF(
+FAILED_LOG_DIR_SUFFIX: Final = f"""IF(
     size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {format_ids_sql(FAILED)}), ''
 )"""
 
 
-WHY_ELECTED: Final = f"""concat({WHO_LEFT}, IF(
+ELECTION_REASON: Final = f"""concat({LEADER_LOSS_REASON}, IF(
     elected.unclean,
     concat('; unclean election of ', string(elected.leader), ' may lose data'),
     concat('; first live in-sync replica is ', string(elected.leader))
-), {drained_leads("elected.leader")}, {WHOSE_LOG_DIR})"""
+), {drained_leads("elected.leader")}, {FAILED_LOG_DIR_SUFFIX})"""
 
 
 ELECTED: Final = {
@@ -49,10 +49,10 @@ ELECTED: Final = {
     "isr_after": "elected.isr",
     "leader_epoch_after": "leader_epoch + 1",
     "leader_recovery_state_after": RECOVERY_AFTER,
-    "leader_and_isr_to": told("array_union(isr, elected.isr)"),
-    "requires_live": f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
-    "requires_dead": COUNTED_ON_DEAD,
-    "reason": WHY_ELECTED,
+    "leader_and_isr_to": leader_and_isr_recipients("array_union(isr, elected.isr)"),
+    "requires_live": f"array_union(array(elected.leader), {ASSUMED_FAILED})",
+    "requires_dead": ASSUMED_DEAD,
+    "reason": ELECTION_REASON,
 }
 """What an ELECT change says of its election, in SQL."""
 
@@ -69,15 +69,15 @@ def with_election(partitions: DataFrame) -> DataFrame:
     )
 
 
-def why_no_leader() -> Column:
+def no_leader_reason() -> Column:
     """The ISR, and which of it is alive after all: not understood, not assigned, or without its log dir."""
     alive = F.concat(F.lit("; alive but not to be elected: "), format_ids(F.col("survivors")))
-    nobody_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
-    nobody_in_sync = F.concat(
+    none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
+    none_in_sync = F.concat(
         F.lit("no in-sync replica can lead: ISR "),
         format_ids(F.col("isr")),
         F.when(F.size("survivors") > 0, alive).otherwise(""),
     )
     any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
     why = F.when(any_alive & (F.size("isr") == 0), "no replica is in sync: the ISR is empty")
-    return F.concat(why.when(any_alive, nobody_in_sync).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR))
+    return F.concat(why.when(any_alive, none_in_sync).otherwise(none_alive), F.expr(FAILED_LOG_DIR_SUFFIX))

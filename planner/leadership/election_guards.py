@@ -68,8 +68,8 @@ def with_stability(
     code = RejectionCode.NOT_STABLE
     if first_snapshot is None:
         return _defer(verdicts, F.lit(True), code, reason)  # noqa: FBT003 - a Spark literal
-    going = verdicts.where(F.col("code").isNull())
-    stable = stable_partitions(going, history, first_snapshot, snapshot_id).withColumns({"stable": F.lit(True)})  # noqa: FBT003
+    elections = verdicts.where(F.col("code").isNull())
+    stable = stable_partitions(elections, history, first_snapshot, snapshot_id).withColumns({"stable": F.lit(True)})  # noqa: FBT003
     joined = verdicts.join(F.broadcast(stable), KEY, "left")
     return _defer(joined, F.col("stable").isNull(), code, reason)
 
@@ -80,11 +80,11 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
     That is the snapshot whose event says so, else the oldest one still known: a broker has been there at least since.
     """
     at = F.col("snapshot_id") == snapshot_id
-    known = snapshots.where(F.col("snapshot_id") <= snapshot_id)
+    earlier_snapshots = snapshots.where(F.col("snapshot_id") <= snapshot_id)
     seconds = F.unix_micros("taken_at") / 1_000_000
-    range_ = known.agg(F.min(seconds).alias("oldest"), F.max(F.when(at, seconds)).alias("now"))
+    range_ = earlier_snapshots.agg(F.min(seconds).alias("oldest"), F.max(F.when(at, seconds)).alias("now"))
     epoch = F.col("broker_epoch").cast("string")
-    seen = known.select("snapshot_id", seconds.alias("seen"))
+    seen = earlier_snapshots.select("snapshot_id", seconds.alias("seen"))
     joined = (
         events.where(F.col("kind").isin(EventKind.BROKER_JOINED.value, EventKind.BROKER_BOUNCED.value))
         .join(F.broadcast(seen), "snapshot_id")
@@ -114,16 +114,18 @@ def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: fl
     return _defer(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
 
 
-def with_cap(verdicts: DataFrame, imbalance: DataFrame, most: int) -> DataFrame:
+def with_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int) -> DataFrame:
     """Let `most` elections through, those for the worst brokers first; a total order, so the same ones each time."""
     ratios = imbalance.select(F.col("broker_id").alias("preferred"), "ratio")
-    within = (
+    within_cap = (
         verdicts.where(F.col("code").isNull())
         .join(F.broadcast(ratios), "preferred", "left")
         .orderBy(F.desc_nulls_last("ratio"), "preferred", *KEY)
-        .limit(most)
+        .limit(max_elections)
         .select(*KEY, F.lit(True).alias("within"))  # noqa: FBT003 - a Spark literal
     )
-    reason = F.lit(f"this plan may have {most} elections, and others are for worse brokers; plan again after them")
-    joined = verdicts.join(within, KEY, "left")
+    reason = F.lit(
+        f"this plan may have {max_elections} elections, and others are for worse brokers; plan again after them"
+    )
+    joined = verdicts.join(within_cap, KEY, "left")
     return _defer(joined, F.col("within").isNull(), RejectionCode.CAPPED, reason)

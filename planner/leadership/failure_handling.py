@@ -23,13 +23,13 @@ from planner.columns.broker_sets import (
     with_referenced_brokers,
     with_topic,
 )
-from planner.columns.changes import as_rejections, changed, told
+from planner.columns.changes import as_rejections, changed, leader_and_isr_recipients
 from planner.leadership.candidates import SOURCE_COLUMNS, needing_attention
 from planner.leadership.election import (
-    COUNTED_ON_FAILED,
+    ASSUMED_FAILED,
     ELECTED,
-    WHOSE_LOG_DIR,
-    why_no_leader,
+    FAILED_LOG_DIR_SUFFIX,
+    no_leader_reason,
     with_election,
 )
 from planner.leadership.unclean_config import with_unclean_allowed
@@ -108,13 +108,16 @@ CHANGE_COLUMNS: Final = {
     "leader_recovery_state_after": _by_action(
         "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: ELECTED["leader_recovery_state_after"]}
     ),
-    "leader_and_isr_to": _by_action(told("isr"), {_CREATE: told("alive"), _ELECT: ELECTED["leader_and_isr_to"]}),
+    "leader_and_isr_to": _by_action(
+        leader_and_isr_recipients("isr"),
+        {_CREATE: leader_and_isr_recipients("alive"), _ELECT: ELECTED["leader_and_isr_to"]},
+    ),
     "requires_live": _by_action(
-        COUNTED_ON_FAILED,
+        ASSUMED_FAILED,
         {
             _CREATE: "alive",
             _ELECT: ELECTED["requires_live"],
-            _SHRINK: f"array_union(array(leader), {COUNTED_ON_FAILED})",
+            _SHRINK: f"array_union(array(leader), {ASSUMED_FAILED})",
         },
     ),
     "requires_dead": _by_action(ELECTED["requires_dead"], {_CREATE: EMPTY, _SHRINK: f"array_except(gone, {FAILED})"}),
@@ -125,8 +128,10 @@ CHANGE_COLUMNS: Final = {
                 'no state yet: first live replica leads, live replicas are in sync', {drained_leads(_FIRST_LEADER)}
             )""",
             _ELECT: ELECTED["reason"],
-            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {format_ids_sql('gone')}, {WHOSE_LOG_DIR})",
-            _SHRINK: f"concat('gone from the ISR: ', {format_ids_sql('gone')}, {WHOSE_LOG_DIR})",
+            _OFFLINE: f"""concat(
+                'no in-sync replica is alive: gone are ', {format_ids_sql("gone")}, {FAILED_LOG_DIR_SUFFIX}
+            )""",
+            _SHRINK: f"concat('gone from the ISR: ', {format_ids_sql('gone')}, {FAILED_LOG_DIR_SUFFIX})",
         },
     ),
 }
@@ -140,17 +145,17 @@ def changes_of(verdicts: DataFrame) -> DataFrame:
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
     """Say which partitions stay without a leader, and which were not judged, as REJECTIONS."""
-    return verdicts.withColumns({"reason": why_not()}).transform(as_rejections, Action.ELECT)
+    return verdicts.withColumns({"reason": rejection_reason()}).transform(as_rejections, Action.ELECT)
 
 
-def why_not() -> Column:
+def rejection_reason() -> Column:
     """What to say of a verdict that has a code."""
     never_up = F.col("leader").isNull()
-    nobody_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
+    none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
     return (
         F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
-        .when(never_up, nobody_alive)
-        .otherwise(why_no_leader())
+        .when(never_up, none_alive)
+        .otherwise(no_leader_reason())
     )
 
 
@@ -163,8 +168,8 @@ def reconcile_changes(
     allow_unclean: bool = False,
 ) -> DataFrame:
     """Plan what is due, one CHANGES row a partition in need."""
-    known = partitions, topics, brokers, broker_configs
-    return changes_of(reconcile_verdicts(*known, allow_unclean=allow_unclean))
+    tables = partitions, topics, brokers, broker_configs
+    return changes_of(reconcile_verdicts(*tables, allow_unclean=allow_unclean))
 
 
 def reconcile_rejections(
@@ -176,5 +181,5 @@ def reconcile_rejections(
     allow_unclean: bool = False,
 ) -> DataFrame:
     """Explain why nothing is due for a partition in need."""
-    known = partitions, topics, brokers, broker_configs
-    return rejections_of(reconcile_verdicts(*known, allow_unclean=allow_unclean))
+    tables = partitions, topics, brokers, broker_configs
+    return rejections_of(reconcile_verdicts(*tables, allow_unclean=allow_unclean))

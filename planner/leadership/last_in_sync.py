@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.columns.numpy_rules import Ints, among, named, within
+from planner.columns.numpy_rules import Ints, has_broker, is_in, is_in_row
 from schemas.enums import NO_LEADER
 
 BrokerSet = frozenset[int]
@@ -56,24 +56,26 @@ def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> 
     >>> order.starts[0].brokers, order.starts[0].partitions, order.not_in_sync
     ((0,), 2, (2,))
     """
-    last_in_sync = np.where(within(replicas, last_isr), replicas, NO_LEADER)
-    alive = among(last_in_sync, registered)
-    patterns = _patterns(np.where(alive, NO_LEADER, last_in_sync))
-    starts = _covering(patterns)
-    gone = named(replicas) & ~among(replicas, registered)
-    known = np.asarray(named(last_in_sync).any(axis=1))
+    last_in_sync = np.where(is_in_row(replicas, last_isr), replicas, NO_LEADER)
+    alive = is_in(last_in_sync, registered)
+    patterns = _count_broker_sets(np.where(alive, NO_LEADER, last_in_sync))
+    starts = _greedy_cover(patterns)
+    gone = has_broker(replicas) & ~is_in(replicas, registered)
+    has_known_member = np.asarray(has_broker(last_in_sync).any(axis=1))
     in_sync = {broker for pattern in patterns for broker in pattern}
     return StartOrder(
         partitions=len(replicas),
         starts=starts,
-        not_in_sync=tuple(broker for broker in _distinct(replicas[gone & known[:, None]]) if broker not in in_sync),
+        not_in_sync=tuple(
+            broker for broker in _distinct(replicas[gone & has_known_member[:, None]]) if broker not in in_sync
+        ),
         alive={broker: int((last_in_sync == broker).any(axis=1).sum()) for broker in _distinct(last_in_sync[alive])},
-        unknown=int((~known).sum()),
-        holders=_distinct(replicas[gone & ~known[:, None]]),
+        unknown=int((~has_known_member).sum()),
+        holders=_distinct(replicas[gone & ~has_known_member[:, None]]),
     )
 
 
-def _patterns(brokers: Ints) -> Counter[BrokerSet]:
+def _count_broker_sets(brokers: Ints) -> Counter[BrokerSet]:
     """How many rows have each set of brokers; rows are many, and their sets few."""
     rows, counts = np.unique(np.sort(brokers, axis=1), axis=0, return_counts=True)
     patterns: Counter[BrokerSet] = Counter()
@@ -82,7 +84,7 @@ def _patterns(brokers: Ints) -> Counter[BrokerSet]:
     return patterns
 
 
-def _covering(patterns: Mapping[BrokerSet, int]) -> tuple[Start, ...]:
+def _greedy_cover(patterns: Mapping[BrokerSet, int]) -> tuple[Start, ...]:
     """Take the broker in most of the patterns that are left, then in most of all, then the lowest, until none is left.
 
     Brokers of exactly the same patterns are one step.
@@ -92,13 +94,13 @@ def _covering(patterns: Mapping[BrokerSet, int]) -> tuple[Start, ...]:
         for broker in pattern:
             members.setdefault(broker, set()).add(pattern)
     size = {broker: sum(patterns[each] for each in mine) for broker, mine in members.items()}
-    left, starts = {pattern for pattern in patterns if pattern}, []
-    while left:
-        gains = {broker: sum(patterns[each] for each in mine & left) for broker, mine in members.items()}
+    uncovered, starts = {pattern for pattern in patterns if pattern}, []
+    while uncovered:
+        gains = {broker: sum(patterns[each] for each in mine & uncovered) for broker, mine in members.items()}
         best = min(members, key=lambda broker: (-gains[broker], -size[broker], broker))
         same = tuple(sorted(broker for broker, mine in members.items() if mine == members[best]))
         starts.append(Start(brokers=same, partitions=size[best], brings_back=gains[best]))
-        left -= members[best]
+        uncovered -= members[best]
     return tuple(starts)
 
 

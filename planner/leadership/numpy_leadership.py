@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.columns.numpy_rules import Bools, PartitionArrays, among, named, within
+from planner.columns.numpy_rules import Bools, PartitionArrays, has_broker, is_in, is_in_row
 from schemas.enums import NO_LEADER
 
 
@@ -24,12 +24,12 @@ class RepairMasks:
 
 def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> RepairMasks:
     """Mark the partitions that something is due for; `able`: registered and understood, drained or not."""
-    led = among(rows.leader, registered)
+    led = is_in(rows.leader, registered)
     leaderless = rows.judged & rows.has_state & ~led
-    can_lead = among(rows.replicas, able)
-    elects = (can_lead & within(rows.replicas, rows.isr)).any(axis=1)
-    registered_isr = among(rows.isr, registered)
-    shrinks = (named(rows.isr) & ~registered_isr).any(axis=1) & registered_isr.any(axis=1)
+    can_lead = is_in(rows.replicas, able)
+    elects = (can_lead & is_in_row(rows.replicas, rows.isr)).any(axis=1)
+    registered_isr = is_in(rows.isr, registered)
+    shrinks = (has_broker(rows.isr) & ~registered_isr).any(axis=1) & registered_isr.any(axis=1)
     creates = ~rows.has_state & can_lead.any(axis=1)
     return RepairMasks(
         repairable=(leaderless & elects) | (rows.judged & ((led & shrinks) | creates)),
@@ -41,10 +41,10 @@ def imbalance(rows: PartitionArrays, threshold: float) -> list[dict[str, Any]]:
     """One row a broker that is anyone's preferred replica, by id; `ratio` is between 0 and 1."""
     preferred = rows.replicas[:, 0]
     counted = ~rows.deleting & (preferred != NO_LEADER)
-    astray = counted & rows.has_state & (rows.leader != preferred)
-    brokers, place = np.unique(preferred[counted], return_inverse=True)
-    preferring = np.bincount(place, minlength=len(brokers))
-    not_led = np.bincount(place, weights=astray[counted], minlength=len(brokers)).astype(int)
+    not_preferred = counted & rows.has_state & (rows.leader != preferred)
+    brokers, index = np.unique(preferred[counted], return_inverse=True)
+    preferring = np.bincount(index, minlength=len(brokers))
+    not_led = np.bincount(index, weights=not_preferred[counted], minlength=len(brokers)).astype(int)
     return [
         {
             "broker_id": broker,

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import FAILED
 from planner.columns.changes import as_rejections, changed
-from planner.columns.requested_partitions import KEY, NO_ELECTION, reason_by_code, unsuitable_code
-from planner.leadership.election import ELECTED, why_no_leader, with_election
+from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
+from planner.leadership.election import ELECTED, no_leader_reason, with_election
 from planner.leadership.state_machine import with_transition
 from planner.leadership.unclean_config import with_unclean_allowed
 from schemas.enums import Action, RejectionCode
@@ -39,14 +39,14 @@ def _code() -> Column:
     )
 
 
-def _why_not() -> Column:
+def _rejection_reason() -> Column:
     led = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is alive"))
     return reason_by_code(
         {
-            **NO_ELECTION,
+            **NO_ELECTION_REASONS,
             RejectionCode.ILLEGAL_TRANSITION: F.col("illegal"),
             RejectionCode.ELECTION_NOT_NEEDED: led,
-            RejectionCode.NO_ELIGIBLE_LEADER: why_no_leader(),
+            RejectionCode.NO_ELIGIBLE_LEADER: no_leader_reason(),
         },
     )
 
@@ -58,7 +58,7 @@ def offline_verdicts(considered: DataFrame, broker_configs: DataFrame, *, unclea
         .transform(with_election)
         .transform(with_transition, Action.ELECT)
         .withColumns({"code": _code()})
-        .withColumns({"reason": _why_not()})
+        .withColumns({"reason": _rejection_reason()})
     )
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import FAILED, first
 from planner.columns.changes import as_rejections, changed
-from planner.columns.requested_partitions import NO_ELECTION, join_requested, reason_by_code, unsuitable_code
+from planner.columns.requested_partitions import NO_ELECTION_REASONS, join_requested, reason_by_code, unsuitable_code
 from planner.leadership import selectors
 from schemas.enums import Action, RejectionCode
 
@@ -50,14 +50,14 @@ def _code() -> Column:
     )
 
 
-def _why_not() -> Column:
+def _rejection_reason() -> Column:
     preferred = F.col("preferred").cast("string")
     leader = F.col("leader").cast("string")
     opaque_leader = F.concat(F.lit("its leader "), leader, F.lit(" is alive, but its registration is in quarantine"))
-    illegible = F.lit(NO_ELECTION[RejectionCode.NOT_UNDERSTOOD])
+    illegible = F.lit(NO_ELECTION_REASONS[RejectionCode.NOT_UNDERSTOOD])
     return reason_by_code(
         {
-            **NO_ELECTION,
+            **NO_ELECTION_REASONS,
             RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
             RejectionCode.NO_STATE: "it has no state znode yet",
             RejectionCode.ALREADY_PREFERRED: F.concat(
@@ -86,7 +86,7 @@ def preferred_verdicts(
         .withColumns({"preferred": first(F.col("replicas"))})
         .transform(selectors.preferred)
         .withColumns({"code": _code()})
-        .withColumns({"reason": _why_not()})
+        .withColumns({"reason": _rejection_reason()})
     )
 
 

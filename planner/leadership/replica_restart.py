@@ -44,13 +44,13 @@ def restart_changes(
 ) -> DataFrame:
     """One CHANGES row for each partition that a replica on one of these brokers is to follow again."""
     due = _stopped(partitions, topics, brokers, broker_ids).where("code IS NULL")
-    what = {
+    values = {
         "action": f"'{Action.START_REPLICA}'",
         "leader_epoch_after": "leader_epoch + 1",
         "requires_live": "array(leader)",
         "reason": f"concat('drained no more, and not in the ISR: ', {format_ids_sql('out')})",
     }
-    return changed(due, what)
+    return changed(due, values)
 
 
 def restart_rejections(

@@ -23,12 +23,12 @@ def no_op(partitions: DataFrame) -> DataFrame:
 
 def offline_clean(partitions: DataFrame) -> DataFrame:
     """The first replica of the assignment that is in sync; the ISR keeps its live members in their order."""
-    return partitions.transform(_choosing, _in_sync(F.col("replicas")), _live_isr())
+    return partitions.transform(_with_choice, _in_sync(F.col("replicas")), _live_isr())
 
 
 def offline_unclean(partitions: DataFrame) -> DataFrame:
     """The first live replica, alone in the ISR, and only where no assigned ISR member is online."""
-    return partitions.transform(_choosing, _out_of_sync(), F.array(_out_of_sync()))
+    return partitions.transform(_with_choice, _out_of_sync(), F.array(_out_of_sync()))
 
 
 def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
@@ -39,7 +39,7 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
     clean, unclean = _in_sync(F.col("replicas")), F.when(unclean_allowed, _out_of_sync())
     isr = F.when(clean.isNotNull(), _live_isr()).otherwise(F.array(unclean))
     return partitions.withColumns({"unclean": clean.isNull() & unclean.isNotNull()}).transform(
-        _choosing,
+        _with_choice,
         F.coalesce(clean, unclean),
         isr,
     )
@@ -48,12 +48,12 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
 def preferred(partitions: DataFrame) -> DataFrame:
     """The first replica of the assignment, unless it is drained; the ISR stays (`electPreferredReplica`)."""
     preferred_in_sync = intersect(F.slice("replicas", 1, 1), F.col("isr"))
-    return partitions.transform(_choosing, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
+    return partitions.transform(_with_choice, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
 
 
 def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
     """The first replica of the target that is in sync; the ISR stays (`electLeaderForReassign`)."""
-    return partitions.transform(_choosing, _in_sync(target), F.col("isr"))
+    return partitions.transform(_with_choice, _in_sync(target), F.col("isr"))
 
 
 def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFrame:
@@ -63,7 +63,7 @@ def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFra
     a broker that is about to go (`electLeaderForControlledShutdown`).
     """
     staying = difference(F.col("replicas"), shutting_down)
-    return partitions.transform(_choosing, _in_sync(staying), difference(F.col("isr"), shutting_down))
+    return partitions.transform(_with_choice, _in_sync(staying), difference(F.col("isr"), shutting_down))
 
 
 def _in_sync(candidates: Column) -> Column:
@@ -83,7 +83,7 @@ def _live_isr() -> Column:
     return intersect(F.col("isr"), F.col("live"))
 
 
-def _choosing(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:
+def _with_choice(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:
     """Add the choice: one epoch later, and nothing where there is no leader."""
     chosen = leader.isNotNull()
     columns = (leader, F.when(chosen, isr), F.when(chosen, F.col("leader_epoch") + 1))

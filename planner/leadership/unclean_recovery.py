@@ -22,9 +22,9 @@ from planner.columns.broker_sets import (
     no_brokers,
 )
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
-from planner.history.lost_states import STATE, WHAT_WAS
+from planner.history.lost_states import LAST_STATE_REASON, STATE
 from planner.history.snapshot_diff import KEY
-from planner.leadership.election import COUNTED_ON_DEAD, ELECTED, WHO_LEFT, WHOSE_LOG_DIR
+from planner.leadership.election import ASSUMED_DEAD, ELECTED, FAILED_LOG_DIR_SUFFIX, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state
 from schemas.enums import Action, RejectionCode
 
@@ -82,21 +82,21 @@ def without_in_sync(offline: DataFrame) -> DataFrame:
     return offline.where(F.col("understood") & may & (F.size("alive") > 0))
 
 
-def _considered(
+def _with_evidence(
     offline: DataFrame, broker_configs: DataFrame, evidence: DataFrame, allowed: DataFrame | None
 ) -> DataFrame:
     """Add who would lead and by which evidence; `allowed` is topic and partition, or None for all."""
     key = ["topic", "partition"]
-    considered = offline.join(_in_words(evidence), key, "left").crossJoin(
+    considered = offline.join(_describe_evidence(evidence), key, "left").crossJoin(
         F.broadcast(broker_configs.agg(default_recovery_state())),
     )
     if allowed is None:
         return considered.withColumns({"is_allowed": F.lit(True)})  # noqa: FBT003 - a Spark literal
-    named = allowed.select(*key, F.lit(True).alias("is_allowed"))  # noqa: FBT003 - a Spark literal
-    return considered.join(F.broadcast(named), key, "left")
+    allowed_keys = allowed.select(*key, F.lit(True).alias("is_allowed"))  # noqa: FBT003 - a Spark literal
+    return considered.join(F.broadcast(allowed_keys), key, "left")
 
 
-def _in_words(evidence: DataFrame) -> DataFrame:
+def _describe_evidence(evidence: DataFrame) -> DataFrame:
     """One row a partition: `best`, the broker ranked first, and `ranked`, all candidates as people read them."""
     size = F.when(F.col("log_size").isNotNull(), F.concat(F.lit(", log of "), F.col("log_size"), F.lit(" bytes")))
     seen = F.concat(
@@ -106,9 +106,9 @@ def _in_words(evidence: DataFrame) -> DataFrame:
         F.col("epochs_since").cast("string"),
         F.coalesce(size, F.lit("")),
     )
-    known = F.coalesce(seen, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
+    history = F.coalesce(seen, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
     kafka = F.when(F.col("kafkas_choice"), "; Kafka's choice").otherwise("")
-    text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), known, kafka, F.lit(")"))
+    text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), history, kafka, F.lit(")"))
     ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
     return evidence.groupBy("topic", "partition").agg(
         F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
@@ -133,7 +133,7 @@ def recover_changes(
     isr = F.when(clean, F.array_except("isr", "gone")).otherwise(F.array(leader))
     elected = F.struct(leader.alias("leader"), isr.alias("isr"), (~clean).alias("unclean"))
     return (
-        _considered(offline, broker_configs, evidence, allowed)
+        _with_evidence(offline, broker_configs, evidence, allowed)
         .where(F.col("understood") & (clean | unclean))
         .withColumns({"elected": elected})
         .transform(
@@ -141,36 +141,36 @@ def recover_changes(
             {
                 "action": f"'{Action.ELECT}'",
                 **ELECTED,
-                "requires_dead": F.when(F.col("seen").isNull(), F.expr(COUNTED_ON_DEAD))
+                "requires_dead": F.when(F.col("seen").isNull(), F.expr(ASSUMED_DEAD))
                 .when(F.array_contains("isr", leader), no_brokers())
                 .otherwise(F.array_except("gone", FAILED)),
                 "reason": F.concat(
-                    _what_happened(),
+                    _cause(),
                     F.lit("; "),
-                    F.when(clean, _clean(leader)).otherwise(_lost()),
+                    F.when(clean, _clean_reason(leader)).otherwise(_unclean_consequences()),
                     F.expr(drained_leads("elected.leader")),
-                    F.expr(WHOSE_LOG_DIR),
+                    F.expr(FAILED_LOG_DIR_SUFFIX),
                 ),
             },
         )
     )
 
 
-def _what_happened() -> Column:
-    return F.when(F.col("seen").isNull(), F.expr(WHO_LEFT)).otherwise(F.expr(WHAT_WAS))
+def _cause() -> Column:
+    return F.when(F.col("seen").isNull(), F.expr(LEADER_LOSS_REASON)).otherwise(F.expr(LAST_STATE_REASON))
 
 
-def _lost() -> Column:
+def _unclean_consequences() -> Column:
     """What may be lost; a znode made anew begins at version 0, which a broker that knows a later one ignores."""
     restart = "; restart its brokers afterwards: one that runs since before ignores a state that begins anew"
-    return F.concat(_unclean(), F.when(F.col("seen").isNotNull(), restart).otherwise(""))
+    return F.concat(_unclean_reason(), F.when(F.col("seen").isNotNull(), restart).otherwise(""))
 
 
-def _clean(leader: Column) -> Column:
+def _clean_reason(leader: Column) -> Column:
     return F.concat(F.lit("first live in-sync replica is "), leader.cast("string"))
 
 
-def _unclean() -> Column:
+def _unclean_reason() -> Column:
     bound = F.concat(F.lit("what was acknowledged after "), F.col("since"), F.lit(" UTC"))
     lost = F.coalesce(bound, F.lit("all that was acknowledged"))
     outside = difference(intersect(F.col("isr"), F.col("live")), F.col("replicas"))
@@ -197,16 +197,16 @@ def recover_rejections(
     )
     hidden = difference(F.col("isr"), F.col("gone"))
     holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), format_ids(hidden))
-    nobody_alive = F.concat(F.lit("no replica is alive and may be elected: "), format_ids(F.col("replicas")))
-    name_it = F.lit("; not allowed: name it by --partition once its brokers' logs were looked at")
+    none_alive = F.concat(F.lit("no replica is alive and may be elected: "), format_ids(F.col("replicas")))
+    advice = F.lit("; not allowed: name it by --partition once its brokers' logs were looked at")
     why = (
         F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
-        .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean(), F.lit("; not allowed")))
-        .when(F.col("code") == codes.STATE_VANISHED.value, F.concat(_what_happened(), F.lit("; "), _unclean(), name_it))
-        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR)))
+        .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean_reason(), F.lit("; not allowed")))
+        .when(F.col("code") == codes.STATE_VANISHED.value, F.concat(_cause(), F.lit("; "), _unclean_reason(), advice))
+        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_alive), F.expr(FAILED_LOG_DIR_SUFFIX)))
     )
     return (
-        _considered(offline, broker_configs, evidence, allowed)
+        _with_evidence(offline, broker_configs, evidence, allowed)
         .withColumns({"code": code})
         .withColumns({"reason": why})
         .transform(as_rejections, Action.ELECT)
@@ -216,12 +216,12 @@ def recover_rejections(
 def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: DataFrame) -> DataFrame:
     """One REJECTIONS row for each partition named that is not there or not offline."""
     key = ["topic", "partition"]
-    there = partitions.select(*key, F.col("cluster"), F.lit(True).alias("there"))  # noqa: FBT003 - a Spark literal
+    existing = partitions.select(*key, F.col("cluster"), F.lit(True).alias("there"))  # noqa: FBT003 - a Spark literal
     unknown = F.col("there").isNull()
     return (
         allowed.select(*key)
         .join(offline.select(*key), key, "left_anti")
-        .join(there, key, "left")
+        .join(existing, key, "left")
         .withColumns(
             {
                 "code": F.when(unknown, RejectionCode.UNKNOWN_PARTITION.value).otherwise(

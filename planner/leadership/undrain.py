@@ -15,7 +15,7 @@ from planner.columns.broker_sets import DRAIN_MODE, first, format_ids
 from planner.columns.changes import as_rejections, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.leadership.drain import broker_array, demoted
-from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
+from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from planner.reassignment.reorder import elections_after, reorders
 from schemas.enums import Action, RejectionCode
 
@@ -26,7 +26,7 @@ def not_drained(brokers: DataFrame, broker_ids: Sequence[int]) -> DataFrame:
     return brokers.withColumns({DRAIN_MODE: mode}) if DRAIN_MODE in brokers.columns else brokers
 
 
-def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: Sequence[int]) -> DataFrame:
+def undrain_targets(reorders_applied: DataFrame, broker_ids: Sequence[int], still_drained: Sequence[int]) -> DataFrame:
     """The order that drains made and the one to restore: topic, partition, drained_topic_id, made, restored.
 
     `links` are applied reorders of drains and undrains: topic, partition, topic_id, replicas_before, replicas_after
@@ -37,7 +37,7 @@ def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: 
     continued = F.lag(F.struct("topic_id", "replicas_after")).over(in_order)
     begins = ~continued.eqNullSafe(F.struct("topic_id", F.col("replicas_before").alias("replicas_after")))
     return (
-        links.withColumns({"begins": begins.cast("int")})
+        reorders_applied.withColumns({"begins": begins.cast("int")})
         .withColumns({"chain": F.sum("begins").over(in_order.rowsBetween(Window.unboundedPreceding, 0))})
         .groupBy(*key, "chain")
         .agg(
@@ -53,11 +53,11 @@ def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: 
     )
 
 
-def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def _with_verdicts(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     key = ["topic", "partition"]
     return (
         targets.join(
-            partitions.transform(with_requests_known).transform(with_topic_and_brokers, topics, brokers), key, "left"
+            partitions.transform(with_request_column).transform(with_topic_and_brokers, topics, brokers), key, "left"
         )
         .withColumns({"code": _code(), "why": F.lit("drained no more")})
         .withColumnRenamed("restored", "target")
@@ -80,7 +80,7 @@ def _code() -> Column:
 
 def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """One CHANGES row a partition and wave: the order, then leadership where the first replica can take it."""
-    due = _considered(targets, partitions, topics, brokers).where(F.col("code").isNull())
+    due = _with_verdicts(targets, partitions, topics, brokers).where(F.col("code").isNull())
     preferred = first(F.col("target"))
     can_lead = F.array_contains(F.col("isr"), preferred) & F.array_contains(F.col("electable"), preferred)
     return reorders(due).unionByName(elections_after(due.where(can_lead & (F.col("leader") != preferred))))
@@ -94,14 +94,14 @@ def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFr
         RejectionCode.UNKNOWN_PARTITION: F.lit("the partition that was drained is gone"),
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
         RejectionCode.REASSIGNED_SINCE: F.concat(now, made),
         RejectionCode.ALREADY_ASSIGNED: F.lit("its order is the one before the drain already"),
         RejectionCode.REORDERED_SINCE: F.concat(now, made),
     }
     why = reason_by_code(reasons)
     return (
-        _considered(targets, partitions, topics, brokers)
+        _with_verdicts(targets, partitions, topics, brokers)
         .withColumns({"reason": why})
         .transform(as_rejections, Action.REASSIGN)
     )

@@ -10,7 +10,7 @@ In: what brokers hold before and after. Out: a number of copies that no placemen
 
 import numpy as np
 
-from planner.placement.balancing.descent import raised
+from planner.placement.balancing.descent import fill_lowest
 from planner.placement.problem import Bools, Ints
 
 
@@ -47,8 +47,8 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
 
 def _reaches(before: Ints, fresh: Bools, gained: int, given: int, squares: int) -> bool:
     """Whether the best that so many replicas can do, gained and given up, is as even as wanted."""
-    taken, left = before.copy(), -raised(-before, given)
-    taken[fresh] = raised(before[fresh], gained)
+    taken, left = before.copy(), -fill_lowest(-before, given)
+    taken[fresh] = fill_lowest(before[fresh], gained)
     crossed = gained and given and taken[taken > before].max() > left[left < before].min()
     return bool(crossed) or _squares(taken + left - before) <= squares
 

@@ -9,14 +9,14 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, given_up, spanned
-from planner.placement.removal_order import in_sync_of, kept, ranks
+from planner.placement.removal_order import in_sync_of, in_sync_to_keep, removal_ranks
 from planner.placement.replica_arrays import arrivals, count_replicas
 from planner.text import pluralise
 from schemas.enums import LintCode, RejectionCode
 
-DENSE: Final = 1 << 20
+MAX_DENSE_ID: Final = 1 << 20
 """Broker ids below this are looked up in a table."""
 
 
@@ -61,7 +61,7 @@ class PlacementModel:
         return count_replicas(self.after, self.size)
 
 
-def model_of(brokers: Brokers, partitions: Partitions, question: Question) -> PlacementModel:
+def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> PlacementModel:
     order = np.lexsort((partitions.partition, partitions.topic))
     listed = partitions.replicas[order].T
     unknown = _unknown(brokers.ids, listed)
@@ -73,46 +73,46 @@ def model_of(brokers: Brokers, partitions: Partitions, question: Question) -> Pl
     )
     names = tuple(sorted({rack for rack in brokers.racks if rack is not None}))
     racks = [NO_RACK if rack is None else names.index(rack) for rack in brokers.racks]
-    before = indexes(ids, listed, question.replication_factor or 0)
+    before = broker_indexes(ids, listed, goal.replication_factor or 0)
     stuck = (before != NO_BROKER) & ~(live | emptied)[before]
     movable = partitions.movable[order]
     factor = (before != NO_BROKER).sum(axis=0)
     held = movable & stuck.any(axis=0)
     in_sync = in_sync_of(partitions, order, len(before))
-    if question.replication_factor is not None:
-        spare = ((before != NO_BROKER) & ~emptied[before]).sum(axis=0) - question.replication_factor
+    if goal.replication_factor is not None:
+        spare = ((before != NO_BROKER) & ~emptied[before]).sum(axis=0) - goal.replication_factor
         alive = (before != NO_BROKER) & in_sync & live[before]
         held &= (stuck.sum(axis=0) > spare) | ~alive.any(axis=0)  # else the dead ones are those that leave
-        factor = np.where(movable & ~held, question.replication_factor, factor)
+        factor = np.where(movable & ~held, goal.replication_factor, factor)
     rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
-    world = PlacementModel(
+    model = PlacementModel(
         ids=ids,
         racks=rack_of,
         rack_names=names,
         live=live,
         target=target & live & ~emptied,
-        may_receive=target & live & ~emptied & (np.isin(ids, list(question.onto)) if question.onto else True),
+        may_receive=target & live & ~emptied & (np.isin(ids, list(goal.onto)) if goal.onto else True),
         emptied=emptied,
         given_up=given_up(rack_of[:-1], emptied, live & ~emptied, len(names)),
         order=order,
-        topic=numbered(partitions.topic[order]),
+        topic=dense_numbers(partitions.topic[order]),
         partition=partitions.partition[order],
         before=before,
         after=before.copy(),
         factor=factor,
         movable=movable & ~held,
         held=held,
-        removal_rank=ranks(before, in_sync, live & ~emptied, target),
-        keep_in_sync=kept(before, in_sync),
+        removal_rank=removal_ranks(before, in_sync, live & ~emptied, target),
+        keep_in_sync=in_sync_to_keep(before, in_sync),
         pinned=np.full(before.shape[1], NO_BROKER),
         min_racks=np.minimum(spanned(rack_of[before]), factor),
         limit=np.maximum(crowding(rack_of[before]), 1),
     )
-    _refuse_too_few(world)
-    return world
+    _refuse_too_few_brokers(model)
+    return model
 
 
-def numbered(ascending: Ints) -> Ints:
+def dense_numbers(ascending: Ints) -> Ints:
     """Number equal neighbours from zero.
 
     >>> numbered(np.array([4, 4, 7, 9, 9]))
@@ -122,16 +122,16 @@ def numbered(ascending: Ints) -> Ints:
     return numbers
 
 
-def topic_load(world: PlacementModel, rows: Ints) -> tuple[Ints, Ints]:
+def topic_load(model: PlacementModel, rows: Ints) -> tuple[Ints, Ints]:
     """Number the topics of `rows`; and (topic, broker): replicas of all its partitions."""
-    number = np.full(int(world.topic.max(initial=-1)) + 1, NO_BROKER)
-    topics = np.unique(world.topic[rows])
+    number = np.full(int(model.topic.max(initial=-1)) + 1, NO_BROKER)
+    topics = np.unique(model.topic[rows])
     number[topics] = np.arange(len(topics))
-    counted = number[world.topic] != NO_BROKER
-    replicas = world.after[:, counted]
-    keys = (number[world.topic[counted]] * world.size + replicas)[replicas != NO_BROKER]
-    load: Ints = np.bincount(keys, minlength=len(topics) * world.size).reshape(len(topics), world.size)
-    return number[world.topic[rows]], load
+    counted = number[model.topic] != NO_BROKER
+    replicas = model.after[:, counted]
+    keys = (number[model.topic[counted]] * model.size + replicas)[replicas != NO_BROKER]
+    load: Ints = np.bincount(keys, minlength=len(topics) * model.size).reshape(len(topics), model.size)
+    return number[model.topic[rows]], load
 
 
 def _unknown(ids: Ints, listed: Ints) -> Ints:
@@ -141,15 +141,15 @@ def _unknown(ids: Ints, listed: Ints) -> Ints:
 
 def _distinct(listed: Ints) -> Ints:
     """Distinct values; ids are mostly small, and then counting is quicker than sorting."""
-    if listed.size and listed.max() < DENSE:
+    if listed.size and listed.max() < MAX_DENSE_ID:
         return np.flatnonzero(np.bincount(listed.ravel() + 1)) - 1
     return np.unique(listed)
 
 
-def indexes(ids: Ints, listed: Ints, width: int) -> Ints:
+def broker_indexes(ids: Ints, listed: Ints, width: int) -> Ints:
     """Brokers by index, and room for `width` replicas."""
     places = np.argsort(ids, kind="stable")
-    if ids.max(initial=0) < DENSE:
+    if ids.max(initial=0) < MAX_DENSE_ID:
         index_of = np.full(int(ids.max(initial=0)) + 2, NO_BROKER)
         index_of[ids] = np.arange(len(ids))
         indexes = index_of[listed]  # NOBODY finds the last entry, which is NOBODY
@@ -160,32 +160,32 @@ def indexes(ids: Ints, listed: Ints, width: int) -> Ints:
     return np.concatenate([indexes, np.full((room, indexes.shape[1]), NO_BROKER)])
 
 
-def _refuse_too_few(world: PlacementModel) -> None:
-    stays = (world.before != NO_BROKER) & (world.live & ~(world.emptied | world.target))[world.before]
-    has = world.target.sum() + stays.sum(axis=0)
-    refuse(
-        world,
-        world.movable & (world.factor > has),
-        f"more replicas than the {pluralise(int(world.target.sum()), 'broker')} that may hold them",
+def _refuse_too_few_brokers(model: PlacementModel) -> None:
+    stays = (model.before != NO_BROKER) & (model.live & ~(model.emptied | model.target))[model.before]
+    has = model.target.sum() + stays.sum(axis=0)
+    refuse_rows(
+        model,
+        model.movable & (model.factor > has),
+        f"more replicas than the {pluralise(int(model.target.sum()), 'broker')} that may hold them",
         "allow more brokers or ask for fewer replicas",
         RejectionCode.TOO_FEW_BROKERS,
     )
 
 
-def refuse(world: PlacementModel, rows: Bools, what: str, then: str, code: RejectionCode | LintCode) -> None:
+def refuse_rows(model: PlacementModel, rows: Bools, fault: str, advice: str, code: RejectionCode | LintCode) -> None:
     """Raise if any row is marked; the error names every one."""
     marked = np.flatnonzero(rows)
     if len(marked):
-        inputs, reason = world.order[marked].tolist(), f"it would have {what}: {then}"
+        inputs, reason = model.order[marked].tolist(), f"it would have {fault}: {advice}"
         count = pluralise(len(marked), "partition")
-        raise PlacementError(f"{count} would have {what}", inputs, then, code=code.value, reason=reason)
+        raise PlacementError(f"{count} would have {fault}", inputs, advice, code=code.value, reason=reason)
 
 
-def copies_by_row(world: PlacementModel) -> Ints:
+def copies_by_row(model: PlacementModel) -> Ints:
     """Replicas each row has to copy."""
-    count: Ints = arrivals(world.before, world.after).sum(axis=0)
+    count: Ints = arrivals(model.before, model.after).sum(axis=0)
     return count
 
 
-def copies(world: PlacementModel) -> int:
-    return int(copies_by_row(world).sum())
+def copies(model: PlacementModel) -> int:
+    return int(copies_by_row(model).sum())

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.placement.problem import NO_BROKER, Bools, Ints
 from planner.placement.racks import crowding, spanned
-from planner.placement.replica_arrays import arrivals, within
+from planner.placement.replica_arrays import arrivals, is_in_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,18 +27,18 @@ class Steps:
     after: Ints
 
 
-def whole(before: Ints, after: Ints) -> Steps:
+def single_steps(before: Ints, after: Ints) -> Steps:
     """One step a row."""
     rows = np.arange(before.shape[1])
     return Steps(row=rows, nth=np.zeros_like(rows), before=before, after=after)
 
 
-def one_replica_each(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Steps:
+def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Steps:
     """As many steps a row as it has replicas to come, at least one.
 
     `racks` are numbers by broker; `lagging` are the replicas of each row that are not in sync, (slot, row).
     """
-    links = list(_links(before, after, racks, lagging))
+    links = list(_step_batches(before, after, racks, lagging))
     row, nth = (np.concatenate([link[n] for link in links]) for n in (0, 1))
     order = np.lexsort((nth, row))
     lists = (np.concatenate([link[n] for link in links], axis=1)[:, order] for n in (2, 3))
@@ -46,21 +46,21 @@ def one_replica_each(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> S
     return Steps(row=row[order], nth=nth[order], before=was, after=becomes)
 
 
-def _links(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+def _step_batches(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     """Steps of many rows at once: rows, which step it is, lists before and after."""
     current, nth = before.copy(), np.zeros(before.shape[1], dtype=np.int64)
     while (rows := np.flatnonzero(arrivals(current, after).sum(axis=0) > 1)).size:
-        then = _exchanged(current[:, rows], after[:, rows], racks, lagging[:, rows])
+        then = _exchange_one(current[:, rows], after[:, rows], racks, lagging[:, rows])
         yield rows, nth[rows], current[:, rows], then
         current[:, rows] = then
         nth[rows] += 1
     yield np.arange(len(nth)), nth, current, after
 
 
-def _exchanged(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
+def _exchange_one(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
     """Bring in one missing replica in each row: for one that leaves, else behind the others."""
-    leaves, comes, late = arrivals(after, current), arrivals(current, after), within(current, lagging)
-    best, most = _joined(current, after, comes), np.full(current.shape[1], NO_BROKER)
+    leaves, comes, late = arrivals(after, current), arrivals(current, after), is_in_row(current, lagging)
+    best, most = _add_one(current, after, comes), np.full(current.shape[1], NO_BROKER)
     ends = [racks[lists] for lists in (current, after)]
     limit, need = np.maximum(*map(crowding, ends)), np.minimum(*map(spanned, ends))
     for gone in reversed(range(len(current))):
@@ -77,7 +77,7 @@ def _exchanged(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
     return best
 
 
-def _joined(current: Ints, after: Ints, comes: Bools) -> Ints:
+def _add_one(current: Ints, after: Ints, comes: Bools) -> Ints:
     """Each row with its first missing replica behind the others; for rows that nobody leaves, where a slot is free."""
     columns = np.arange(current.shape[1])
     joined = current.copy()

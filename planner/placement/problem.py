@@ -18,7 +18,7 @@ NO_BROKER: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
 
 
-SHOWN: Final = 5
+MAX_ROWS_NAMED: Final = 5
 """Rows an error names."""
 
 
@@ -36,7 +36,7 @@ class PlacementError(ValueError):
         self.code, self.reason = code, reason
 
     def __str__(self) -> str:
-        return self.located(f"rows {self.rows[:SHOWN]}" if self.rows else "")
+        return self.located(f"rows {self.rows[:MAX_ROWS_NAMED]}" if self.rows else "")
 
     def located(self, where: str) -> str:
         """Say it all, with the rows called as the reader knows them.
@@ -79,7 +79,7 @@ class Partitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PlacementGoal:
     """What is wanted beyond emptying the `emptied` brokers.
 
     `even`: replicas move until brokers are even, not only where they have to. `leaders`: replicas are reordered until

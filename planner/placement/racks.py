@@ -58,7 +58,7 @@ def crowding(racks: Ints) -> Ints:
     return most
 
 
-def independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: Ints) -> Ints:
+def max_independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: Ints) -> Ints:
     """Return how many of a row's replicas a list of `factor` can keep that spans `need` racks, `limit` in each at most.
 
     `held`: slots that hold a replica. It is the rank of the row's set in the matroid above.
@@ -102,7 +102,7 @@ def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
     return place
 
 
-def alone(racks: Ints) -> Bools:
+def only_in_rack(racks: Ints) -> Bools:
     """(slot, row): nobody else of the row is in this slot's rack."""
     others = [[other for other in range(len(racks)) if other != slot] for slot in range(len(racks))]
     return np.array([_apart_from(racks, slot, rest) for slot, rest in enumerate(others)])
@@ -115,7 +115,7 @@ def _apart_from(racks: Ints, slot: int, others: Iterable[int]) -> Bools:
     return apart
 
 
-def by_rack(racks: Ints, count: int) -> Ints:
+def replicas_by_rack(racks: Ints, count: int) -> Ints:
     """(rack, row): replicas of a row in each rack; the last rack stands for none and stays zero."""
     width = racks.shape[1]
     slots = np.where(racks == NO_RACK, count, racks) * width + np.arange(width)

@@ -6,25 +6,25 @@ In: a World that is done, its moves and tallies. Out: one text for each changed 
 import numpy as np
 
 from planner.placement.model import PlacementModel
-from planner.placement.problem import NO_BROKER, Ints, LoadSummary, Moves, Question
+from planner.placement.problem import NO_BROKER, Ints, LoadSummary, Moves, PlacementGoal
 from planner.placement.racks import crowding, spanned
 
 Pair = tuple[int, int]
 
 
 def reasons(
-    world: PlacementModel, question: Question, changed: Ints, moves: Moves, tally: LoadSummary
+    model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves, tally: LoadSummary
 ) -> tuple[str, ...]:
     """One text a row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
-    racks = [world.racks[lists[:, changed]] for lists in (world.before, world.after)]
+    racks = [model.racks[lists[:, changed]] for lists in (model.before, model.after)]
     spans, most = ([measure(some).tolist() for some in racks] for measure in (spanned, crowding))
-    factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (world.before, world.after)]
-    leaders = [lists[0, changed].tolist() for lists in (world.before, world.after)]
-    holds, preferred = _written(tally, tally.replicas), _written(tally, tally.leaders)
+    factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (model.before, model.after)]
+    leaders = [lists[0, changed].tolist() for lists in (model.before, model.after)]
+    holds, preferred = _count_texts(tally, tally.replicas), _count_texts(tally, tally.leaders)
     pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
-    rule = _Rules(world, question)
+    rule = _Rules(model, goal)
     texts = []
     for n, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
         parts = []
@@ -44,7 +44,7 @@ def reasons(
     return tuple(texts)
 
 
-def _written(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
+def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
     """Write each broker's count before and after, once for all rows."""
     before, after = (count.tolist() for count in counts)
     return [f"{name}: {was} → {becomes}" for name, was, becomes in zip(tally.names, before, after, strict=True)]
@@ -53,12 +53,12 @@ def _written(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
 class _Rules:
     """Names the rule that a row's moves serve."""
 
-    def __init__(self, world: PlacementModel, question: Question) -> None:
-        self.names = [str(broker) for broker in world.ids.tolist()] + ["none"]
-        self.emptied = [*world.emptied.tolist(), False]
-        self.replaced = set(question.replacements)
+    def __init__(self, model: PlacementModel, goal: PlacementGoal) -> None:
+        self.names = [str(broker) for broker in model.ids.tolist()] + ["none"]
+        self.emptied = [*model.emptied.tolist(), False]
+        self.replaced = set(goal.replacements)
         self.of_replicas, self.of_leaders = (
-            ("as given", "as given") if question.given else ("evens out replicas", "evens out leaders")
+            ("as given", "as given") if goal.given else ("evens out replicas", "evens out leaders")
         )
 
     def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:

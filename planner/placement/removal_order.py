@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
-from planner.placement.replica_arrays import within
+from planner.placement.replica_arrays import is_in_row
 
 IN_SYNC: Final = 0
 LAGGING: Final = 1
@@ -23,12 +23,12 @@ def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
     """(slot, row): in sync, by row as in `order`; all are where that is not known."""
     in_sync = np.ones((width, len(order)), dtype=bool)
     if partitions.in_sync is not None:
-        known = partitions.in_sync[order].T
-        in_sync[: len(known)] = known
+        listed = partitions.in_sync[order].T
+        in_sync[: len(listed)] = listed
     return in_sync
 
 
-def ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
+def removal_ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
     """(slot, row): IN_SYNC to DRAINED; the higher leaves first. `live` and `target` have an entry a broker.
 
     Where brokers that may keep replicas have none in sync, the first one in sync on a drained broker counts as theirs.
@@ -46,8 +46,8 @@ def ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
     return rank
 
 
-def kept(before: Ints, in_sync: Bools) -> Ints:
-    """(slot, row): replicas in sync of rows that have one out of sync, which leave only where the question says so.
+def in_sync_to_keep(before: Ints, in_sync: Bools) -> Ints:
+    """(slot, row): replicas in sync of rows that have one out of sync, which leave only where the goal says so.
 
     >>> kept(np.array([[7, 7], [8, 8]]), np.array([[True, True], [False, True]]))
     array([[ 7, -1],
@@ -57,9 +57,9 @@ def kept(before: Ints, in_sync: Bools) -> Ints:
     return np.where(in_sync & short, before, NO_BROKER)
 
 
-def guarded(after: Ints, stay: Ints) -> Bools:
+def is_kept(after: Ints, stay: Ints) -> Bools:
     """(slot, row): replicas of `after` that are among those that stay."""
     if not (stay != NO_BROKER).any():
         return np.zeros(after.shape, dtype=bool)
-    marks: Bools = (after != NO_BROKER) & within(after, stay)
+    marks: Bools = (after != NO_BROKER) & is_in_row(after, stay)
     return marks

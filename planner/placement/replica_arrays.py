@@ -5,7 +5,7 @@ import numpy as np
 from planner.placement.problem import NO_BROKER, Bools, Ints
 
 
-def within(some: Ints, others: Ints) -> Bools:
+def is_in_row(some: Ints, others: Ints) -> Bools:
     """(slot, row): the broker is in the other list of its row, too.
 
     >>> within(np.array([[1, 4], [2, 5]]), np.array([[2, 6], [3, 4]]))
@@ -21,7 +21,7 @@ def within(some: Ints, others: Ints) -> Bools:
 
 def arrivals(before: Ints, after: Ints) -> Bools:
     """(slot of `after`, row): a replica that was not there before; with the lists exchanged, one that is given up."""
-    new: Bools = (after != NO_BROKER) & ~within(after, before)
+    new: Bools = (after != NO_BROKER) & ~is_in_row(after, before)
     return new
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.placement.lower_bound import fewest_copies, fewest_in_any_order
 from planner.placement.model import PlacementModel, copies
-from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, Question
+from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
 from planner.placement.reasons import reasons
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
@@ -20,7 +20,7 @@ from planner.text import pluralise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven.
+    """What the search knows beside its model: copies that were forced, those of them left undone, what stays uneven.
 
     `reordered`: what `even_leaders` has returned.
     """
@@ -31,74 +31,74 @@ class SearchResult:
     uneven: str = ""
 
 
-def placement_of(world: PlacementModel, partitions: Partitions, question: Question, search: SearchResult) -> Placement:
-    weights = None if partitions.weights is None else partitions.weights[world.order]
-    moves = _moves(world)
-    brokers = _tally(tuple(map(str, world.ids.tolist())), world, np.arange(world.size), weights)
-    names = (*world.rack_names, "")
-    racks = _tally(names, world, np.where(world.racks[:-1] < 0, len(names) - 1, world.racks[:-1]), weights)
-    changed = np.flatnonzero((world.after != world.before).any(axis=0))
-    inputs = world.order[changed]
+def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementGoal, search: SearchResult) -> Placement:
+    weights = None if partitions.weights is None else partitions.weights[model.order]
+    moves = _moves(model)
+    brokers = _load_summary(tuple(map(str, model.ids.tolist())), model, np.arange(model.size), weights)
+    names = (*model.rack_names, "")
+    racks = _load_summary(names, model, np.where(model.racks[:-1] < 0, len(names) - 1, model.racks[:-1]), weights)
+    changed = np.flatnonzero((model.after != model.before).any(axis=0))
+    inputs = model.order[changed]
     ascending = np.argsort(inputs)
     changed, inputs = changed[ascending], inputs[ascending]
-    lower, bound = _lower_bound(world, question, search.forced - search.left, weighted=weights is not None)
-    ids = np.append(world.ids, NO_BROKER)
-    lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
-    lists[world.order] = ids[world.after].T
-    racks_before, racks_after = (spanned(world.racks[some]) for some in (world.before, world.after))
+    lower, bound = _lower_bound(model, goal, search.forced - search.left, weighted=weights is not None)
+    ids = np.append(model.ids, NO_BROKER)
+    lists = np.empty((len(model.order), len(model.after)), dtype=np.int64)
+    lists[model.order] = ids[model.after].T
+    racks_before, racks_after = (spanned(model.racks[some]) for some in (model.before, model.after))
     return Placement(
         replicas=lists,
         changed=inputs,
-        reasons=reasons(world, question, changed, moves, brokers),
-        moves=Moves(row=world.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
-        copies=copies(world),
+        reasons=reasons(model, goal, changed, moves, brokers),
+        moves=Moves(row=model.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
+        copies=copies(model),
         lower_bound=lower,
         bound=bound,
         uneven=search.uneven,
-        held=np.sort(world.order[world.held]),
+        held=np.sort(model.order[model.held]),
         left=search.left,
         brokers=brokers,
         racks=racks,
-        given_up=tuple(name for name, gone in zip(world.rack_names, world.given_up.tolist(), strict=True) if gone),
+        given_up=tuple(name for name, gone in zip(model.rack_names, model.given_up.tolist(), strict=True) if gone),
         most_in_one_rack=(
-            _by_input(world, crowding(world.racks[world.before])),
-            _by_input(world, crowding(world.racks[world.after])),
+            _by_input(model, crowding(model.racks[model.before])),
+            _by_input(model, crowding(model.racks[model.after])),
         ),
-        least_in_one_rack=_by_input(world, _least_in_one(world)),
-        even_in_one_rack=_by_input(world, _even_in_one(world)),
-        fewer_racks=int((racks_after < np.minimum(racks_before, world.factor)).sum()),
+        least_in_one_rack=_by_input(model, _least_in_one(model)),
+        even_in_one_rack=_by_input(model, _even_in_one(model)),
+        fewer_racks=int((racks_after < np.minimum(racks_before, model.factor)).sum()),
         reorders=search.reordered[0],
         leaders_reordered=search.reordered[1],
     )
 
 
-def _by_input(world: PlacementModel, measure: Ints) -> Ints:
+def _by_input(model: PlacementModel, measure: Ints) -> Ints:
     """Put what is measured by row into the order of the input."""
     of_input = np.empty_like(measure)
-    of_input[world.order] = measure
+    of_input[model.order] = measure
     return of_input
 
 
-def _least_in_one(world: PlacementModel) -> Ints:
+def _least_in_one(model: PlacementModel) -> Ints:
     """The least `crowding` that each row's number of replicas allows on the brokers that may hold any."""
-    factors = np.arange(len(world.after) + 1)
-    racks = world.racks[:-1][world.target]
-    sizes = np.bincount(racks[racks != NO_RACK], minlength=len(world.rack_names))
+    factors = np.arange(len(model.after) + 1)
+    racks = model.racks[:-1][model.target]
+    sizes = np.bincount(racks[racks != NO_RACK], minlength=len(model.rack_names))
     room = np.repeat(sizes[:, None], len(factors), axis=1)
     of_factor = lowest_crowding(np.zeros_like(room), room, np.full(len(factors), (racks == NO_RACK).sum()), factors)
-    return of_factor[world.factor]
+    return of_factor[model.factor]
 
 
-def _even_in_one(world: PlacementModel) -> Ints:
+def _even_in_one(model: PlacementModel) -> Ints:
     """The same if each rack that has such brokers had enough of them."""
-    racks = world.racks[:-1][world.target]
-    even: Ints = -(-world.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
+    racks = model.racks[:-1][model.target]
+    even: Ints = -(-model.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
     return even
 
 
-def _moves(world: PlacementModel) -> Moves:
+def _moves(model: PlacementModel) -> Moves:
     """The nth replica that is given up, in order, pairs with the nth that is new."""
-    before, after = world.before, world.after
+    before, after = model.before, model.after
     new, gone = arrivals(before, after), arrivals(after, before)
     pairs = np.maximum(new.sum(axis=0), gone.sum(axis=0))
     rows = np.repeat(np.arange(len(pairs)), pairs)
@@ -117,16 +117,16 @@ def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
     return brokers
 
 
-def _tally(names: tuple[str, ...], world: PlacementModel, group: Ints, weights: Ints | None) -> LoadSummary:
+def _load_summary(names: tuple[str, ...], model: PlacementModel, group: Ints, weights: Ints | None) -> LoadSummary:
     def grouped(count: Ints) -> Ints:
         total = np.zeros(len(names), dtype=np.int64)
         np.add.at(total, group, count)
         return total
 
-    before, after = world.before, world.after
-    leads = [count_leaders(lists, world.size) for lists in (before, after)]
-    holds = [count_replicas(lists, world.size) for lists in (before, after)]
-    sizes = None if weights is None else [count_bytes(lists, weights, world.size) for lists in (before, after)]
+    before, after = model.before, model.after
+    leads = [count_leaders(lists, model.size) for lists in (before, after)]
+    holds = [count_replicas(lists, model.size) for lists in (before, after)]
+    sizes = None if weights is None else [count_bytes(lists, weights, model.size) for lists in (before, after)]
     return LoadSummary(
         names=names,
         replicas=(grouped(holds[0]), grouped(holds[1])),
@@ -135,36 +135,36 @@ def _tally(names: tuple[str, ...], world: PlacementModel, group: Ints, weights: 
     )
 
 
-def _lower_bound(world: PlacementModel, question: Question, forced: int, *, weighted: bool) -> tuple[int, str]:
+def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, weighted: bool) -> tuple[int, str]:
     must = (
         f"{pluralise(forced, 'replica', 'has', 'have')} to be copied whatever the plan: they leave a broker, "
         "are added, or widen a rack"
     )
-    if not question.even or weighted or not world.target.any():
+    if not goal.even or weighted or not model.target.any():
         return forced, must
-    before, after = (count_replicas(lists, world.size)[world.target] for lists in (world.before, world.after))
-    fewest = fewest_copies(before, after, world.may_receive[world.target])
-    if question.max_moves is None and not question.onto:
+    before, after = (count_replicas(lists, model.size)[model.target] for lists in (model.before, model.after))
+    fewest = fewest_copies(before, after, model.may_receive[model.target])
+    if goal.max_moves is None and not goal.onto:
         fewest = max(fewest, fewest_in_any_order(before, after))
     if forced >= fewest:
         return forced, must
-    short, share = lacking(world)
+    short, share = shortage(model)
     as_even = f"as even as this, {after.min()} to {after.max()} replicas each, no {len(after)} brokers get with fewer"
     return fewest, f"{share} lack {short}" if fewest == short else as_even
 
 
-def lacking(world: PlacementModel) -> tuple[int, str]:
+def shortage(model: PlacementModel) -> tuple[int, str]:
     """How many copies brokers that may get any are short of an even share; and what that share is, in words.
 
     Where replicas do not divide evenly, those left over are counted to the fullest brokers, so that no plan needs fewer
     copies than this.
     """
-    had = count_replicas(world.before, world.size)[world.target]
-    total = int(count_replicas(world.after, world.size)[world.target].sum())
+    had = count_replicas(model.before, model.size)[model.target]
+    total = int(count_replicas(model.after, model.size)[model.target].sum())
     share, over = divmod(total, max(len(had), 1))
     even = np.full(len(had), share)
     even[np.argsort(-had, kind="stable")[:over]] += 1
-    fresh = world.may_receive[world.target]
+    fresh = model.may_receive[model.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
     who = "those that have fewer" if fresh.all() else "those that are to take some"
     shared = f"{pluralise(len(had), 'broker', 'shares', 'share')} {pluralise(total, 'replica')}"

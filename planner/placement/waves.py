@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from planner.placement.move_steps import Steps, one_replica_each, whole
+from planner.placement.move_steps import Steps, one_replica_steps, single_steps
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions, Placement, PlacementError
 from planner.placement.racks import NO_RACK
 from planner.placement.removal_order import in_sync_of
@@ -88,7 +88,9 @@ class Waves:
         return most
 
 
-def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits) -> Waves:
+def cut_into_waves(
+    partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
+) -> Waves:
     """Cut a placement into waves; what only changes its order comes in the last one, when everyone is in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves a broker and wave: nothing could ever move")
@@ -100,14 +102,14 @@ def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str |
     before = np.pad(before, ((0, max(len(after) - len(before), 0)), (0, 0)), constant_values=NO_BROKER)
     after = np.pad(after, ((0, max(len(before) - len(after), 0)), (0, 0)), constant_values=NO_BROKER)
     steps = (
-        one_replica_each(before, after, _racks(ids[1:], rack_of), _lagging(partitions, rows, before))
+        one_replica_steps(before, after, _racks(ids[1:], rack_of), _lagging(partitions, rows, before))
         if caps.one_at_a_time
-        else whole(before, after)
+        else single_steps(before, after)
     )
     named = np.append(ids[1:], NO_BROKER)
     return Waves(
         row=rows[steps.row],
-        wave=_numbered(steps, len(ids), caps),
+        wave=_wave_numbers(steps, len(ids), caps),
         nth=steps.nth,
         of=np.bincount(steps.row, minlength=len(rows))[steps.row],
         before=named[steps.before],
@@ -125,15 +127,15 @@ def fewest_waves(placement: Placement, caps: WaveLimits) -> int:
     rows, targets, sources = (
         values[copied] for values in (placement.moves.row, placement.moves.target, placement.moves.source)
     )
-    some = min(len(placement.changed), 1)
-    longest = _most_of_one(rows) if caps.one_at_a_time else some
+    at_least_one = min(len(placement.changed), 1)
+    longest = _max_count(rows) if caps.one_at_a_time else at_least_one
     if caps.moves_per_broker is None:
-        return max(longest, some)
-    busiest = max(_most_of_one(targets), _most_of_one(sources[sources != NO_BROKER]))
-    return max(-(-busiest // caps.moves_per_broker), longest, some)
+        return max(longest, at_least_one)
+    busiest = max(_max_count(targets), _max_count(sources[sources != NO_BROKER]))
+    return max(-(-busiest // caps.moves_per_broker), longest, at_least_one)
 
 
-def _most_of_one(values: Ints) -> int:
+def _max_count(values: Ints) -> int:
     return int(np.unique(values, return_counts=True)[1].max(initial=0))
 
 
@@ -157,7 +159,7 @@ def _given_up(before: Ints, after: Ints) -> Bools:
     return given
 
 
-def _numbered(steps: Steps, size: int, caps: WaveLimits) -> Ints:
+def _wave_numbers(steps: Steps, size: int, caps: WaveLimits) -> Ints:
     """Wave of each step."""
     wave = steps.nth
     comes, goes = arrivals(steps.before, steps.after), _given_up(steps.before, steps.after)

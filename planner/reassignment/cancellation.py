@@ -43,7 +43,7 @@ class CancellationRisk(NamedTuple):
     reason: str
 
 
-def status_of(legs: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
+def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
     """Tell where a partition stands and at which of its steps: the next one to do, or the one that runs.
 
     >>> way = [Leg([1, 2], [1, 2, 3])]
@@ -51,28 +51,28 @@ def status_of(legs: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple
     'in_progress'
     """
     if now.is_moving:
-        for number, (before, after) in enumerate(legs):
+        for number, (before, after) in enumerate(steps):
             if now.target == list(after) and sorted(now.origin) == sorted(before):
                 return ReassignmentStatus.IN_PROGRESS, number
         return ReassignmentStatus.DIVERGED, 0
-    if list(now.replicas) == list(legs[-1].after):
-        return ReassignmentStatus.COMPLETE, len(legs) - 1
-    for number, leg in enumerate(legs):
-        if list(now.replicas) == list(leg.before):
+    if list(now.replicas) == list(steps[-1].after):
+        return ReassignmentStatus.COMPLETE, len(steps) - 1
+    for number, step in enumerate(steps):
+        if list(now.replicas) == list(step.before):
             return ReassignmentStatus.NOT_STARTED, number
-    for number, leg in enumerate(legs):
-        if list(now.replicas) == cancelled_replicas(leg):
+    for number, step in enumerate(steps):
+        if list(now.replicas) == cancelled_replicas(step):
             return ReassignmentStatus.OUT_OF_ORDER, number
     return ReassignmentStatus.DIVERGED, 0
 
 
-def cancelled_replicas(leg: ReassignmentStep) -> list[int]:
+def cancelled_replicas(step: ReassignmentStep) -> list[int]:
     """Return the replicas that a cancelled step leaves, in Kafka's order.
 
     >>> cancelled_replicas(Leg([1, 2, 3], [3, 4, 2]))
     [3, 2, 1]
     """
-    return ReplicaAssignment(leg.before).towards(leg.after).origin
+    return ReplicaAssignment(step.before).towards(step.after).origin
 
 
 def cancellation_risk(

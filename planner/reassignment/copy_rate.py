@@ -121,12 +121,12 @@ def _of(reading: CopyReading, broker: int) -> CopyReading:
     return {key: copy for key, copy in reading.items() if key[2] == broker}
 
 
-def slowest(paces: Iterable[CopyRate]) -> float | None:
+def slowest(rates: Iterable[CopyRate]) -> float | None:
     """Seconds until the last is done; None if any does not know.
 
     >>> slowest([]) is None
     True
     """
-    left = [pace.seconds_left for pace in paces]
+    left = [pace.seconds_left for pace in rates]
     known = [seconds for seconds in left if seconds is not None]
     return max(known) if known and len(known) == len(left) else None

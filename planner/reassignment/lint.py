@@ -21,19 +21,19 @@ from planner.columns.broker_sets import (
     FAILED,
     difference,
     format_ids,
-    is_led,
+    is_led_in_isr,
     leaderless_reason,
     no_brokers,
 )
 from planner.columns.changes import with_topic_and_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
-from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
+from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from schemas.enums import LintCode
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
 
-MOST_REPLICAS: Final = 64
+MAX_REPLICAS_SPREAD: Final = 64
 """Replicas of a partition up to which the best spread over racks is worked out."""
 
 _ZNODE_FRAME: Final = 128
@@ -69,15 +69,15 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and what els
     """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole."""
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     return (
-        lists.transform(considered, partitions, topics, brokers, broker_configs, rules)
-        .transform(exploded, _faults(rules.given_up, factor_may_change=factor_may_change))
+        lists.transform(with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
+        .transform(explode_faults, _faults(rules.given_up, factor_may_change=factor_may_change))
         .unionByName(_named_twice(lists))
         .unionByName(_large_znodes(lists, partitions))
         .orderBy("topic", "partition", "code")
     )
 
 
-def considered(  # noqa: PLR0913, PLR0917 - five tables, and what else is known of racks
+def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and what else is known of racks
     lists: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
@@ -88,7 +88,7 @@ def considered(  # noqa: PLR0913, PLR0917 - five tables, and what else is known 
     """Join to lists asked for (`target`) what the checks need."""
     return (
         lists.join(
-            partitions.drop(FAILED).transform(with_requests_known).transform(with_topic_and_brokers, topics, brokers),
+            partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers),
             ["topic", "partition"],
             "left",
         )
@@ -97,7 +97,7 @@ def considered(  # noqa: PLR0913, PLR0917 - five tables, and what else is known 
     )
 
 
-def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
+def explode_faults(rows: DataFrame, faults: list[Column]) -> DataFrame:
     """One row a fault: topic, partition, code, fault."""
     named = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("named"))
     return named.select("topic", "partition", "named.code", "named.fault")
@@ -111,8 +111,8 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
         _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
-        _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_in_words()),
-        _fault(known & F.col("understood") & changes & ~is_led(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
+        _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
+        _fault(known & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
         _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
         duplicate_fault(target),
         dead_fault(target, changes),
@@ -186,7 +186,7 @@ def _least_in_one() -> Column:
         levels = F.filter(F.sequence(F.lit(1), replicas), lambda level: holds(level) >= replicas)
         return F.get(levels, F.lit(0))
 
-    counts = F.sequence(F.lit(1), F.least(brokers, F.lit(MOST_REPLICAS)).cast("int"))
+    counts = F.sequence(F.lit(1), F.least(brokers, F.lit(MAX_REPLICAS_SPREAD)).cast("int"))
     return F.when(brokers > 0, F.transform(counts, least)).otherwise(F.array().cast("array<int>"))
 
 

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 from planner.reassignment.lint import (
     NO_RULES,
     RackRules,
-    considered,
     crowded_fault,
     dead_fault,
     duplicate_fault,
     min_isr_fault,
     rack_fault,
+    with_lint_inputs,
 )
 
 
@@ -43,7 +43,7 @@ def intermediate_faults(  # noqa: PLR0913 - five tables, and what else is known 
     ]
     text = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
     return (
-        lists.transform(considered, partitions, topics, brokers, broker_configs, rules)
+        lists.transform(with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
         .select("topic", "partition", "wave", F.explode(F.array_compact(F.array(*faults))).alias("fault"))
         .select("topic", "partition", "fault.code", text.alias("fault"))
         .orderBy("topic", "partition", "code", "fault")

@@ -23,7 +23,7 @@ class Obstacle(NamedTuple):
     waits_for: tuple[int, ...] = ()
 
 
-VOID: Final = frozenset(
+NEVER_EXECUTABLE: Final = frozenset(
     {
         RejectionCode.UNKNOWN_PARTITION,
         RejectionCode.INVALID_TARGET,
@@ -57,13 +57,13 @@ def obstacle(
     if now is None:
         return Obstacle(RejectionCode.UNKNOWN_PARTITION, "there is no such partition")
     if request is not None:
-        if why := _void(now, request, deleting=deleting):
+        if why := _request_fault(now, request, deleting=deleting):
             return why
         now = now.towards(request)
     return None if isr is None else _stalled(now.target, isr, live)
 
 
-def _void(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
+def _request_fault(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
     if not request or len(set(request)) < len(request) or min(request) < 0:
         return Obstacle(RejectionCode.INVALID_TARGET, f"{list(request)} is no list of brokers, each once")
     if now.is_moving:
@@ -107,7 +107,7 @@ class Reassignment:
     @property
     def is_void(self) -> bool:
         """No controller will ever carry it out."""
-        return self.obstacle is not None and self.obstacle.code in VOID
+        return self.obstacle is not None and self.obstacle.code in NEVER_EXECUTABLE
 
     @property
     def in_words(self) -> str:

@@ -23,7 +23,7 @@ def with_requests(partitions: DataFrame, requests: DataFrame) -> DataFrame:
     return partitions.join(F.broadcast(goals), [*_KEY], "left")
 
 
-def with_requests_known(partitions: DataFrame) -> DataFrame:
+def with_request_column(partitions: DataFrame) -> DataFrame:
     """Frames of partitions without that column have no requests waiting."""
     if ORDERED in partitions.columns:
         return partitions
@@ -35,7 +35,7 @@ def is_moving() -> Column:
     return (F.size(F.concat("adding_replicas", "removing_replicas")) > 0) | F.col(ORDERED).isNotNull()
 
 
-def moving_in_words() -> Column:
+def moving_reason() -> Column:
     """What to say of a partition that moves."""
     waits = F.concat(
         F.lit("a request to move it to ["),

@@ -16,7 +16,7 @@ ORDER_WAVE = 0
 LEADER_WAVE = 1
 
 
-def moves() -> Column:
+def is_reordered() -> Column:
     """Whether the target is another order than that of now."""
     return F.col("target") != F.col("replicas")
 
@@ -24,7 +24,7 @@ def moves() -> Column:
 def reorders(rows: DataFrame) -> DataFrame:
     """One CHANGES row for each partition whose order is not yet the target; leader and ISR stay."""
     return changed(
-        rows.where(moves()),
+        rows.where(is_reordered()),
         {
             "wave": F.lit(ORDER_WAVE),
             "action": f"'{Action.REASSIGN}'",
@@ -39,7 +39,7 @@ def reorders(rows: DataFrame) -> DataFrame:
 def elections_after(rows: DataFrame) -> DataFrame:
     """One CHANGES row for each partition, whose premise is the new order: its first replica is to lead."""
     leader = first(F.col("target"))
-    epoch = F.col("leader_epoch") + moves().cast("int")
+    epoch = F.col("leader_epoch") + is_reordered().cast("int")
     return changed(
         rows,
         {

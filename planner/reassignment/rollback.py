@@ -80,11 +80,11 @@ def assignment_in(partition: Row) -> ReplicaAssignment:
 
 
 def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
-    way: Sequence[Change],
+    steps: Sequence[Change],
     partition: Row | None,
     topic: Row | None,
-    around: ClusterFacts,
-    back: RollbackTarget,
+    cluster: ClusterFacts,
+    goal: RollbackTarget,
     *,
     was_elected: bool = False,
 ) -> list[dict[str, Any]] | Rejection:
@@ -94,20 +94,20 @@ def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
     """
     if partition is None or topic is None:
         return Rejection(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
-    refusal = _unfit(way[0], partition, topic, around) or _astray(way, partition, back)
+    refusal = _state_rejection(steps[0], partition, topic, cluster) or _position_rejection(steps, partition, goal)
     if refusal is not None:
         return refusal
-    stops = _stops(way, partition, back)
+    stops = _remaining_stops(steps, partition, goal)
     if not stops:
         return Rejection(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
-    refusal = _leaderless(partition, around) or _faulty(partition, topic, around, stops)
+    refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
     if refusal is not None:
         return refusal
-    changes = _changes(way, partition, topic, around, stops, back)
-    return [*changes, *_election(changes[-1], around, back)] if was_elected else changes
+    changes = _changes(steps, partition, topic, cluster, stops, goal)
+    return [*changes, *_election(changes[-1], cluster, goal)] if was_elected else changes
 
 
-def _unfit(planned: Change, partition: Row, topic: Row, around: ClusterFacts) -> Rejection | None:
+def _state_rejection(planned: Change, partition: Row, topic: Row, around: ClusterFacts) -> Rejection | None:
     if topic["topic_id"] != planned.topic_id:
         return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic["topic_id"]))
     if partition["topic"] in around.deleting:
@@ -119,14 +119,14 @@ def _unfit(planned: Change, partition: Row, topic: Row, around: ClusterFacts) ->
     return None
 
 
-def _astray(way: Sequence[Change], partition: Row, back: RollbackTarget) -> Rejection | None:
+def _position_rejection(way: Sequence[Change], partition: Row, back: RollbackTarget) -> Rejection | None:
     """Say why a partition is not where the plan may have led it."""
     now = assignment_in(partition)
     goal = list(steps_of(way)[0].before if back.replicas is None else back.replicas)
     if now.is_moving:
         returns = now.target == goal or now.target in [list(leg.before) for leg in steps_of(way)]
-        whose = "on its way back already" if returns else "being moved, and not by this plan"
-        reason = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
+        how = "on its way back already" if returns else "being moved, and not by this plan"
+        reason = f"it is {how}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
         return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
     if list(now.replicas) != goal and status_of(steps_of(way), now)[0] is ReassignmentStatus.DIVERGED:
         reason = (
@@ -136,7 +136,7 @@ def _astray(way: Sequence[Change], partition: Row, back: RollbackTarget) -> Reje
     return None
 
 
-def _stops(way: Sequence[Change], partition: Row, back: RollbackTarget) -> list[tuple[int, list[int]]]:
+def _remaining_stops(way: Sequence[Change], partition: Row, back: RollbackTarget) -> list[tuple[int, list[int]]]:
     """Return the waves to be undone, and the replicas after each: none if the partition is back."""
     now = list(partition["replicas"])
     legs = steps_of(way)
@@ -152,7 +152,7 @@ def _stops(way: Sequence[Change], partition: Row, back: RollbackTarget) -> list[
     return [(way[max(done - 1, 0)].wave, goal)]
 
 
-def _leaderless(partition: Row, around: ClusterFacts) -> Rejection | None:
+def _leader_rejection(partition: Row, around: ClusterFacts) -> Rejection | None:
     """Nobody could copy from a partition that no live ISR member leads, and an empty replica could be elected."""
     leader, isr = partition["leader"], partition["isr"] or []
     if leader in around.live and leader in isr:
@@ -161,7 +161,7 @@ def _leaderless(partition: Row, around: ClusterFacts) -> Rejection | None:
     return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 
-def _faulty(
+def _target_rejection(
     partition: Row, topic: Row, around: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
 ) -> Rejection | None:
     for (_, before), (_, after) in pairwise([(0, list(partition["replicas"])), *stops]):
@@ -169,11 +169,11 @@ def _faulty(
         dead = [broker for broker in added if broker not in around.eligible]
         drained = [broker for broker in added if broker in around.drained]
         if dead:
-            return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_words(dead)}")
+            return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_join_ids(dead)}")
         if drained:
-            return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_words(drained)}")
+            return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_join_ids(drained)}")
         if len(set(after)) < len(after):
-            return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
+            return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_join_ids(after)}")
     final, min_isr = stops[-1][1], min_isr_of(topic["config"], around.min_isr)
     if len(final) < min(min_isr, len(set(partition["replicas"]))):
         reason = f"{pluralise(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
@@ -196,7 +196,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
         leader_after = leader if leader in after else after[0]
         rows.append(
             dict.fromkeys(CHANGES.names)
-            | _same(partition, topic)
+            | _unchanged_fields(partition, topic)
             | {
                 "wave": -wave,
                 "action": Action.REASSIGN.value,
@@ -240,7 +240,7 @@ def _election(last: dict[str, Any], around: ClusterFacts, back: RollbackTarget) 
     return [last | election]
 
 
-def _same(partition: Row, topic: Row) -> dict[str, Any]:
+def _unchanged_fields(partition: Row, topic: Row) -> dict[str, Any]:
     recovery = partition["leader_recovery_state"]
     return {
         "topic": partition["topic"],
@@ -265,7 +265,7 @@ def _reason(
     moved = ReplicaAssignment(before).towards(after)
     what = "order of replicas changes, no data moves"
     if moved.is_moving:
-        what = f"adds [{_words(moved.adding)}], removes [{_words(moved.removing)}]"
+        what = f"adds [{_join_ids(moved.adding)}], removes [{_join_ids(moved.removing)}]"
     step = "" if wave is None else f", undoes wave {wave}"
     counts = [
         Counter(rack for broker in replicas if (rack := around.racks.get(broker)) is not None)
@@ -277,7 +277,7 @@ def _reason(
     return f"back to {back.name}{step}: {what}{fewer}{crowded}"
 
 
-def _words(brokers: Sequence[int]) -> str:
+def _join_ids(brokers: Sequence[int]) -> str:
     return ", ".join(map(str, brokers))
 
 

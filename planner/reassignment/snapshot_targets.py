@@ -26,12 +26,12 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
     `replicas` are those of then; `code` is null where they may be asked for.
     """
     rows = (
-        _named(partitions, topics, "now")
-        .join(_named(partitions_then, topics_then, "then"), ["topic", "partition"], "full")
+        _assignments(partitions, topics, "now")
+        .join(_assignments(partitions_then, topics_then, "then"), ["topic", "partition"], "full")
         .crossJoin(F.broadcast(live_brokers(brokers)))
     )
-    why = _why_not(then)
-    return rows.where(~F.coalesce(_is_there(), F.lit(False))).select(  # noqa: FBT003 - a Spark literal
+    why = _rejection(then)
+    return rows.where(~F.coalesce(_is_unchanged(), F.lit(False))).select(  # noqa: FBT003 - a Spark literal
         "topic",
         "partition",
         F.col("replicas_then").alias("replicas"),
@@ -40,7 +40,7 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
     )
 
 
-def _named(partitions: DataFrame, topics: DataFrame, when: str) -> DataFrame:
+def _assignments(partitions: DataFrame, topics: DataFrame, when: str) -> DataFrame:
     """The assignment of each partition and its topic's id, with `when` in the names."""
     ids = topics.select("topic", F.col("topic_id").alias(f"topic_id_{when}"))
     return partitions.select(
@@ -51,7 +51,7 @@ def _named(partitions: DataFrame, topics: DataFrame, when: str) -> DataFrame:
     ).join(F.broadcast(ids), "topic", "left")
 
 
-def _is_there() -> Column:
+def _is_unchanged() -> Column:
     return ~_is_another_topic() & (F.col("replicas_now") == F.col("replicas_then")) & ~F.col("moving_now")
 
 
@@ -60,7 +60,7 @@ def _is_another_topic() -> Column:
     return F.coalesce(F.col("topic_id_now") != F.col("topic_id_then"), F.lit(False))  # noqa: FBT003
 
 
-def _why_not(then: int) -> Column:
+def _rejection(then: int) -> Column:
     """A struct of code and reason, null if there is a way back."""
     now, before = F.col("replicas_now"), F.col("replicas_then")
     added = difference(before, now)

@@ -18,22 +18,23 @@ from planner.columns.broker_sets import (
     first,
     format_ids,
     intersect,
-    is_led,
+    is_led_in_isr,
     leaderless_reason,
 )
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
-from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
+from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from schemas.enums import Action, RejectionCode
 
-OPTIONAL: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
+OPTIONAL_COLUMNS: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
 """What targets may say beside: why; the wave, 0 if they do not say; the lists that waves before it make of the
 partition, in order; and in how many steps it gets where it goes."""
 
 
-def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def _with_tables(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     optional = {
-        name: F.col(name) if name in targets.columns else F.lit(None).cast(kind) for name, kind in OPTIONAL.items()
+        name: F.col(name) if name in targets.columns else F.lit(None).cast(kind)
+        for name, kind in OPTIONAL_COLUMNS.items()
     }
     lists = targets.select(
         "topic",
@@ -41,10 +42,10 @@ def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, br
         F.col("replicas").alias("target"),
         optional["reason"].alias("why"),
         F.coalesce(optional["wave"], F.lit(0)).alias("wave_of"),
-        F.coalesce(optional["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
+        F.coalesce(optional["earlier"], F.array().cast(OPTIONAL_COLUMNS["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    known = partitions.drop(FAILED).transform(with_requests_known).transform(with_topic_and_brokers, topics, brokers)
+    known = partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers)
     return lists.join(known, ["topic", "partition"], "left")
 
 
@@ -53,7 +54,7 @@ def _code() -> Column:
         F.when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
         .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
         .when(is_moving(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
-        .when(F.col("replicas").isNotNull() & ~is_led(), RejectionCode.NO_LIVE_LEADER.value)
+        .when(F.col("replicas").isNotNull() & ~is_led_in_isr(), RejectionCode.NO_LIVE_LEADER.value)
         .when(F.col("replicas") == F.col("target"), RejectionCode.ALREADY_ASSIGNED.value)
     )
 
@@ -70,7 +71,7 @@ def reassignment_changes(
     """
     adding, removing = difference(F.col("target"), F.col("replicas")), difference(F.col("replicas"), F.col("target"))
     return changed(
-        _due(targets, partitions, topics, brokers),
+        _accepted(targets, partitions, topics, brokers),
         {
             "wave": "wave_of",
             "action": f"'{Action.REASSIGN}'",
@@ -103,7 +104,7 @@ def elections_after_moves(
     preferred, leader = first(F.col("target")), _leader_after()
     arrived = F.size("earlier") + 1 == F.col("steps")
     can_lead = F.array_contains("electable", preferred)
-    rows = _due(targets, partitions, topics, brokers).where(arrived & can_lead & (leader != preferred))
+    rows = _accepted(targets, partitions, topics, brokers).where(arrived & can_lead & (leader != preferred))
     return changed(
         rows,
         {
@@ -124,8 +125,8 @@ def elections_after_moves(
     )
 
 
-def _due(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
+def _accepted(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    due = _with_tables(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
     # costs a lambda a row, so not where there is nothing to do for it
     return due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
 
@@ -173,13 +174,13 @@ def reassignment_rejections(
     reasons = {
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
         RejectionCode.NO_LIVE_LEADER: leaderless_reason(),
         RejectionCode.ALREADY_ASSIGNED: F.lit("it has these replicas already"),
     }
     why = reason_by_code(reasons)
     return (
-        _considered(targets, partitions, topics, brokers)
+        _with_tables(targets, partitions, topics, brokers)
         .where(F.size("earlier") == 0)
         .withColumns({"code": _code()})
         .withColumns({"reason": why})

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdicts, why_not
+from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdicts, rejection_reason
 from planner.leadership.preferred import preferred_verdicts
 from planner.reconciliation.decisions import Precedence, decided, one_change_each
 from planner.reconciliation.reassignment_steps import reassignment_decisions
@@ -73,7 +73,7 @@ class Cycle:
             t.partitions, t.topics, t.brokers, t.broker_configs, allow_unclean=t.allow_unclean
         )
         return verdicts.withColumns(
-            {"why_not": F.when(F.col("code").isNotNull(), why_not()), "withdrawn": F.expr("false")}
+            {"why_not": F.when(F.col("code").isNotNull(), rejection_reason()), "withdrawn": F.expr("false")}
         ).transform(decided, CHANGE_COLUMNS, Precedence.LEADERSHIP, f"'{Action.ELECT}'")
 
     def _reassignment(self) -> DataFrame:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids_sql, in_order_of_choice
-from planner.columns.changes import told
+from planner.columns.changes import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decisions import Precedence, decided
@@ -137,7 +137,9 @@ _CHANGED: Final = {
     "leader_after": _by_action("leader", narrow=_LEADER),
     "isr_after": _by_action("isr", narrow="array_intersect(isr, under_way)"),
     "leader_epoch_after": "leader_epoch + 1",
-    "leader_and_isr_to": _by_action(told("isr", "under_way"), start=told("isr", _MERGED)),
+    "leader_and_isr_to": _by_action(
+        leader_and_isr_recipients("isr", "under_way"), start=leader_and_isr_recipients("isr", _MERGED)
+    ),
     # told by what the znodes say, again and again until it answers; who does not stay tells it with the change, and
     # all of them once more with a later one, as what was answered holds for one leader epoch
     "stop_replica_to": f"""CASE

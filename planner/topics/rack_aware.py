@@ -30,13 +30,13 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
     >>> rack_alternated({0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"})
     [0, 3, 1, 5, 4, 2]
     """
-    names = sorted(set(racks.values()), key=_javas_order)
+    names = sorted(set(racks.values()), key=_java_sort_key)
     by_rack = [[broker for broker in sorted(racks) if racks[broker] == rack] for rack in names]
     turns = chain.from_iterable(zip_longest(*by_rack))
     return [broker for broker in turns if broker is not None]
 
 
-def _javas_order(name: str) -> bytes:
+def _java_sort_key(name: str) -> bytes:
     """Order names as Java does, by their UTF-16; it differs from Python's beyond the basic plane only."""
     return name.encode("utf-16-be", "surrogatepass")
 
@@ -67,7 +67,7 @@ def rack_aware_lists(
     for first in range(len(brokers)):
         for jump in jumps:
             order = [brokers[(first + 1 + (jump + step) % steps) % len(brokers)] for step in range(len(brokers) - 1)]
-            take = _balanced if balanced else _kafkas
+            take = _pick_balanced if balanced else _pick_as_kafka
             yield replication_factor, first, jump, take([brokers[first], *order], racks, replication_factor)
 
 
@@ -91,7 +91,7 @@ def lists_for(
         yield from rack_aware_lists(racks, factor, shifts[factor], balanced=balanced)
 
 
-def _kafkas(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
+def _pick_as_kafka(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
     """Take brokers in order, passing over racks and brokers that have a replica while others have none."""
     every_rack = len(set(racks.values()))
     replicas, used = [order[0]], {racks[order[0]]}
@@ -104,7 +104,7 @@ def _kafkas(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list
     return replicas
 
 
-def _balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
+def _pick_balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
     """Take brokers in order, passing over racks that have more replicas than others that still have room.
 
     >>> _balanced([1, 2, 3, 7, 4, 5, 6], dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b"), 4)

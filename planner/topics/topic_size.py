@@ -8,7 +8,7 @@ from typing import Final
 
 from planner.reassignment.lint import ZNODE_LIMIT
 
-_FRAME: Final = 128
+_FRAME_BYTES: Final = 128
 """Bytes around the lists: version, topic id, names."""
 
 
@@ -28,7 +28,7 @@ def topic_bytes(partitions: int, replication_factor: int, brokers: Collection[in
     True
     """
     replica = sum(len(str(broker)) for broker in brokers) / len(brokers) + len(",")
-    return _FRAME + digits_below(partitions) + round(partitions * (len('"":[]') + replication_factor * replica))
+    return _FRAME_BYTES + digits_below(partitions) + round(partitions * (len('"":[]') + replication_factor * replica))
 
 
 def size_faults(topic: str, size: int) -> Iterator[str]:

@@ -19,7 +19,7 @@ from planner.whatif.scenarios import parts, scenarios, with_parts
 from schemas.enums import FailureScenario
 from schemas.tables import WHATIF
 
-_ALIKE: Final = ("replicas", "isr", "leader", "understood", "min_isr_override")
+_GROUP_COLUMNS: Final = ("replicas", "isr", "leader", "understood", "min_isr_override")
 _COSTS: Final = (
     "offline",
     "newly_offline",
@@ -43,11 +43,11 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
 ) -> DataFrame:
     """One row a scenario: every registered broker, rack or pair of brokers lost at once."""
     of = scenarios(brokers, lose)
-    known = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
+    facts = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
     worst_first = [F.desc_nulls_last(name) for name in ("offline", "under_min_isr", "leader_skew")]
     return (
-        partitions.transform(_alike, topics)
-        .crossJoin(F.broadcast(known))
+        partitions.transform(_group_by_assignment, topics)
+        .crossJoin(F.broadcast(facts))
         .transform(_with_leadership)
         .transform(with_parts, of, lose)
         .transform(_costs_of_parts)
@@ -59,13 +59,13 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
     )
 
 
-def _alike(partitions: DataFrame, topics: DataFrame) -> DataFrame:
+def _group_by_assignment(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Count partitions that stand alike: a cluster has far fewer assignments than partitions."""
     known = topics.select("topic", "deletion_requested", min_isr_override())
     return (
         partitions.join(F.broadcast(known), "topic", "left")
         .where(~F.coalesce("deletion_requested", F.lit(False)))  # noqa: FBT003 - a Spark literal
-        .groupBy(*_ALIKE)
+        .groupBy(*_GROUP_COLUMNS)
         .agg(F.count("*").alias("partitions"))
     )
 
@@ -112,15 +112,15 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
 def _conditions() -> dict[str, Column]:
     judged, baseline, left = F.col("judged"), F.col("baseline"), F.col("left")
     newly_offline = F.col("deposed") & F.col("heir").isNull()
-    nobody_in_sync = newly_offline & (left == 0)
+    none_in_sync = newly_offline & (left == 0)
     alive = F.size(difference(F.col("alive"), F.col("felled"))) > 0
     was_enough = F.size("in_sync") >= F.col("min_isr")
     newly = judged & was_enough & (left < F.col("min_isr"))
     return {
         "offline": newly_offline | (baseline & judged & F.col("led_by").isNull()),
         "newly_offline": newly_offline,
-        "unclean_only": nobody_in_sync & alive,
-        "no_replica": nobody_in_sync & ~alive,
+        "unclean_only": none_in_sync & alive,
+        "no_replica": none_in_sync & ~alive,
         "under_min_isr": newly | (baseline & judged & ~was_enough),
         "newly_under_min_isr": newly,
         "leaders_moved": F.col("deposed") & F.col("heir").isNotNull(),
@@ -150,9 +150,9 @@ def _costs_of_scenarios(costs: DataFrame, of: DataFrame) -> DataFrame:
 def _with_skew(costs: DataFrame, of: DataFrame, brokers: DataFrame) -> DataFrame:
     """Complete the scenarios: those of a cluster without partitions, and how leadership is spread over the rest."""
     survivors = F.col("registered") - F.size("lost")
-    everyone = brokers.agg(F.first("cluster").alias("cluster"), F.count("*").alias("registered"))
+    registered = brokers.agg(F.first("cluster").alias("cluster"), F.count("*").alias("registered"))
     return (
-        of.crossJoin(F.broadcast(everyone))
+        of.crossJoin(F.broadcast(registered))
         .join(costs, "scenario", "left")
         .withColumns({name: F.coalesce(name, F.lit(0)) for name in ("leaders", *_COSTS)})
         .withColumns(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.columns.numpy_rules import Bools, Ints, PartitionArrays, among, named, within
+from planner.columns.numpy_rules import Bools, Ints, PartitionArrays, has_broker, is_in, is_in_row
 from schemas.enums import NO_LEADER
 
 
@@ -27,17 +27,17 @@ def lost_partitions(
 ) -> Impact:
     """Mark what these brokers take along; `able`: registered and understood; drained ones lead last."""
     judged = rows.judged & rows.has_state
-    in_isr = among(rows.replicas, able) & within(rows.replicas, rows.isr)
+    in_isr = is_in(rows.replicas, able) & is_in_row(rows.replicas, rows.isr)
     candidates = np.where(in_isr, rows.replicas, NO_LEADER)
-    undrained = _first(np.where(among(candidates, drained), NO_LEADER, candidates))
-    elected = np.where(named(undrained), undrained, _first(candidates))
-    led_by = np.where(among(rows.leader, live), rows.leader, elected)
-    deposed = judged & (led_by != NO_LEADER) & among(led_by, lost)
-    heirs = named(candidates) & ~among(candidates, lost)
-    in_sync = among(rows.isr, live)
-    left = (in_sync & ~among(rows.isr, lost)).sum(axis=1)
+    undrained = _first(np.where(is_in(candidates, drained), NO_LEADER, candidates))
+    elected = np.where(has_broker(undrained), undrained, _first(candidates))
+    led_by = np.where(is_in(rows.leader, live), rows.leader, elected)
+    deposed = judged & (led_by != NO_LEADER) & is_in(led_by, lost)
+    heirs = has_broker(candidates) & ~is_in(candidates, lost)
+    in_sync = is_in(rows.isr, live)
+    left = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
     newly_offline = deposed & ~heirs.any(axis=1)
-    alive = (among(rows.replicas, able) & ~among(rows.replicas, lost)).any(axis=1)
+    alive = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
     return Impact(
         newly_offline=newly_offline,
         unclean_only=newly_offline & (left == 0) & alive,
@@ -48,6 +48,6 @@ def lost_partitions(
 
 def _first(brokers: Ints) -> Ints:
     """The first broker of each row, NO_LEADER where it names none."""
-    some = named(brokers)
+    some = has_broker(brokers)
     first: Ints = np.where(some.any(axis=1), brokers[np.arange(len(brokers)), some.argmax(axis=1)], NO_LEADER)
     return first

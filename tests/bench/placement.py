@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.placement.problem import Brokers, Partitions, Placement, Question
+from planner.placement.problem import Brokers, Partitions, Placement, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.bench.figures import Figure, seconds_of
@@ -75,13 +75,13 @@ def _best(work: Callable[[], object], rounds: int) -> float:
 
 def _removed(partitions: Partitions) -> None:
     held = int((partitions.replicas == GONE).sum())
-    placement = place(brokers_of(GONE), partitions, Question())
+    placement = place(brokers_of(GONE), partitions, PlacementGoal())
     _check(partitions, placement, held)
 
 
 def _added(partitions: Partitions) -> None:
     new = frozenset(range(int(partitions.replicas.max()) + 1, BROKERS))
-    placement = place(brokers_of(), partitions, Question(even=True, onto=new))
+    placement = place(brokers_of(), partitions, PlacementGoal(even=True, onto=new))
     _check(partitions, placement, 6_000)
     for held in (placement.brokers.replicas[1], placement.brokers.leaders[1]):
         if int(np.ptp(held)) > 1:

@@ -135,7 +135,7 @@ def test_what_is_not_judged_is_said(bare_tree: KafkaTree, tmp_path: Path) -> Non
 
 def test_partitions_behind_the_counts_are_named(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of them, and of the scenarios that are shown; all with --all."""
-    monkeypatch.setattr("jobs.planning.whatif.NAMED", 1)
+    monkeypatch.setattr("jobs.planning.whatif.MAX_PARTITIONS_NAMED", 1)
     rows = surveyor.json("whatif", "--lose", "pairs", "--limit", "1")["rows"]
     cut, whole = (surveyor("whatif", "--lose", "pairs", "--limit", "1", *more).stdout for more in ((), ("--all",)))
 

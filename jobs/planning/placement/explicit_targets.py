@@ -1,6 +1,6 @@
 """Targets taken as they are given, by a file or by an earlier snapshot: linted, accounted for, and cut into waves.
 
-Corresponds to `kafka-reassign-partitions --execute`. In: the question and the limits beside it. Out: a Planner.
+Corresponds to `kafka-reassign-partitions --execute`. In: the request and the limits beside it. Out: a Planner.
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jobs.core.errors import UsageError
 from jobs.planning.placement.lint import KEY, Lint, StatedTargets
-from jobs.planning.placement.optimise import account_for
+from jobs.planning.placement.optimise import evaluate_targets
 from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
 from jobs.planning.placement.snapshot_targets import snapshot_targets
 from jobs.planning.plan import PlanDraft, Planner
@@ -18,15 +18,15 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.input_files import read_reassignment
 from planner.reassignment.targets import reassignment_rejections
 
-BY_FILE: Final = "--reassignment-json-file"
-BACK: Final = "--to-snapshot"
+FROM_FILE: Final = "--reassignment-json-file"
+TO_SNAPSHOT: Final = "--to-snapshot"
 
 
 def from_file(path: Path, limits: PlacementLimits) -> Planner:
     """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
     if any(limit is not None for limit in (limits.topics, limits.exclude, limits.max_moves)) or limits.reorder:
         raise UsageError(
-            f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves, --reorder-leaders and "
+            f"{FROM_FILE} is taken as it is: leave out --topics, --exclude, --max-moves, --reorder-leaders and "
             "--skip-elections"
         )
     targets = read_reassignment(path)
@@ -34,7 +34,7 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
     stated = {"targets": targets, **racks, **limits.permissions, **stated_caps(limits.caps)}
 
     def planner(at: SnapshotTables) -> PlanDraft:
-        return _given(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
+        return _draft_of(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
 
     return planner
 
@@ -43,7 +43,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     """Plan what an earlier snapshot shows, as far as there is a way back."""
     if limits.max_moves is not None or limits.reorder or not limits.elect:
         raise UsageError(
-            f"{BACK} is taken as it is: leave out --max-moves, --reorder-leaders and --skip-elections; "
+            f"{TO_SNAPSHOT} is taken as it is: leave out --max-moves, --reorder-leaders and --skip-elections; "
             "--topics and --exclude make it smaller",
         )
     stated = {"to_snapshot": snapshot_id, **limits.stated}
@@ -53,12 +53,12 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
         known = partitions_with_requests(at), at["topics"], at["brokers"]
         held = reassignment_rejections(past.targets, *known).localCheckpoint()
         free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
-        return _given(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
+        return _draft_of(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
 
     return planner
 
 
-def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
+def _draft_of(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
     lint = Lint(
         factor_may_change=True,
         rack_aware=limits.rack_aware,
@@ -69,10 +69,10 @@ def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) 
     faults = lint.faults(at, targets.rows).localCheckpoint()
     found = not faults.isEmpty()
     if found and not limits.skip_unsafe:
-        return targets.planned(at, faults)
+        return targets.draft(at, faults)
     sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if found else targets.rows
-    answer = account_for(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
+    answer = evaluate_targets(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
         faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()
     parameters = {**targets.parameters, "figures": answer.figures}
-    return replace(targets, rows=answer.targets, parameters=parameters).planned(at, faults)
+    return replace(targets, rows=answer.targets, parameters=parameters).draft(at, faults)

@@ -19,13 +19,13 @@ from planner.reassignment.lint_waves import intermediate_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
 
-FAULTS_SHOWN: Final = 10
+MAX_FAULTS_NAMED: Final = 10
 KEY: Final = ("topic", "partition")
-LEFT_OUT: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCode.REASSIGNMENT_IN_PROGRESS)
+NEVER_CHANGED: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCode.REASSIGNMENT_IN_PROGRESS)
 """What the optimiser never changes: it names these partitions for the sake of their rejections only."""
 
 
-INSISTED_BY: Final = {
+OVERRIDE_OPTIONS: Final = {
     LintCode.RACKS_LOST: "--disable-rack-aware",
     LintCode.RACK_CROWDED: "--disable-rack-aware",
     LintCode.MIN_ISR_UNREACHABLE: "--allow-below-min-isr",
@@ -35,7 +35,7 @@ INSISTED_BY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lint:
-    """Which checks a plan's question waives.
+    """Which checks a plan's request waives.
 
     `leaves_out`: partitions that must not change are none of its faults. `below_min_isr`: lists may become shorter
     than min.insync.replicas. `given_up`: racks that it empties. `may_hold`: the brokers that may be given replicas,
@@ -65,7 +65,7 @@ class Lint:
     def _waived(self) -> list[str]:
         racks = [] if self.rack_aware else [LintCode.RACKS_LOST, LintCode.RACK_CROWDED]
         short = [LintCode.MIN_ISR_UNREACHABLE] if self.below_min_isr else []
-        return [code.value for code in (*racks, *short, *(LEFT_OUT if self.leaves_out else ()))]
+        return [code.value for code in (*racks, *short, *(NEVER_CHANGED if self.leaves_out else ()))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +80,16 @@ class StatedTargets:
     election_wave: int | None = None
     """The wave in which preferred replicas are elected once they are there, None where none are."""
 
-    def planned(self, at: SnapshotTables, faults: DataFrame) -> PlanDraft:
+    def draft(self, at: SnapshotTables, faults: DataFrame) -> PlanDraft:
         """Plan what has no fault; refused if anything has one, unless that may be left out."""
-        first = faults.orderBy(*KEY, "code", "fault").limit(FAULTS_SHOWN + 1).collect()
+        first = faults.orderBy(*KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
         known = sound, partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = reassignment_rejections(*known)
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)
         named = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
-        refused = _listed(f"the lint finds faults; mend these and plan again, or {_ways_on(first)}", named)
+        refused = _refusal(f"the lint finds faults; mend these and plan again, or {_override_advice(first)}", named)
         changes = reassignment_changes(*known)
         if self.election_wave is not None:
             changes = changes.unionByName(elections_after_moves(*known, wave=self.election_wave))
@@ -100,17 +100,17 @@ def _as_rejections(faults: DataFrame) -> DataFrame:
     return faults.withColumnRenamed("fault", "reason").transform(as_rejections, Action.REASSIGN)
 
 
-def _ways_on(faults: Sequence[Row]) -> str:
+def _override_advice(faults: Sequence[Row]) -> str:
     """Say by which options the plan is made all the same."""
     codes = {row.code for row in faults}
-    options = dict.fromkeys(option for code, option in INSISTED_BY.items() if code in codes)
+    options = dict.fromkeys(option for code, option in OVERRIDE_OPTIONS.items() if code in codes)
     ways = [f"allow these by {option}" for option in options]
     return " or ".join([*ways, "leave these partitions out by --skip-unsafe"])
 
 
-def _listed(what: str, faults: Sequence[str]) -> str | None:
+def _refusal(what: str, faults: Sequence[str]) -> str | None:
     if not faults:
         return None
-    more = "\n  and more: `surveyor show rejections` lists them" if len(faults) > FAULTS_SHOWN else ""
-    listed = "\n  ".join(faults[:FAULTS_SHOWN])
+    more = "\n  and more: `surveyor show rejections` lists them" if len(faults) > MAX_FAULTS_NAMED else ""
+    listed = "\n  ".join(faults[:MAX_FAULTS_NAMED])
     return f"{what}:\n  {listed}{more}"

@@ -1,4 +1,4 @@
-"""From a question to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
+"""From a request to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
 
 The optimiser runs on the driver, on numpy arrays: a million partitions are a few hundred megabytes, and evenness is a
 matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Placed, its targets as reassignment
@@ -26,36 +26,36 @@ from jobs.repositories.snapshots import as_of
 from jobs.runtime.console import log
 from planner.columns.changes import as_rejections
 from planner.placement.problem import (
+    MAX_ROWS_NAMED,
     NO_BROKER,
-    SHOWN,
     Bools,
     Brokers,
     Ints,
     Partitions,
     Placement,
     PlacementError,
-    Question,
+    PlacementGoal,
 )
-from planner.placement.solve import as_given, place
-from planner.placement.waves import WaveLimits, fewest_waves, waves
+from planner.placement.solve import evaluate_given, place
+from planner.placement.waves import WaveLimits, cut_into_waves, fewest_waves
 from planner.text import pluralise
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
 
-REJECTED: Final = "topic string, partition int, code string, reason string"
+REJECTED_COLUMNS: Final = "topic string, partition int, code string, reason string"
 
-HELD: Final = (
+HELD_REASON: Final = (
     "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementQuestion:
-    """A question to the optimiser, with brokers and topics by name.
+class PlacementRequest:
+    """A request to the optimiser, with brokers and topics by name.
 
     `only`: no others may hold what may change. `elects`: where moves change which replica is preferred, it is elected.
     """
 
-    goal: Question
+    goal: PlacementGoal
     scope: Scope
     emptied: frozenset[int] = frozenset()
     only: frozenset[int] | None = None
@@ -80,39 +80,39 @@ class PlacementResult:
     waves: int = 1
 
 
-def optimise(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> PlacementResult:
-    """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
+def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
+    """Answer a request on a snapshot; raise RefusedError where no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
     """
-    cluster = read_partitions(at, question.scope)
+    cluster = read_partitions(at, request.scope)
     sizes: Figures = {}
     if weights is not None:
         cluster, sizes = weights.weighed(at, cluster)
-    brokers, rackless = _brokers(at, question, cluster.partitions)
+    brokers, rackless = _brokers(at, request, cluster.partitions)
     if not brokers.target.any():
         raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
-    _refuse_too_many(question.goal, int(brokers.target.sum()))
-    concerned = _concerned(cluster.partitions, question)
-    answer, unplaced = _place(brokers, cluster, question.goal, concerned)
+    _refuse_too_many(request.goal, int(brokers.target.sum()))
+    concerned = _concerned(cluster.partitions, request)
+    answer, unplaced = _place(brokers, cluster, request.goal, concerned)
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
-    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD)]
+    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD_REASON)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
-    held.append(_unknown(question.scope, cluster, at.snapshot["snapshot_id"]))
-    whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
-    targets, figures, count = whole.in_waves(at, question.caps)
-    if question.emptied:
+    held.append(_unknown_topics(request.scope, cluster, at.snapshot["snapshot_id"]))
+    whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=request.elects)
+    targets, figures, count = whole.in_waves(at, request.caps)
+    if request.emptied:
         topics = cluster.names["topic"].to_pylist()
-        figures = {**figures, "still_held": still_held(answer.replicas, topics, question.emptied)}
+        figures = {**figures, "still_held": still_held(answer.replicas, topics, request.emptied)}
     return PlacementResult(
         targets=targets,
-        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED).transform(
+        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED_COLUMNS).transform(
             as_rejections, Action.REASSIGN
         ),
         figures={
             **figures,
             "held": len(dead),
-            "racks_unknown": _concerning(rackless, cluster.partitions, answer),
+            "racks_unknown": _concerned_brokers(rackless, cluster.partitions, answer),
             **byte_figures(brokers, cluster.partitions, answer),
             **sizes,
         },
@@ -122,23 +122,23 @@ def optimise(at: SnapshotTables, question: PlacementQuestion, weights: Weights |
     )
 
 
-def account_for(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
+def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
     """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
-    question = PlacementQuestion(goal=Question(), scope=Scope(), rack_aware=rack_aware)
-    brokers, rackless = _brokers(at, question, cluster.partitions)
+    request = PlacementRequest(goal=PlacementGoal(), scope=Scope(), rack_aware=rack_aware)
+    brokers, rackless = _brokers(at, request, cluster.partitions)
     targets = lists_of(rows["replicas"])
     named = rows_of(rows, cluster.names)
     replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NO_BROKER, dtype=np.int64)
     replicas[:, : known.shape[1]] = known
     replicas[named] = NO_BROKER
     replicas[named, : targets.shape[1]] = targets
-    answer = as_given(brokers, cluster.partitions, replicas)
+    answer = evaluate_given(brokers, cluster.partitions, replicas)
     unchanged = np.setdiff1d(named, answer.changed)
     whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
     frame, figures, _ = whole.in_waves(at, caps)
-    unknown = _concerning(rackless, cluster.partitions, answer)
+    unknown = _concerned_brokers(rackless, cluster.partitions, answer)
     return PlacementResult(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
 
 
@@ -155,7 +155,7 @@ class _Solution:
     def in_waves(self, at: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
         """Return the targets of each wave, the figures of all, and how many waves there are."""
         rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
-        planned = waves(self.cluster.partitions, self.placement, rack_of, caps)
+        planned = cut_into_waves(self.cluster.partitions, self.placement, rack_of, caps)
         rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
         frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
         allowed = set(self.brokers.ids[self.brokers.target].tolist())
@@ -166,11 +166,11 @@ class _Solution:
 
 
 def _place(
-    brokers: Brokers, cluster: NamedPartitions, goal: Question, concerned: Bools
+    brokers: Brokers, cluster: NamedPartitions, goal: PlacementGoal, concerned: Bools
 ) -> tuple[Placement, list[PlacementError]]:
     """Place what can be placed; return also the rules that leave the rest where it is.
 
-    Raise RefusedError where nothing that the question is about can be placed.
+    Raise RefusedError where nothing that the request is about can be placed.
     """
     partitions, unplaced = cluster.partitions, list[PlacementError]()
     while True:
@@ -186,7 +186,9 @@ def _place(
 
 
 def _located(error: PlacementError, cluster: NamedPartitions) -> str:
-    named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows[:SHOWN]).to_pylist()]
+    named = [
+        f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows[:MAX_ROWS_NAMED]).to_pylist()
+    ]
     return error.located(", ".join(named))
 
 
@@ -196,7 +198,7 @@ def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> p
     return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
 
 
-def _unknown(scope: Scope, cluster: NamedPartitions, snapshot_id: int) -> pa.Table:
+def _unknown_topics(scope: Scope, cluster: NamedPartitions, snapshot_id: int) -> pa.Table:
     """Topics that are named and not in the snapshot."""
     topics = sorted((scope.named or set()) - set(pc.unique(cluster.names["topic"]).to_pylist()))
     reason = f"it is not in snapshot {snapshot_id}"
@@ -210,12 +212,12 @@ def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -
     return pa.table({"topic": topic, "partition": partition, **columns})
 
 
-def _concerning(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
+def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
     """Those of the brokers that hold a replica of a partition that changes."""
     return sorted(unknown & set(np.unique(partitions.replicas[answer.changed]).tolist()))
 
 
-def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partitions) -> tuple[Brokers, set[int]]:
+def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
     """All brokers that are registered or hold a replica; and, where others have racks, those whose rack is unknown.
 
     A broker that is gone is in the rack in which it was last seen.
@@ -223,12 +225,12 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
     registered = {row["broker_id"]: row for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
     ids = sorted(holding | registered.keys())
-    emptied = question.emptied if question.only is None else frozenset(ids) - question.only
-    _refuse_unknown(question, ids)
+    emptied = request.emptied if request.only is None else frozenset(ids) - request.only
+    _refuse_unknown(request, ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
     may_hold = live - drained_brokers(at.tables.warehouse) - emptied
     known = rack_of_each(registered.values(), brokers_last_seen(at.tables.warehouse, at.snapshot))
-    racks = known if question.rack_aware else {}
+    racks = known if request.rack_aware else {}
     brokers = Brokers(
         ids=np.array(ids, dtype=np.int64),
         racks=tuple(racks.get(broker) for broker in ids),
@@ -239,28 +241,28 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
     return brokers, set(ids) - known.keys() if any(brokers.racks) else set()
 
 
-def _refuse_too_many(goal: Question, brokers: int) -> None:
+def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:
     factor = goal.replication_factor or 0
     if factor > brokers:
         raise RefusedError(f"--replication-factor {factor}: only {pluralise(brokers, 'broker')} may hold replicas")
 
 
-def _refuse_unknown(question: PlacementQuestion, known: list[int]) -> None:
+def _refuse_unknown(request: PlacementRequest, known: list[int]) -> None:
     """Raise RefusedError unless some broker is known that is to be emptied; of the others there is nothing to move."""
-    unknown = question.emptied.difference(known)
+    unknown = request.emptied.difference(known)
     if not unknown:
         return
     why = (
         f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and no replica is on them; "
         f"known are {', '.join(map(str, known))}"
     )
-    if question.goal.replacements or unknown == question.emptied:
+    if request.goal.replacements or unknown == request.emptied:
         raise RefusedError(why)
-    log(f"surveyor: {why}; planned for {', '.join(map(str, sorted(question.emptied - unknown)))}")
+    log(f"surveyor: {why}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
 
 
-def _concerned(partitions: Partitions, question: PlacementQuestion) -> Bools:
-    """Rows that the question is about: all, or those on brokers to be emptied."""
-    if not question.emptied:
+def _concerned(partitions: Partitions, request: PlacementRequest) -> Bools:
+    """Rows that the request is about: all, or those on brokers to be emptied."""
+    if not request.emptied:
         return np.ones(len(partitions.topic), dtype=bool)
-    return np.asarray(np.isin(partitions.replicas, list(question.emptied)).any(axis=1), dtype=np.bool_)
+    return np.asarray(np.isin(partitions.replicas, list(request.emptied)).any(axis=1), dtype=np.bool_)

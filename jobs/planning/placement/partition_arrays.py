@@ -1,6 +1,6 @@
 """The partitions of a snapshot as the optimiser takes them: arrays, with the names to get back from rows to partitions.
 
-In: a snapshot and a Scope, the topics that a question is about. Out: NamedPartitions. Partitions of topics that are
+In: a snapshot and a Scope, the topics that a request is about. Out: NamedPartitions. Partitions of topics that are
 being deleted, that are being reassigned already or wait for it, that are not understood or that no live member of
 their ISR leads never change.
 """
@@ -21,7 +21,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, table_as_of
 from jobs.runtime.console import log
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
-from planner.placement.replica_arrays import padded, within
+from planner.placement.replica_arrays import is_in_row, padded
 from schemas.enums import NO_LEADER
 
 COLUMNS: Final = (
@@ -91,11 +91,11 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)
     inside = scope.among(names)
-    in_scope = _each([name in inside for name in names], number)
+    in_scope = _by_number([name in inside for name in names], number)
     _refuse_nothing(scope, names, in_scope, at.snapshot["snapshot_id"])
     deleted = _being_deleted(at)
-    bar = _each([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
-    bar |= _ordered(at, rows) | ~_led(at, rows)
+    bar = _by_number([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
+    bar |= _requested(at, rows) | ~_led(at, rows)
     replicas = lists_of(rows["replicas"])
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
     return NamedPartitions(
@@ -135,7 +135,7 @@ def _keys(table: pa.Table, topics: pa.Array) -> Ints:
     return keys
 
 
-def _each(marks: list[bool], number: Ints) -> Bools:
+def _by_number(marks: list[bool], number: Ints) -> Bools:
     marked: Bools = np.array(marks, dtype=bool)[number]
     return marked
 
@@ -154,7 +154,7 @@ def _moving(rows: pa.Table) -> Bools:
     return moving
 
 
-def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
+def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:
     """Rows that a request waits for in /admin/reassign_partitions."""
     requested = np.zeros(rows.num_rows, dtype=bool)
     requests = [{"topic": row["topic"], "partition": row["partition"]} for row in requests_of(at)]
@@ -165,7 +165,7 @@ def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
 
 
 def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
-    """Rows that a registered member of their ISR leads, as `planner.columns.broker_sets.is_led`."""
+    """Rows that a registered member of their ISR leads, as `planner.columns.broker_sets.is_led_in_isr`."""
     registered = [row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")]
     leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
     in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
@@ -185,7 +185,7 @@ def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
     [[False, True], [True, True]]
     """
     known = lists_of(pc.fill_null(isr, []))
-    in_sync: Bools = within(replicas.T, known.T).T | (known[:, :1] == NO_BROKER)
+    in_sync: Bools = is_in_row(replicas.T, known.T).T | (known[:, :1] == NO_BROKER)
     return in_sync
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.core.errors import RefusedError, UsageError
-from jobs.planning.placement.optimise import PlacementQuestion
+from jobs.planning.placement.optimise import PlacementRequest
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
-from planner.placement.problem import Question
+from planner.placement.problem import PlacementGoal
 from planner.placement.waves import WaveLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementLimits:
-    """What every question may be given beside it."""
+    """What every request may be given beside it."""
 
     topics: str | None = None
     exclude: str | None = None
@@ -63,10 +63,10 @@ class PlacementLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatedQuestion:
-    """A question, how the plan states it, and the option and brokers that are to take replicas."""
+class StatedRequest:
+    """A request, how the plan states it, and the option and brokers that are to take replicas."""
 
-    question: PlacementQuestion
+    request: PlacementRequest
     parameters: dict[str, Any]
     taking: tuple[str, frozenset[int]] = ("", frozenset())
     limits: PlacementLimits = field(default_factory=PlacementLimits)
@@ -89,11 +89,11 @@ class StatedQuestion:
                 raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
 
 
-def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQuestion:  # noqa: ANN401 - as the option gives it
-    """Read one question; `option` is its name on the command line."""
+def read_request(option: str, value: Any, limits: PlacementLimits) -> StatedRequest:  # noqa: ANN401 - as the option gives it
+    """Read one request; `option` is its name on the command line."""
     read = _READERS[option](value, limits)
-    return StatedQuestion(
-        question=replace(read.question, caps=limits.caps, elects=limits.elect),
+    return StatedRequest(
+        request=replace(read.request, caps=limits.caps, elects=limits.elect),
         parameters={**read.parameters, **limits.stated},
         taking=read.taking,
         limits=limits,
@@ -106,71 +106,69 @@ def stated_caps(caps: WaveLimits) -> dict[str, Any]:
     return {key: cap for key, cap in given.items() if cap is not None}
 
 
-def _question(limits: PlacementLimits, **goal: Any) -> PlacementQuestion:  # noqa: ANN401 - fields of Question
-    return PlacementQuestion(
-        goal=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
+def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa: ANN401 - fields of Question
+    return PlacementRequest(
+        goal=PlacementGoal(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
         scope=limits.scope(),
         rack_aware=limits.rack_aware,
     )
 
 
-def _move_topics(path: Path, limits: PlacementLimits) -> StatedQuestion:
+def _move_topics(path: Path, limits: PlacementLimits) -> StatedRequest:
     topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
-    question = PlacementQuestion(
-        goal=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
+    request = PlacementRequest(
+        goal=PlacementGoal(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
         only=frozenset(brokers),
         scope=limits.scope(frozenset(topics)),
         rack_aware=limits.rack_aware,
     )
     stated = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
-    return StatedQuestion(question=question, parameters=stated, taking=("--broker-list", frozenset(brokers)))
+    return StatedRequest(request=request, parameters=stated, taking=("--broker-list", frozenset(brokers)))
 
 
-def _add(value: str, limits: PlacementLimits) -> StatedQuestion:
+def _add(value: str, limits: PlacementLimits) -> StatedRequest:
     brokers = sorted(parse_broker_ids(value, "--add-brokers"))
-    question = _question(limits, even=True, onto=frozenset(brokers))
-    return StatedQuestion(
-        question=question, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers))
+    request = _request(limits, even=True, onto=frozenset(brokers))
+    return StatedRequest(
+        request=request, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers))
     )
 
 
-def _remove(value: str, limits: PlacementLimits) -> StatedQuestion:
+def _remove(value: str, limits: PlacementLimits) -> StatedRequest:
     brokers = sorted(parse_broker_ids(value, "--remove-brokers"))
-    question = _question(limits)
-    return StatedQuestion(question=_emptying(question, frozenset(brokers)), parameters={"remove_brokers": brokers})
+    request = _request(limits)
+    return StatedRequest(request=_emptying(request, frozenset(brokers)), parameters={"remove_brokers": brokers})
 
 
-def _replace(value: str, limits: PlacementLimits) -> StatedQuestion:
+def _replace(value: str, limits: PlacementLimits) -> StatedRequest:
     pairs = parse_replacements(value)
-    question = _question(limits, replacements=tuple(pairs))
-    return StatedQuestion(
-        question=_emptying(question, frozenset(old for old, _ in pairs)),
+    request = _request(limits, replacements=tuple(pairs))
+    return StatedRequest(
+        request=_emptying(request, frozenset(old for old, _ in pairs)),
         parameters={"replace": [list(pair) for pair in pairs]},
         taking=("--replace", frozenset(new for _, new in pairs)),
     )
 
 
-def _emptying(question: PlacementQuestion, brokers: frozenset[int]) -> PlacementQuestion:
-    return PlacementQuestion(goal=question.goal, emptied=brokers, scope=question.scope, rack_aware=question.rack_aware)
+def _emptying(request: PlacementRequest, brokers: frozenset[int]) -> PlacementRequest:
+    return PlacementRequest(goal=request.goal, emptied=brokers, scope=request.scope, rack_aware=request.rack_aware)
 
 
-def _factor(value: int, limits: PlacementLimits) -> StatedQuestion:
-    return StatedQuestion(
-        question=_question(limits, replication_factor=value), parameters={"replication_factor": value}
-    )
+def _factor(value: int, limits: PlacementLimits) -> StatedRequest:
+    return StatedRequest(request=_request(limits, replication_factor=value), parameters={"replication_factor": value})
 
 
-def _rebalance(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
-    return StatedQuestion(question=_question(limits, even=value, reorder=True), parameters={"rebalance": value})
+def _rebalance(value: bool, limits: PlacementLimits) -> StatedRequest:  # noqa: FBT001 - as the flag is
+    return StatedRequest(request=_request(limits, even=value, reorder=True), parameters={"rebalance": value})
 
 
-def _fix_racks(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
+def _fix_racks(value: bool, limits: PlacementLimits) -> StatedRequest:  # noqa: FBT001 - as the flag is
     if not limits.rack_aware:
         raise UsageError("--fix-racks and --disable-rack-aware contradict each other")
-    return StatedQuestion(question=_question(limits, fix_racks=value), parameters={"fix_racks": value})
+    return StatedRequest(request=_request(limits, fix_racks=value), parameters={"fix_racks": value})
 
 
-_READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedQuestion]]] = {
+_READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedRequest]]] = {
     "--topics-to-move-json-file": _move_topics,
     "--add-brokers": _add,
     "--remove-brokers": _remove,

@@ -1,4 +1,4 @@
-"""From any question about where replicas should live to its planner.
+"""From any request about where replicas should live to its planner.
 
 Corresponds to kafka-reassign-partitions. Targets come from a file as they are, or from the optimiser; either way they
 pass the lint, and a plan that fails it is stored as refused with its faults as rejections. Under caps the changes come
@@ -11,25 +11,28 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.core.errors import UsageError
-from jobs.planning.placement.explicit_targets import BACK, BY_FILE, from_file, from_snapshot
+from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT, from_file, from_snapshot
 from jobs.planning.placement.lint import Lint, StatedTargets
 from jobs.planning.placement.optimise import optimise
-from jobs.planning.placement.placement_options import PlacementLimits, StatedQuestion, read_question
+from jobs.planning.placement.placement_options import PlacementLimits, StatedRequest, read_request
 from jobs.planning.placement.size_file import read_size_file
 from jobs.planning.placement.weights import Weights
 from jobs.planning.plan import PlanDraft, Planner
 from jobs.repositories.snapshot_tables import SnapshotTables
 
-_GIVEN: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {BY_FILE: from_file, BACK: from_snapshot}
+_EXPLICIT: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {
+    FROM_FILE: from_file,
+    TO_SNAPSHOT: from_snapshot,
+}
 """Questions whose answer is taken as it is."""
 
 
 def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
     """Return the planner for the one option that is given; with sizes it balances bytes."""
     weights = _weights(option, sizes, by_size=by_size)
-    if option in _GIVEN:
-        return _GIVEN[option](value, limits)
-    stated = read_question(option, value, limits)
+    if option in _EXPLICIT:
+        return _EXPLICIT[option](value, limits)
+    stated = read_request(option, value, limits)
     by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": "file"}
     return _optimised(replace(stated, parameters=stated.parameters | by), weights)
 
@@ -40,24 +43,24 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
         return None
     if sizes is not None and by_size:
         raise UsageError("--sizes and --by-size exclude each other: a file, or what `surveyor sizes` found")
-    if option in _GIVEN:
+    if option in _EXPLICIT:
         raise UsageError(f"{option} is taken as it is: leave out --sizes and --by-size")
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
-def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
-    question = stated.question
-    factor = question.goal.replication_factor is not None
+def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
+    request = stated.request
+    factor = request.goal.replication_factor is not None
     lint = Lint(
         factor_may_change=factor,
-        rack_aware=question.rack_aware,
+        rack_aware=request.rack_aware,
         leaves_out=True,
         below_min_isr=stated.limits.allow_below_min_isr,
     )
 
     def planner(at: SnapshotTables) -> PlanDraft:
         stated.refuse_unable(at)
-        answer = optimise(at, question, weights)
+        answer = optimise(at, request, weights)
         checks = replace(lint, given_up=answer.given_up, may_hold=answer.may_hold)
         faults = checks.faults(at, answer.targets).localCheckpoint()
         parameters = {**stated.parameters, "figures": answer.figures}
@@ -66,8 +69,8 @@ def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
             parameters=parameters,
             held=answer.held,
             skip_unsafe=stated.limits.skip_unsafe,
-            election_wave=answer.waves if question.elects else None,
+            election_wave=answer.waves if request.elects else None,
         )
-        return targets.planned(at, faults)
+        return targets.draft(at, faults)
 
     return planner

@@ -19,7 +19,7 @@ from jobs.core.text_files import read_text_file
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 
 HEADER: Final = ["topic", "partition", "bytes"]
-LARGEST: Final = 2**60
+MAX_PARTITION_BYTES: Final = 2**60
 """Bytes of a partition beyond which somebody mistyped: an exbibyte."""
 
 EXAMPLE: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}'
@@ -30,7 +30,7 @@ SIZE_SCHEMA: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()
 class _Size(Struct):
     topic: str
     partition: Number
-    bytes: Annotated[int, Meta(ge=0, le=LARGEST)]
+    bytes: Annotated[int, Meta(ge=0, le=MAX_PARTITION_BYTES)]
 
 
 class _Sizes(Struct):
@@ -78,7 +78,7 @@ def _row(path: Path, number: int, line: Sequence[str]) -> Row:
     return {
         "topic": topic,
         "partition": _number(path, number, "partition", partition, 2**31 - 1),
-        "bytes": _number(path, number, "bytes", size, LARGEST),
+        "bytes": _number(path, number, "bytes", size, MAX_PARTITION_BYTES),
     }
 
 

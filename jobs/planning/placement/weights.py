@@ -25,11 +25,11 @@ from planner.placement.problem import NO_BROKER, Ints, Partitions
 UNKNOWN_SIZE: Final = -1
 """Weight of a partition that has no size."""
 
-MOST: Final = 2**62
+MAX_CLUSTER_BYTES: Final = 2**62
 """Bytes of a whole cluster beyond which sums would not be exact."""
 
-NAMED: Final = 10
-DIGITS: Final = 16
+MAX_PARTITIONS_NAMED: Final = 10
+DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,10 +45,10 @@ class Weights:
         Raise RefusedError where a file names unknown partitions, and where no size is known at all.
         """
         if self.file is None:
-            known = _largest(at.tables.warehouse, cluster)
+            known = _largest_logs(at.tables.warehouse, cluster)
         else:
             known = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot['snapshot_id']}")
-        weights, assumed = completed(known, cluster.partitions.topic)
+        weights, assumed = fill_unknown(known, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:
             log(
@@ -60,7 +60,7 @@ class Weights:
         return weighed, {"sizes": {**origin, "known": len(weights) - assumed, "assumed": assumed}}
 
 
-def completed(known: Ints, topic: Ints) -> tuple[Ints, int]:
+def fill_unknown(known: Ints, topic: Ints) -> tuple[Ints, int]:
     """Fill in what is UNKNOWN: the mean of the topic's sizes, else of all, rounded up; and how many that were.
 
     >>> weights, assumed = completed(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]))
@@ -81,10 +81,10 @@ def completed(known: Ints, topic: Ints) -> tuple[Ints, int]:
 def digest(weights: Ints, partitions: Partitions) -> str:
     """Hash the weights in the order of topic and partition, in which they are the same whatever was read first."""
     ordered = weights[np.lexsort((partitions.partition, partitions.topic))]
-    return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGITS]
+    return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGEST_LENGTH]
 
 
-def _largest(lake: Warehouse, cluster: NamedPartitions) -> Ints:
+def _largest_logs(lake: Warehouse, cluster: NamedPartitions) -> Ints:
     logs = lake.read(
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
@@ -95,7 +95,7 @@ def _largest(lake: Warehouse, cluster: NamedPartitions) -> Ints:
     if counts.any():
         taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
         log(f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC")
-    return _most(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
+    return _max_by_row(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
 
 
 def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
@@ -103,17 +103,20 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
     unknown = np.flatnonzero(rows == NO_BROKER)
     if len(unknown):
         known = rows != NO_BROKER
-        named = [f"{row['topic']}-{row['partition']}" for row in sizes.take(pa.array(unknown[:NAMED])).to_pylist()]
-        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        named = [
+            f"{row['topic']}-{row['partition']}"
+            for row in sizes.take(pa.array(unknown[:MAX_PARTITIONS_NAMED])).to_pylist()
+        ]
+        more = f" and {len(unknown) - MAX_PARTITIONS_NAMED} more" if len(unknown) > MAX_PARTITIONS_NAMED else ""
         why = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
         if not known.any():
             raise RefusedError(f"{why}; take them out of the file, or take a new `surveyor snapshot`")
         log(f"surveyor: {why}; these sizes are left out")
         rows, sizes = rows[known], sizes.filter(pa.array(known))
-    return _most(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
+    return _max_by_row(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 
 
-def _most(rows: Ints, sizes: Ints, count: int) -> Ints:
+def _max_by_row(rows: Ints, sizes: Ints, count: int) -> Ints:
     largest = np.full(count, UNKNOWN_SIZE, dtype=np.int64)
     np.maximum.at(largest, rows, sizes)
     return largest
@@ -121,5 +124,7 @@ def _most(rows: Ints, sizes: Ints, count: int) -> Ints:
 
 def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:
     replicas = (partitions.replicas != NO_BROKER).sum(axis=1)
-    if float((weights.astype(np.float64) * replicas).sum()) > MOST:
-        raise RefusedError(f"the sizes add up to more than {MOST} bytes, which no cluster holds; check their unit")
+    if float((weights.astype(np.float64) * replicas).sum()) > MAX_CLUSTER_BYTES:
+        raise RefusedError(
+            f"the sizes add up to more than {MAX_CLUSTER_BYTES} bytes, which no cluster holds; check their unit"
+        )

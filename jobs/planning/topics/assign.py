@@ -26,9 +26,9 @@ from jobs.planning.topics.new_partitions import (
     crowded,
     may_crowd,
     racks_of,
-    racks_told,
+    racks_parameter,
 )
-from jobs.planning.topics.new_topics import NewTopic, not_alive, topic_name_faults
+from jobs.planning.topics.new_topics import NewTopic, not_alive_fault, topic_name_faults
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
 from planner.topics.creation import creation_changes
@@ -98,7 +98,7 @@ class AssignRequest:
         yield from topic_name_faults(at, self._names)
         unknown = sorted(set(brokers) - set(live))
         if unknown:
-            yield RefusedError, not_alive(unknown, live)
+            yield RefusedError, not_alive_fault(unknown, live)
         if isinstance(racks, tuple):
             yield racks
         for topic in self.topics:
@@ -114,20 +114,20 @@ class AssignRequest:
         ids = {name: new_topic_id(at.snapshot, name) if known else None for name in self._names}
         configs = {topic.name: topic.configs for topic in self.topics}
         settled: dict[str, Any] = {"strategy": self.strategy, "brokers": brokers} if self._by_rule else {}
-        settled |= racks_told(racks)
+        settled |= racks_parameter(racks)
         assigned = assign_topics(at.tables.spark, rows, settled)
-        assignments = assigned.join(F.broadcast(_known(at, ids)), "topic")
+        assignments = assigned.join(F.broadcast(_topic_ids(at, ids)), "topic")
         changes = creation_changes(assignments, at["brokers"], at.tables.warehouse.cluster)
         details = [_operation_data(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
         operations = [
             operation(number, OperationKind.CREATE_TOPIC, row["topic"], json.dumps(data, sort_keys=True))
             for number, (row, data) in enumerate(zip(rows, details, strict=True))
         ]
-        each = [_stated(row) | data for row, data in zip(rows, details, strict=True)]
+        each = [_parameters_of(row) | data for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": each} if self.from_file else each[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         if self._may_crowd(usable):
-            parameters |= crowded(assigned, usable, self._instead)
+            parameters |= crowded(assigned, usable, self._crowding_advice)
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
     def _may_crowd(self, brokers: Sequence[Row]) -> bool:
@@ -137,7 +137,7 @@ class AssignRequest:
         return self.rack_aware and (freely or may_crowd(max(sizes, default=0), brokers))
 
     @property
-    def _instead(self) -> str:
+    def _crowding_advice(self) -> str:
         by_rule = self._by_rule and self.strategy != BALANCED
         return f"--strategy {BALANCED} spreads them; {SPREAD_LATER}" if by_rule else SPREAD_LATER
 
@@ -169,11 +169,11 @@ def _operation_data(at: SnapshotTables, topic_id: str | None, config: dict[str, 
     return {"topic_id": topic_id, "config": config, **config_notes(at, config)}
 
 
-def _stated(row: Row) -> Row:
+def _parameters_of(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "first_partition"}
 
 
-def _known(at: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
+def _topic_ids(at: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
     return at.tables.spark.createDataFrame(list(ids.items()), "topic string, topic_id string")
 
 

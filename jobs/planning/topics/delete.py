@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError
@@ -11,9 +11,7 @@ from jobs.planning.topics.existing_topic import is_assignment_understood, operat
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
 from schemas.enums import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
-from schemas.topic_configs import boolean
-
-SWITCH: Final = "delete.topic.enable"
+from schemas.topic_configs import DELETION_ENABLED, boolean
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class DeleteRequest:
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the deletion of those that can be deleted; the others are rejections."""
         lake = at.tables.warehouse
-        _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
+        _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", DELETION_ENABLED)))
         known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in known]
         why_unknown = unknown_topics(unknown, at.snapshot["snapshot_id"])
@@ -75,6 +73,6 @@ def _refuse_disabled(settings: list[Row]) -> None:
     forbidding = [row["broker_id"] for row in settings if boolean(row["value"]) is False and not row["assumed"]]
     if forbidding:
         raise RefusedError(
-            f"{SWITCH} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop the request "
-            "and delete nothing; set it to true and snapshot again",
+            f"{DELETION_ENABLED} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop "
+            "the request and delete nothing; set it to true, then run `surveyor snapshot` again",
         )

@@ -11,8 +11,15 @@ from jobs.core.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import requests_of
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood, operation
-from jobs.planning.topics.new_partitions import SPREAD_LATER, assign_topics, crowded, may_crowd, racks_of, racks_told
-from jobs.planning.topics.new_topics import not_alive
+from jobs.planning.topics.new_partitions import (
+    SPREAD_LATER,
+    assign_topics,
+    crowded,
+    may_crowd,
+    racks_of,
+    racks_parameter,
+)
+from jobs.planning.topics.new_topics import not_alive_fault
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
 from planner.text import pluralise
@@ -85,7 +92,7 @@ class ExpandRequest:
         raise_any((RefusedError, fault) for fault in size_faults(topic.name, size))
         start = start_of_round(brokers, first[0])
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
-        return placement | racks_told(racks)
+        return placement | racks_parameter(racks)
 
     def _added(self, topic: ExistingTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
         """Return the assignment of the partitions to be added, checked as `AdminZkClient` does."""
@@ -111,7 +118,7 @@ class ExpandRequest:
         ids = [row["broker_id"] for row in live]
         unknown = sorted({broker for replicas in assignment for broker in replicas}.difference(ids))
         if unknown:
-            raise RefusedError(not_alive(unknown, ids))
+            raise RefusedError(not_alive_fault(unknown, ids))
         return assignment
 
 

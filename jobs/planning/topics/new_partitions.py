@@ -67,7 +67,7 @@ def racks_of(brokers: Sequence[Row], instead: str) -> dict[int, str]:
     return racks
 
 
-def racks_told(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:
+def racks_parameter(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:
     """Write racks as a plan's parameters have them, nothing where there are none."""
     return {"racks": {str(broker): rack for broker, rack in sorted(racks.items())}} if racks else {}
 

@@ -36,16 +36,16 @@ class NewTopic:
     def meaning_faults(self, *, in_file: bool, unknown_allowed: bool) -> Iterator[str]:
         """Say what cannot be meant, in the words of a file or of the command line."""
         counts = (self.partitions, self.replication_factor)
-        who, sizes, by_hand = "", "--partitions and --replication-factor", "--replica-assignment"
+        prefix, sizes, by_hand = "", "--partitions and --replication-factor", "--replica-assignment"
         if in_file:
-            who, sizes, by_hand = f"topic {self.title}: ", "partitions and replication_factor", "replica_assignment"
+            prefix, sizes, by_hand = f"topic {self.title}: ", "partitions and replication_factor", "replica_assignment"
         if self.by_hand is None and None in counts:
-            yield f"{who}say {sizes}, or {by_hand}"
+            yield f"{prefix}say {sizes}, or {by_hand}"
         if self.by_hand is not None and any(count is not None for count in counts):
-            yield f"{who}{by_hand} says it all: leave out {sizes}"
+            yield f"{prefix}{by_hand} says it all: leave out {sizes}"
         option = "config" if in_file else "--config"
         for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
-            yield f"{who}{option}: {fault}"
+            yield f"{prefix}{option}: {fault}"
 
     def placement_faults(self, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
         """Say what cannot be placed on `brokers`, or by hand on those that are alive."""
@@ -53,7 +53,7 @@ class NewTopic:
             yield from (f"topic {self.title}: {fault}" for fault in assignment_faults(self.by_hand))
             unknown = sorted(set(chain.from_iterable(self.by_hand)).difference(live))
             if unknown:
-                yield f"topic {self.title}: {not_alive(unknown, live)}"
+                yield f"topic {self.title}: {not_alive_fault(unknown, live)}"
             by_hand = Assignment(dict(enumerate(self.by_hand)), {}, {}, None)
             yield from size_faults(self.name, len(encode_assignment(by_hand)))
         elif self.partitions is None or self.replication_factor is None:
@@ -81,7 +81,7 @@ def topics_in(path: Path) -> list[NewTopic]:
     ]
 
 
-def not_alive(unknown: Iterable[int], live: Iterable[int]) -> str:
+def not_alive_fault(unknown: Iterable[int], live: Iterable[int]) -> str:
     return (
         f"brokers {', '.join(map(str, unknown))} are not alive in the snapshot; alive are {', '.join(map(str, live))}"
     )
@@ -104,9 +104,9 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
     )
     named = _by_metric_name(known)
     for name in known:
-        there = taken[_metric_name(name)]
-        others = sorted({*there, *named[_metric_name(name)]} - {name})
-        if name in there:
+        taken_alike = taken[_metric_name(name)]
+        others = sorted({*taken_alike, *named[_metric_name(name)]} - {name})
+        if name in taken_alike:
             snapshot_id = at.snapshot["snapshot_id"]
             yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
         elif others:

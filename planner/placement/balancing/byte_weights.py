@@ -12,60 +12,60 @@ import numpy as np
 from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.forced_moves import allowed_brokers
 from planner.placement.model import PlacementModel, copies
-from planner.placement.problem import NO_BROKER, Bools, Ints, Question
+from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.replica_arrays import arrivals, count_bytes
 
-TOLERANCE: Final = 100
+TOLERANCE_DIVISOR: Final = 100
 """Brokers within a hundredth of the mean count as even: the last bytes would cost most moves."""
 
 
-def spread_bytes(world: PlacementModel, weights: Ints, question: Question, redirected: Bools) -> None:
+def spread_bytes(model: PlacementModel, weights: Ints, goal: PlacementGoal, redirected: Bools) -> None:
     """Place the forced replicas anew by size, then, if asked for, even out."""
-    _replace(world, weights, np.flatnonzero(redirected & world.movable))
-    rows = np.flatnonzero(world.movable)
-    if question.even and len(rows):
-        left = len(rows) * len(world.after) if question.max_moves is None else question.max_moves - copies(world)
-        exchange = ExchangeGraph(world, rows, voluntary=True)
-        _even_out(exchange, count_bytes(world.after, weights, world.size), weights[rows], left)
+    _replace_forced(model, weights, np.flatnonzero(redirected & model.movable))
+    rows = np.flatnonzero(model.movable)
+    if goal.even and len(rows):
+        budget = len(rows) * len(model.after) if goal.max_moves is None else goal.max_moves - copies(model)
+        exchange = ExchangeGraph(model, rows, voluntary=True)
+        _even_out(exchange, count_bytes(model.after, weights, model.size), weights[rows], budget)
         exchange.finish()
 
 
-def _replace(world: PlacementModel, weights: Ints, rows: Ints) -> None:
-    after, before = world.after[:, rows], world.before[:, rows]
+def _replace_forced(model: PlacementModel, weights: Ints, rows: Ints) -> None:
+    after, before = model.after[:, rows], model.before[:, rows]
     new = arrivals(before, after)
-    world.after[:, rows] = np.where(new, NO_BROKER, after)
-    load = count_bytes(world.after, weights, world.size)
+    model.after[:, rows] = np.where(new, NO_BROKER, after)
+    load = count_bytes(model.after, weights, model.size)
     vacancies = new.sum(axis=0)
     largest = np.argsort(-weights[rows], kind="stable")
     for row in np.repeat(rows[largest], vacancies[largest]):
-        may = allowed_brokers(world, np.array([row]))[:, 0]
+        may = allowed_brokers(model, np.array([row]))[:, 0]
         broker = int(np.where(may, load, np.iinfo(np.int64).max).argmin())
-        world.after[(world.after[:, row] == NO_BROKER).argmax(), row] = broker
+        model.after[(model.after[:, row] == NO_BROKER).argmax(), row] = broker
         load[broker] += weights[row]
 
 
-def _even_out(exchange: ExchangeGraph, load: Ints, weights: Ints, left: int) -> None:
-    takers = np.flatnonzero(exchange.world.target)
+def _even_out(exchange: ExchangeGraph, load: Ints, weights: Ints, budget: int) -> None:
+    takers = np.flatnonzero(exchange.model.target)
     mean = int(load[takers].sum()) // max(len(takers), 1)
     blocked: set[int] = set()
-    while left > 0:
+    while budget > 0:
         full = takers[np.argsort(-load[takers], kind="stable")]
         source = next((int(broker) for broker in full if int(broker) not in blocked), None)
-        if source is None or load[source] - mean <= mean // TOLERANCE:
+        if source is None or load[source] - mean <= mean // TOLERANCE_DIVISOR:
             return
-        given = _give(exchange, load, weights, source, mean)
-        if given == 0:
+        moved = _move_one(exchange, load, weights, source, mean)
+        if moved == 0:
             blocked.add(source)
-        left -= given
+        budget -= moved
 
 
-def _give(exchange: ExchangeGraph, load: Ints, weights: Ints, source: int, mean: int) -> int:
+def _move_one(exchange: ExchangeGraph, load: Ints, weights: Ints, source: int, mean: int) -> int:
     """Move one replica away from `source`, to the emptiest broker that one fits; 1 if there was one.
 
     First one that overshoots on neither side, then, for the last bytes, the one that brings the two closest.
     """
-    slack = mean // TOLERANCE
-    takers = np.flatnonzero(exchange.world.target & (load < mean))
+    slack = mean // TOLERANCE_DIVISOR
+    takers = np.flatnonzero(exchange.model.target & (load < mean))
     takers = takers[np.argsort(load[takers], kind="stable")]
     held = exchange.holders(source)
     for last in (False, True):

@@ -9,14 +9,14 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from planner.placement.balancing.shortest_paths import COSTS, cheapest_paths, reachable, way
+from planner.placement.balancing.shortest_paths import COSTS, cheapest_paths, path, reachable
 from planner.placement.problem import Bools, Ints
 
 UNLIMITED: Final = 1 << 60
-SPREAD: Final = 16
+MIN_RECIPIENTS: Final = 16
 """A broker gives its excess to so many others at least, where so many lack something."""
-LAST: Final = 4
-FULLEST: Final = 32
+SCARCE_BUDGET: Final = 4
+SOURCES_TRIED: Final = 32
 """With so few copies left of a budget, so many brokers are looked at for the way that helps most, not one alone."""
 
 
@@ -37,7 +37,7 @@ def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
     while moved or not done.all():
         if done.all():
             done, moved = ~takers, False
-        if descent.left <= LAST:
+        if descent.budget <= SCARCE_BUDGET:
             if not descent.best_step():
                 return
             continue
@@ -64,12 +64,12 @@ def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
     even[:over] += 1
     count = min(budget, int(np.maximum(load[ranks] - even, 0).sum()))
     goal = load.copy()
-    goal[ranks] = -raised(-load[ranks], count)
-    goal[ranks] += raised(load[ranks], count) - load[ranks]
+    goal[ranks] = -fill_lowest(-load[ranks], count)
+    goal[ranks] += fill_lowest(load[ranks], count) - load[ranks]
     return goal
 
 
-def raised(load: Ints, count: int) -> Ints:
+def fill_lowest(load: Ints, count: int) -> Ints:
     """Give `count` units, each to the emptiest.
 
     >>> raised(np.array([5, 2, 3]), 4)
@@ -89,17 +89,17 @@ class _Descent:
     """What brokers should hold, the share of its excess a broker gives at once, and the copies that are left."""
 
     def __init__(self, graph: Graph, takers: Bools, budget: int) -> None:
-        self.graph, self.takers, self.left = graph, takers, budget
+        self.graph, self.takers, self.budget = graph, takers, budget
         self.goal = even_goal(graph.load, takers, budget)
         lacking = int((self.goal > graph.load).sum())
-        self.share = np.maximum(-((self.goal - graph.load) // min(max(lacking, 1), SPREAD)), 1)
+        self.share = np.maximum(-((self.goal - graph.load) // min(max(lacking, 1), MIN_RECIPIENTS)), 1)
         self.scale = len(takers) + 1
 
     def step(self, source: int) -> bool:
         """Send load from `source` to where it helps most; False if nowhere."""
         distance, previous = cheapest_paths(self.graph.lengths, source)
         cost = distance // self.scale
-        target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.left), cost)
+        target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.budget), cost)
         if amount == 0:
             return False
         self._send(source, target, amount, cost, previous)
@@ -108,13 +108,13 @@ class _Descent:
     def best_step(self) -> bool:
         """Send one replica the way that helps most of those that the budget allows; False if none helps."""
         best, best_way = -1.0, None
-        for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:FULLEST].tolist():
+        for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:SOURCES_TRIED].tolist():
             if not self.takers[source]:
                 break
             distance, previous = cheapest_paths(self.graph.lengths, source)
             cost = distance // self.scale
             gap = self.graph.load[source] - self.graph.load
-            helps = self.takers & reachable(distance) & (cost <= self.left) & ((gap > 1) | ((gap == 1) & (cost < 0)))
+            helps = self.takers & reachable(distance) & (cost <= self.budget) & ((gap > 1) | ((gap == 1) & (cost < 0)))
             # what costs nothing comes first, then what helps most for its price
             worth = np.where(helps, (gap - 1) / np.maximum(cost, 1) + np.where(cost <= 0, UNLIMITED, 0), -1.0)
             target = int(worth.argmax())
@@ -126,14 +126,14 @@ class _Descent:
 
     def _send(self, source: int, target: int, amount: int, cost: Ints, previous: Ints) -> None:
         """Shift up to `amount` along the way that `previous` tells."""
-        route = [(*arc, self._cheapest(arc)) for arc in way(previous, source, target)]
+        route = [(*arc, self._cheapest(arc)) for arc in path(previous, source, target)]
         room = min(int(self.graph.edges[kind + 1, a, b]) for a, b, kind in route) // len(route)
         price = int(cost[target])
-        amount = max(1, min(amount, room, self.left // price if price > 0 else amount))
+        amount = max(1, min(amount, room, self.budget // price if price > 0 else amount))
         for a, b, kind in route:
             if self.graph.shift(a, b, kind, amount) != amount:
                 raise AssertionError(f"{amount} partitions were to shift from {a} to {b} at {kind}, and are not there")
-        self.left -= price * amount
+        self.budget -= price * amount
 
     def _cheapest(self, arc: tuple[int, int]) -> int:
         return next(cost for cost in COSTS if self.graph.edges[(cost + 1, *arc)] > 0)

@@ -15,11 +15,11 @@ import numpy as np
 from planner.placement.balancing.shortest_paths import arcs
 from planner.placement.model import PlacementModel, topic_load
 from planner.placement.problem import NO_BROKER, Bools, Ints
-from planner.placement.racks import alone, by_rack, crowding, spanned
-from planner.placement.removal_order import guarded
-from planner.placement.replica_arrays import arrivals, within
+from planner.placement.racks import crowding, only_in_rack, replicas_by_rack, spanned
+from planner.placement.removal_order import is_kept
+from planner.placement.replica_arrays import arrivals, is_in_row
 
-AT_ONCE: Final = 1 << 15
+ROWS_PER_BATCH: Final = 1 << 15
 """Rows counted at once, for the sake of memory."""
 
 
@@ -29,25 +29,25 @@ class ExchangeGraph:
     `voluntary`: replicas that need not move may. `edges` is (cost + 1, from, to).
     """
 
-    def __init__(self, world: PlacementModel, rows: Ints, *, voluntary: bool) -> None:
-        self.world, self.rows, self.voluntary = world, rows, voluntary
-        self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (world.before, world.after))
-        self.need, self.pinned, self.stay = world.min_racks[rows], world.pinned[rows], world.keep_in_sync[:, rows]
-        factor, count = world.factor[rows], max(len(world.rack_names), 1)
-        self.best, self.even = np.minimum(factor, len(world.rack_names)), -(-factor // count)
-        self.crowds = bool((self.even > 1).any() and world.rack_names)
-        self.limit = world.limit[rows]
+    def __init__(self, model: PlacementModel, rows: Ints, *, voluntary: bool) -> None:
+        self.model, self.rows, self.voluntary = model, rows, voluntary
+        self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (model.before, model.after))
+        self.need, self.pinned, self.stay = model.min_racks[rows], model.pinned[rows], model.keep_in_sync[:, rows]
+        factor, count = model.factor[rows], max(len(model.rack_names), 1)
+        self.best, self.even = np.minimum(factor, len(model.rack_names)), -(-factor // count)
+        self.crowds = bool((self.even > 1).any() and model.rack_names)
+        self.limit = model.limit[rows]
         # elsewhere the racks that a row has to span leave no room for more
-        self.limited = (self.limit <= factor - self.need) & bool(world.rack_names)
-        self.topic, self.topic_load = topic_load(world, rows)
-        self.rack_of = np.where(world.racks[:-1] < 0, len(world.rack_names), world.racks[:-1])
-        self.load = world.load()
-        self._by_rack = np.zeros((3, world.size, len(world.rack_names) + 1), dtype=np.int64)
-        self._apart = np.zeros((3, world.size, world.size), dtype=np.int64)
-        self._returns = np.zeros((3, world.size, world.size), dtype=np.int64)
-        for start in range(0, len(rows), AT_ONCE):
-            self._count(np.arange(start, min(start + AT_ONCE, len(rows))), 1)
-        self.edges = self._edges(np.arange(world.size))
+        self.limited = (self.limit <= factor - self.need) & bool(model.rack_names)
+        self.topic, self.topic_load = topic_load(model, rows)
+        self.rack_of = np.where(model.racks[:-1] < 0, len(model.rack_names), model.racks[:-1])
+        self.load = model.load()
+        self._by_rack = np.zeros((3, model.size, len(model.rack_names) + 1), dtype=np.int64)
+        self._apart = np.zeros((3, model.size, model.size), dtype=np.int64)
+        self._returns = np.zeros((3, model.size, model.size), dtype=np.int64)
+        for start in range(0, len(rows), ROWS_PER_BATCH):
+            self._count(np.arange(start, min(start + ROWS_PER_BATCH, len(rows))), 1)
+        self.edges = self._edges(np.arange(model.size))
         self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
@@ -70,19 +70,19 @@ class ExchangeGraph:
         return np.flatnonzero(reduce(np.logical_or, [replicas == broker for replicas in self.after]))
 
     def finish(self) -> None:
-        """Write into the world what was changed."""
-        self.world.after[:, self.rows] = self.after
+        """Write into the model what was changed."""
+        self.model.after[:, self.rows] = self.after
 
     def _replaced(self, columns: Ints, source: int, target: int) -> Ints:
         """Racks of the rows once `source` is replaced by `target`."""
         after = self.after[:, columns]
-        racks: Ints = self.world.racks[np.where(after == source, target, after)]
+        racks: Ints = self.model.racks[np.where(after == source, target, after)]
         return racks
 
     def allowed(self, columns: Ints, source: int, target: int, cost: int) -> Bools:
         before, after = self.before[:, columns], self.after[:, columns]
         costs = (before == source).any(axis=0).astype(int) - (before == target).any(axis=0)
-        may_come = self.world.may_receive[target] | (before == target).any(axis=0)
+        may_come = self.model.may_receive[target] | (before == target).any(axis=0)
         free = may_come & ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
         stay = self.stay[:, columns]
         free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
@@ -112,16 +112,16 @@ class ExchangeGraph:
         Every target may have back what it gave away, at one copy less; only fresh ones get what they did not have.
         """
         before, after = self.before[:, columns], self.after[:, columns]
-        new, gone = ~within(after, before), ~within(before, after) & (before != NO_BROKER)
+        new, gone = ~is_in_row(after, before), ~is_in_row(before, after) & (before != NO_BROKER)
         stay = self.stay[:, columns]
-        held_back = guarded(after, stay)
-        may = (after != NO_BROKER) & self.world.target[after] & (after != self.pinned[columns])
+        held_back = is_kept(after, stay)
+        may = (after != NO_BROKER) & self.model.target[after] & (after != self.pinned[columns])
         open_to = self._open_racks(columns) & may[:, None, :]
         cost = np.where(new, 1, 2)
-        starts = cost * self.world.size + after
+        starts = cost * self.model.size + after
         if held_back.any():
             back = self._arcs(open_to & held_back[:, None, :], starts, before, gone & (stay != NO_BROKER))
-            np.add.at(self._returns.reshape(-1), back - self.world.size**2, sign)
+            np.add.at(self._returns.reshape(-1), back - self.model.size**2, sign)
             open_to &= ~held_back[:, None, :]
         slot, rack, row = np.nonzero(open_to)
         np.add.at(self._by_rack.reshape(-1), starts[slot, row] * open_to.shape[1] + rack, sign)
@@ -129,13 +129,13 @@ class ExchangeGraph:
         np.add.at(self._apart.reshape(-1), held, -sign)
         returning = self._arcs(open_to, starts, before, gone)
         np.add.at(self._apart.reshape(-1), returning, -sign)
-        np.add.at(self._returns.reshape(-1), returning - self.world.size**2, sign)
+        np.add.at(self._returns.reshape(-1), returning - self.model.size**2, sign)
 
     def _arcs(self, open_to: Bools, starts: Ints, others: Ints, marked: Bools) -> Ints:
         """Keys of the arcs from each slot to those of `others` that are marked."""
         rows = np.arange(others.shape[1])
         at = open_to[np.arange(len(starts))[:, None, None], self.rack_of[others][None], rows] & marked[None]
-        keys: Ints = (starts[:, None, :] * self.world.size + others[None])[at]
+        keys: Ints = (starts[:, None, :] * self.model.size + others[None])[at]
         return keys
 
     def _refresh(self, brokers: Ints) -> None:
@@ -145,18 +145,18 @@ class ExchangeGraph:
         self.lengths[changed] = arcs(self.edges[:, changed])
 
     def _edges(self, brokers: Ints) -> Ints:
-        fresh = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.may_receive
-        edges: Ints = fresh + self._returns[:, brokers] * self.world.target
+        fresh = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.model.may_receive
+        edges: Ints = fresh + self._returns[:, brokers] * self.model.target
         if not self.voluntary:
             edges[2] = 0
         return edges
 
     def _open_racks(self, columns: Ints) -> Bools:
         """(slot, rack, row): a broker of this rack may replace the slot; the last rack is none."""
-        racks = self.world.racks[self.after[:, columns]]
-        count = len(self.world.rack_names)
-        without = spanned(racks) - alone(racks)
-        held = by_rack(racks, count)
+        racks = self.model.racks[self.after[:, columns]]
+        count = len(self.model.rack_names)
+        without = spanned(racks) - only_in_rack(racks)
+        held = replicas_by_rack(racks, count)
         at = racks[:, None, :] == np.arange(count + 1)[None, :, None]
         fresh = held[None] == at
         fresh[:, count] = False

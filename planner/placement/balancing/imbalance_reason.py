@@ -12,40 +12,42 @@ import numpy as np
 from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.model import PlacementModel
-from planner.placement.problem import Bools, Question
-from planner.placement.removal_order import guarded
+from planner.placement.problem import Bools, PlacementGoal
+from planner.placement.removal_order import is_kept
 from planner.text import pluralise
 
-SHOWN: Final = 5
+MAX_BROKERS_NAMED: Final = 5
 """Brokers that are named."""
 
 
-def why_uneven(
-    world: PlacementModel, question: Question, graph: ExchangeGraph | None, *, copied: int, left: int
+def imbalance_reason(
+    model: PlacementModel, goal: PlacementGoal, graph: ExchangeGraph | None, *, copied: int, undone: int
 ) -> str:
     """Say what keeps brokers from being even; `copied` replicas are, `left` have to be and are not."""
-    held = world.load()[world.target]
+    held = model.load()[model.target]
     if not len(held) or np.ptp(held) <= 1:
         return ""
-    if left:
-        return f"--max-moves {question.max_moves} leaves {pluralise(left, 'replica')} where they may not stay"
-    if not question.even:
+    if undone:
+        return f"--max-moves {goal.max_moves} leaves {pluralise(undone, 'replica')} where they may not stay"
+    if not goal.even:
         return "only replicas that have to move do; --rebalance evens out what they leave uneven"
     if graph is None:
         return "no partition may change"
-    return _of_graph(world, question, graph, copied)
+    return _graph_reason(model, goal, graph, copied)
 
 
-def _of_graph(world: PlacementModel, question: Question, graph: ExchangeGraph, copied: int) -> str:
-    load, takers, arcs = graph.load, world.target, reachable(graph.lengths)
+def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGraph, copied: int) -> str:
+    load, takers, arcs = graph.load, model.target, reachable(graph.lengths)
     most, least = int(load[takers].max()), int(load[takers].min())
     giving = _closure(arcs, takers & (load == most))
     taking = _closure(arcs.T, takers & (load == least))
     if load[giving].min() < most - 1 or load[taking].max() > least + 1:
-        return _limit(world, question, copied)
+        return _limit_reason(model, goal, copied)
     if most * int(takers.sum()) >= int(load[takers].sum()) + int(takers.sum()):
-        return f"{_named(world, giving)} cannot give to others: {_binding(world, giving, takers & ~giving)}"
-    return f"{_named(world, taking)} cannot take from others: {_binding(world, takers & ~taking, taking)}"
+        return (
+            f"{_broker_names(model, giving)} cannot give to others: {_binding_rules(model, giving, takers & ~giving)}"
+        )
+    return f"{_broker_names(model, taking)} cannot take from others: {_binding_rules(model, takers & ~taking, taking)}"
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:
@@ -58,31 +60,31 @@ def _closure(arcs: Bools, start: Bools) -> Bools:
         closed = more
 
 
-def _limit(world: PlacementModel, question: Question, copied: int) -> str:
-    if question.max_moves is not None and (not question.onto or copied >= question.max_moves):
-        return f"--max-moves {question.max_moves} allows no more copies that would help"
-    only = _named(world, world.may_receive)
+def _limit_reason(model: PlacementModel, goal: PlacementGoal, copied: int) -> str:
+    if goal.max_moves is not None and (not goal.onto or copied >= goal.max_moves):
+        return f"--max-moves {goal.max_moves} allows no more copies that would help"
+    only = _broker_names(model, model.may_receive)
     return f"nobody but {only} is to take any, nor more than an even share; --rebalance evens all"
 
 
-def _named(world: PlacementModel, brokers: Bools) -> str:
-    ids = world.ids[brokers].tolist()
-    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:SHOWN]))}{more}"
+def _broker_names(model: PlacementModel, brokers: Bools) -> str:
+    ids = model.ids[brokers].tolist()
+    more = f" and {len(ids) - MAX_BROKERS_NAMED} more" if len(ids) > MAX_BROKERS_NAMED else ""
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:MAX_BROKERS_NAMED]))}{more}"
 
 
-def _binding(world: PlacementModel, sources: Bools, targets: Bools) -> str:
+def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str:
     """Of the replicas on `sources`, how many may not go to `targets`, by what forbids it."""
-    open_to = targets & world.may_receive
+    open_to = targets & model.may_receive
     if not open_to.any():
-        return f"nobody but {_named(world, world.may_receive)} is to take any"
-    here, there = (np.append(brokers, False)[world.after] for brokers in (sources, open_to))
-    replicas = here.sum(axis=0)
-    fixed = ~world.movable
-    everywhere = ~fixed & (there.sum(axis=0) == int(open_to.sum()))
+        return f"nobody but {_broker_names(model, model.may_receive)} is to take any"
+    on_sources, on_targets = (np.append(brokers, False)[model.after] for brokers in (sources, open_to))
+    replicas = on_sources.sum(axis=0)
+    fixed = ~model.movable
+    everywhere = ~fixed & (on_targets.sum(axis=0) == int(open_to.sum()))
     rest = ~fixed & ~everywhere
-    kept = (here & guarded(world.after, world.keep_in_sync)).sum(axis=0)
-    crowded = (world.limit < world.factor - world.min_racks + 1) & (world.min_racks > 0)
+    kept = (on_sources & is_kept(model.after, model.keep_in_sync)).sum(axis=0)
+    crowded = (model.limit < model.factor - model.min_racks + 1) & (model.min_racks > 0)
     lost = "in partitions that would lose a rack" + (" or crowd one" if (crowded & rest & (replicas > 0)).any() else "")
     counts = {
         "in partitions that may not change": int(replicas[fixed].sum()),

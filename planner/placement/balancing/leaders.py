@@ -12,27 +12,27 @@ import numpy as np
 
 from planner.placement.balancing.descent import descend
 from planner.placement.balancing.shortest_paths import arcs
-from planner.placement.model import PlacementModel, numbered
-from planner.placement.problem import NO_BROKER, Bools, Ints, Question
+from planner.placement.model import PlacementModel, dense_numbers
+from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.replica_arrays import arrivals, count_leaders
 
 
-class Leadership:
+class LeaderGraph:
     """The graph of leaders over the rows that may change; `edges` is (cost + 1, from, to)."""
 
-    def __init__(self, world: PlacementModel, rows: Ints) -> None:
-        self.world, self.rows = world, rows
-        self.after = world.after[:, self.rows]
+    def __init__(self, model: PlacementModel, rows: Ints) -> None:
+        self.model, self.rows = model, rows
+        self.after = model.after[:, self.rows]
         self.leader = self.after[0].copy()
-        stays = (self.after == world.before[0, self.rows]).any(axis=0)
-        self.home = np.where(stays, world.before[0, self.rows], NO_BROKER)
-        self.changed = (self.after != world.before[:, self.rows]).any(axis=0)
-        self.topic = numbered(world.topic[self.rows])
+        stays = (self.after == model.before[0, self.rows]).any(axis=0)
+        self.home = np.where(stays, model.before[0, self.rows], NO_BROKER)
+        self.changed = (self.after != model.before[:, self.rows]).any(axis=0)
+        self.topic = dense_numbers(model.topic[self.rows])
         topics = int(self.topic.max(initial=-1)) + 1
-        led = np.bincount(self.topic * world.size + self.leader, minlength=topics * world.size)
-        self.topic_load = led.astype(np.int32).reshape(topics, world.size)
-        self.load = count_leaders(world.after, world.size)
-        self.edges = np.zeros((3, world.size, world.size), dtype=np.int64)
+        led = np.bincount(self.topic * model.size + self.leader, minlength=topics * model.size)
+        self.topic_load = led.astype(np.int32).reshape(topics, model.size)
+        self.load = count_leaders(model.after, model.size)
+        self.edges = np.zeros((3, model.size, model.size), dtype=np.int64)
         self._count(np.arange(len(self.rows)), 1)
         self.lengths = arcs(self.edges)
 
@@ -56,7 +56,7 @@ class Leadership:
         moved = np.flatnonzero(self.leader != self.after[0])
         after, leader = self.after[:, moved], self.leader[moved]
         order = np.argsort(after != leader, axis=0, kind="stable")
-        self.world.after[:, self.rows[moved]] = np.take_along_axis(after, order, axis=0)
+        self.model.after[:, self.rows[moved]] = np.take_along_axis(after, order, axis=0)
 
     def _costs(self, columns: Ints, targets: Ints) -> Ints:
         home, leader = self.home[columns], self.leader[columns]
@@ -71,7 +71,7 @@ class Leadership:
         return order
 
     def _count(self, columns: Ints, sign: int) -> None:
-        size, target = self.world.size, self.world.target
+        size, target = self.model.size, self.model.target
         leader = self.leader[columns]
         for other in self.after[:, columns]:
             at = (other != NO_BROKER) & (other != leader) & target[other] & target[leader]
@@ -79,42 +79,42 @@ class Leadership:
             np.add.at(self.edges.reshape(-1), keys[at], sign)
 
 
-def even_leaders(world: PlacementModel, question: Question) -> tuple[int, Ints]:
-    """Reorder the rows that the question allows.
+def even_leaders(model: PlacementModel, goal: PlacementGoal) -> tuple[int, Ints]:
+    """Reorder the rows that the goal allows.
 
     Return what is given up by that: how many more rows would be reordered if all could be, and what brokers would lead
     then. A new replication factor keeps who leads, unless all rows are asked for.
     """
-    rows: Bools = world.movable & (world.after[0] != NO_BROKER)
-    if question.leaders and question.reorder:
-        _evened(world, rows).finish()
-    if not question.leaders or question.reorder:
-        return 0, count_leaders(world.after, world.size)
-    more = _evened(world, rows)
-    concerned = _touched(world) if question.replication_factor is None else np.zeros_like(rows)
+    rows: Bools = model.movable & (model.after[0] != NO_BROKER)
+    if goal.leaders and goal.reorder:
+        _evened(model, rows).finish()
+    if not goal.leaders or goal.reorder:
+        return 0, count_leaders(model.after, model.size)
+    more = _evened(model, rows)
+    concerned = _touched(model) if goal.replication_factor is None else np.zeros_like(rows)
     if concerned.any():
-        _evened(world, rows & concerned).finish()
+        _evened(model, rows & concerned).finish()
     left_as_they_are = (more.leader != more.after[0]) & ~concerned[more.rows]
     return int(left_as_they_are.sum()), more.load
 
 
-def _evened(world: PlacementModel, rows: Bools) -> Leadership:
-    leadership = Leadership(world, np.flatnonzero(rows))
+def _evened(model: PlacementModel, rows: Bools) -> LeaderGraph:
+    leadership = LeaderGraph(model, np.flatnonzero(rows))
     if rows.any():
-        descend(leadership, world.target)
+        descend(leadership, model.target)
     return leadership
 
 
-def _touched(world: PlacementModel) -> Bools:
+def _touched(model: PlacementModel) -> Bools:
     """Rows that may change and get a replica or lose one."""
-    moved = np.concatenate([arrivals(world.before, world.after), arrivals(world.after, world.before)])
-    touched: Bools = world.movable & moved.any(axis=0)
+    moved = np.concatenate([arrivals(model.before, model.after), arrivals(model.after, model.before)])
+    touched: Bools = model.movable & moved.any(axis=0)
     return touched
 
 
-def keep_places(world: PlacementModel) -> None:
+def keep_places(model: PlacementModel) -> None:
     """Put each replica that stays where it stood, and new ones in the places that became free."""
-    before, after = world.before, world.after
+    before, after = model.before, model.after
     rows = np.flatnonzero((before != after).any(axis=0))
     before, after = before[:, rows], after[:, rows]
     gone, new = arrivals(after, before), arrivals(before, after)
@@ -124,4 +124,4 @@ def keep_places(world: PlacementModel) -> None:
     of_new = np.where(nth < gone.sum(axis=0), np.take_along_axis(free, nth, axis=0), width + nth)
     stood = np.array([(replicas == before).argmax(axis=0) for replicas in after])
     place = np.where(new, of_new, np.where(after == NO_BROKER, 3 * width, stood))
-    world.after[:, rows] = np.take_along_axis(after, np.argsort(place, axis=0, kind="stable"), axis=0)
+    model.after[:, rows] = np.take_along_axis(after, np.argsort(place, axis=0, kind="stable"), axis=0)

@@ -12,13 +12,13 @@ import numpy as np
 from planner.placement.problem import Bools, Ints
 
 COSTS: Final = (-1, 0, 1)
-FAR: Final = 1 << 40
+NO_ARC: Final = 1 << 40
 
 
 def arcs(edges: Ints) -> Ints:
     """(from, to): the length of the cheapest arc, FAR where there is none; `edges` counts them by cost + 1."""
     scale = edges.shape[2] + 1
-    cheapest = np.full(edges.shape[1:], FAR)
+    cheapest = np.full(edges.shape[1:], NO_ARC)
     for cost, count in reversed(list(zip(COSTS, edges, strict=True))):
         cheapest[count > 0] = cost * scale + 1
     return cheapest
@@ -28,21 +28,21 @@ def cheapest_paths(lengths: Ints, source: int) -> tuple[Ints, Ints]:
     """Length of the shortest way from `source` to each broker, and the broker before it on that way."""
     distance, previous = lengths[source].copy(), np.full(len(lengths), source)
     distance[source] = 0
-    frontier = np.flatnonzero(distance < FAR)
+    frontier = np.flatnonzero(distance < NO_ARC)
     for _ in range(len(lengths)):
         if not len(frontier):
             return distance, previous
         through = distance[frontier][:, None] + lengths[frontier]
         best = through.argmin(axis=0)
         reached = through[best, np.arange(len(lengths))]
-        better = (reached < distance) & (reached < FAR // 2)
+        better = (reached < distance) & (reached < NO_ARC // 2)
         distance[better] = reached[better]
         previous[better] = frontier[best[better]]
         frontier = np.flatnonzero(better)
     raise AssertionError("a round trip over the brokers saves moves: the plan so far was not the cheapest")
 
 
-def way(previous: Ints, source: int, target: int) -> list[tuple[int, int]]:
+def path(previous: Ints, source: int, target: int) -> list[tuple[int, int]]:
     """The arcs from `source` to `target`, the last one first.
 
     >>> way(np.array([0, 0, 1]), 0, 2)
@@ -56,5 +56,5 @@ def way(previous: Ints, source: int, target: int) -> list[tuple[int, int]]:
 
 
 def reachable(distance: Ints) -> Bools:
-    near: Bools = distance < FAR // 2
+    near: Bools = distance < NO_ARC // 2
     return near

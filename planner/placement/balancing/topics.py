@@ -15,40 +15,40 @@ from planner.placement.problem import Bools, Ints
 from planner.placement.racks import NO_RACK
 from planner.placement.replica_arrays import arrivals
 
-LIMIT: Final = 5_000
+MAX_REPLICAS_TRIED: Final = 5_000
 """Replicas for which a partner is looked for, at most."""
 BROKERS_TRIED: Final = 8
 PARTNERS_TRIED: Final = 4
 """Partners tried for a replica: of each broker that the topic gives least, the best."""
 
 
-def even_topics(world: PlacementModel, rows: Bools) -> None:
+def even_topics(model: PlacementModel, rows: Bools) -> None:
     """Exchange targets of moving replicas in `rows` while that evens out topics."""
-    swaps = _Swaps(world, rows)
-    for moving in swaps.crowded()[:LIMIT].tolist():
+    swaps = _Swaps(model, rows)
+    for moving in swaps.crowded()[:MAX_REPLICAS_TRIED].tolist():
         swaps.improve(moving)
 
 
 class _Swaps:
     """Replicas that move, by the row and slot they belong to, and what each topic gives each broker."""
 
-    def __init__(self, world: PlacementModel, rows: Bools) -> None:
-        self.world = world
-        self.slot, self.row = np.nonzero(arrivals(world.before, world.after) & (rows & world.movable))
-        self.topic, self.load = topic_load(world, self.row)
-        self.broker = world.after[self.slot, self.row]
-        self.members = [np.flatnonzero(self.broker == broker) for broker in range(world.size)]
+    def __init__(self, model: PlacementModel, rows: Bools) -> None:
+        self.model = model
+        self.slot, self.row = np.nonzero(arrivals(model.before, model.after) & (rows & model.movable))
+        self.topic, self.load = topic_load(model, self.row)
+        self.broker = model.after[self.slot, self.row]
+        self.members = [np.flatnonzero(self.broker == broker) for broker in range(model.size)]
 
     def crowded(self) -> Ints:
         """Replicas whose topic gives their broker two more than another one that may take replicas."""
         most = np.iinfo(np.int64).max
-        least = np.where(self.world.target, self.load, most).min(axis=1, initial=most)
+        least = np.where(self.model.target, self.load, most).min(axis=1, initial=most)
         return np.flatnonzero(self.load[self.topic, self.broker] - least[self.topic] > 1)
 
     def improve(self, moving: int) -> None:
         """Exchange with the first partner that evens out both topics together, if there is one."""
         here, load = int(self.broker[moving]), self.load[self.topic[moving]]
-        emptier = np.flatnonzero(self.world.target & (load < load[here] - 1))
+        emptier = np.flatnonzero(self.model.target & (load < load[here] - 1))
         for there in emptier[np.argsort(load[emptier], kind="stable")][:BROKERS_TRIED].tolist():
             partner = self._partner(moving, here, there, int(load[here] - load[there]) - 1)
             if partner is not None:
@@ -69,22 +69,22 @@ class _Swaps:
         return next(fits, None)
 
     def _fits(self, moving: int, broker: int) -> bool:
-        world, slot, row = self.world, self.slot[moving], self.row[moving]
-        now = world.after[:, row].tolist()
-        if broker in now or broker in world.before[:, row].tolist():
+        model, slot, row = self.model, self.slot[moving], self.row[moving]
+        now = model.after[:, row].tolist()
+        if broker in now or broker in model.before[:, row].tolist():
             return False
         then = [*now[:slot], broker, *now[slot + 1 :]]
-        counts = [Counter(int(world.racks[held]) for held in some) for some in (now, then)]
+        counts = [Counter(int(model.racks[held]) for held in some) for some in (now, then)]
         for count in counts:
             del count[NO_RACK]
-        crowded = max(counts[1].values(), default=0) > world.limit[row]
+        crowded = max(counts[1].values(), default=0) > model.limit[row]
         return len(counts[1]) >= len(counts[0]) and not crowded
 
     def _exchange(self, one: int, other: int) -> None:
         here, there = int(self.broker[one]), int(self.broker[other])
         for moving, source, target in ((one, here, there), (other, there, here)):
             self.load[self.topic[moving], [source, target]] += np.array([-1, 1])
-            self.world.after[self.slot[moving], self.row[moving]] = target
+            self.model.after[self.slot[moving], self.row[moving]] = target
             self.broker[moving] = target
         self.members[here][self.members[here] == one] = other
         self.members[there][self.members[there] == other] = one

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from planner.columns.derived_columns import absent_brokers, derive_partitions
 from planner.columns.derived_columns import default_min_isr as default_by_spark
-from planner.columns.numpy_rules import Bools, default_min_isr, derived
+from planner.columns.numpy_rules import Bools, default_min_isr, partition_masks
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
 from planner.leadership.numpy_leadership import imbalance as imbalance_on_arrays
@@ -41,7 +41,7 @@ def test_what_is_derived(spark: SparkSession) -> None:
     world = every_kind()
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     by_spark = as_rows(derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs))
-    marks = derived(arrays_of(world), world.registered)
+    marks = partition_masks(arrays_of(world), world.registered)
     states = {
         PartitionState.NON_EXISTENT: marks.non_existent,
         PartitionState.NEW: marks.new,

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.history.evidence import ranked_evidence
-from planner.history.lost_states import last_known, of_the_same_topic, vanished_rejections, without_state
+from planner.history.lost_states import filter_same_topic, last_known_states, vanished_rejections, without_state
 from planner.leadership.unclean_recovery import (
     recover_changes,
     recover_rejections,
@@ -44,7 +44,7 @@ HISTORIES: Final[list[tuple[list[Row], tuple[int, int] | None]]] = [
 def test_last_state_known(spark: SparkSession) -> None:
     history = [row | {"partition": number} for number, (rows, _) in enumerate(HISTORIES) for row in rows]
     new = World([NEW | {"partition": number} for number in range(len(HISTORIES))]).frames(spark)
-    last_states = as_rows(last_known(without_state(*new[:2]), frame(spark, history, PARTITION_HISTORY)))
+    last_states = as_rows(last_known_states(without_state(*new[:2]), frame(spark, history, PARTITION_HISTORY)))
     assert {row["partition"]: (row["seen"], row["gone"]) for row in last_states} == {
         number: known for number, (_, known) in enumerate(HISTORIES) if known is not None
     }
@@ -72,10 +72,10 @@ def test_another_id_or_a_version_that_begins_again_is_another_topic(
 ) -> None:
     world = World([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
     history = frame(spark, [_was(1, topic_version=0), _was(5, None, topic_version=0)], PARTITION_HISTORY)
-    known = last_known(without_state(*world.frames(spark)[:2]), history)
+    known = last_known_states(without_state(*world.frames(spark)[:2]), history)
     schema = "topic string, gone bigint, id_then string, version_then int"
     ids = spark.createDataFrame([("t", 5, then, version)], schema)
-    assert of_the_same_topic(known, ids).isEmpty() is not same
+    assert filter_same_topic(known, ids).isEmpty() is not same
 
 
 def test_topics_queued_for_deletion_are_left_alone(spark: SparkSession) -> None:
@@ -88,7 +88,7 @@ def _recovered(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame,
     partitions, topics, brokers = world.frames(spark)
     history = frame(spark, [_was(1), _was(5, None)], PARTITION_HISTORY)
     snapshots = frame(spark, [{"cluster": "test", "snapshot_id": i, "taken_at": NOW} for i in range(1, 7)], SNAPSHOTS)
-    known = last_known(without_state(partitions, topics), history).localCheckpoint()
+    known = last_known_states(without_state(partitions, topics), history).localCheckpoint()
     offline = stateless_partitions(known, partitions, topics, brokers).localCheckpoint()
     return known, offline, ranked_evidence(without_in_sync(offline), history, snapshots).localCheckpoint()
 

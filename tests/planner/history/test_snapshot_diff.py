@@ -5,7 +5,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from planner.history.snapshot_diff import (
-    CELLS_A_TOPIC,
+    CELLS_PER_TOPIC,
     changed_cells,
     difference,
     differing,
@@ -134,7 +134,7 @@ def test_cells_of_what_is_new_differs_or_vanished(spark: SparkSession) -> None:
 
 
 def test_the_same_change_of_two_partitions_of_a_cell_does_not_cancel_out(spark: SparkSession) -> None:
-    numbers = (0, CELLS_A_TOPIC, 2 * CELLS_A_TOPIC)
+    numbers = (0, CELLS_PER_TOPIC, 2 * CELLS_PER_TOPIC)
     sides = ([partition_row([1, 2], leader, [1, 2], partition=number) for number in numbers] for leader in (1, 2))
     before, now = (frame(spark, rows, PARTITIONS) for rows in sides)
     assert changed_cells(now, before).count() == 1

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Brokers, Partitions, Question
+from planner.placement.problem import NO_BROKER, Brokers, Partitions, PlacementGoal
 
 IDS: Final = (3, 1, 4, 15, 9, 2)
 RACKS: Final = (
@@ -23,7 +23,7 @@ class Case:
 
     brokers: Brokers
     partitions: Partitions
-    question: Question
+    question: PlacementGoal
 
 
 def padded(lists: list[list[int]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -72,22 +72,22 @@ def brokers_of(
 
 
 QUESTIONS: Final = (
-    Question(),
-    Question(even=True),
-    Question(even=True),
-    Question(even=True, fix_racks=True),
-    Question(fix_racks=True),
-    Question(replication_factor=1),
-    Question(replication_factor=2),
-    Question(replication_factor=3),
-    Question(replication_factor=4),
-    Question(replication_factor=2, even=True),
-    Question(replacements=((3, 1), (9, 2))),
+    PlacementGoal(),
+    PlacementGoal(even=True),
+    PlacementGoal(even=True),
+    PlacementGoal(even=True, fix_racks=True),
+    PlacementGoal(fix_racks=True),
+    PlacementGoal(replication_factor=1),
+    PlacementGoal(replication_factor=2),
+    PlacementGoal(replication_factor=3),
+    PlacementGoal(replication_factor=4),
+    PlacementGoal(replication_factor=2, even=True),
+    PlacementGoal(replacements=((3, 1), (9, 2))),
 )
 
 
 @st.composite
-def cases(draw: st.DrawFn, questions: tuple[Question, ...] = QUESTIONS) -> Case:
+def cases(draw: st.DrawFn, questions: tuple[PlacementGoal, ...] = QUESTIONS) -> Case:
     """Up to nine partitions on up to six brokers, crowded on few of them so that there is something to do."""
     count = draw(st.integers(3, 6))
     ids = IDS[:count]

@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.balancing.byte_weights import TOLERANCE
-from planner.placement.problem import Placement, PlacementError, Question
+from planner.placement.balancing.byte_weights import TOLERANCE_DIVISOR
+from planner.placement.problem import Placement, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
 
 MANY: Final = settings(max_examples=80)
-EVEN: Final = Question(even=True)
+EVEN: Final = PlacementGoal(even=True)
 
 
 def _held(placement: Placement, case: Case) -> tuple[list[int], list[int]]:
@@ -60,5 +60,5 @@ def test_fullest_broker_is_near_the_best_there_is(rows: list[tuple[int, int]]) -
         max(sum(size for size, on in zip(weights, where, strict=True) if on == broker) for broker in range(3))
         for where in product(range(3), repeat=len(rows))
     )
-    tolerated = sum(weights) // 3 // TOLERANCE + 2
+    tolerated = sum(weights) // 3 // TOLERANCE_DIVISOR + 2
     assert best <= max(_held(placement, case)[1]) <= 3 * best / 2 + tolerated

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.placement.problem import NO_BROKER, Brokers, PlacementError
-from planner.placement.solve import as_given
-from planner.placement.waves import WaveLimits, waves
+from planner.placement.solve import evaluate_given
+from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import IDS, RACKS, brokers_of, padded, partitions_of
 
 MANY: Final = settings(max_examples=100)
@@ -21,7 +21,7 @@ ASKED: Final = st.lists(st.tuples(REPLICAS, REPLICAS), min_size=1, max_size=8)
 def test_reasons_name_what_brokers_hold() -> None:
     partitions = partitions_of([[3, 1], [3, 4], [1, 4], [1, 3]])
     targets = padded([[15, 1], [4, 3], [1, 4], [1, 4, 15]])
-    placement = as_given(brokers_of(FOUR), partitions, targets)
+    placement = evaluate_given(brokers_of(FOUR), partitions, targets)
     assert placement.reasons == (
         "as given: 3 → 15; holds 3: 3 → 1, 15: 0 → 2; preferred leader 3 → 15; preferred 3: 2 → 0, 15: 0 → 1",
         "as given: preferred leader 3 → 4; preferred 3: 2 → 0, 4: 0 → 1",
@@ -36,7 +36,7 @@ def test_reasons_name_what_brokers_hold() -> None:
 
 def test_a_broker_nobody_knows_is_an_error() -> None:
     with pytest.raises(PlacementError, match="brokers 77 are in no list now and not registered"):
-        as_given(brokers_of(FOUR), partitions_of([[3]]), padded([[77]]))
+        evaluate_given(brokers_of(FOUR), partitions_of([[3]]), padded([[77]]))
 
 
 def _counts(brokers: Brokers, lists: list[list[int]], *, leaders: bool) -> list[int]:
@@ -52,7 +52,7 @@ def test_counted_as_they_are(
     before, after = ([pair[n] for pair in pairs] for n in (0, 1))
     targets = np.pad(padded(after), ((0, 0), (0, room)), constant_values=NO_BROKER)
     brokers = brokers_of(racks)
-    placement = as_given(brokers, partitions_of(before), targets)
+    placement = evaluate_given(brokers, partitions_of(before), targets)
     assert [[b for b in replicas if b != NO_BROKER] for replicas in placement.replicas.tolist()] == after
     assert placement.copies == sum(len({*then} - {*was}) for was, then in pairs)
     assert placement.changed.tolist() == [row for row, (was, then) in enumerate(pairs) if was != then]
@@ -69,9 +69,9 @@ def test_on_the_way_no_partition_has_fewer_racks_than_at_its_poorer_end(
     pairs: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...]
 ) -> None:
     partitions = partitions_of([was for was, _ in pairs])
-    placement = as_given(brokers_of(racks), partitions, padded([then for _, then in pairs]))
+    placement = evaluate_given(brokers_of(racks), partitions, padded([then for _, then in pairs]))
     rack_of = dict(zip(IDS, racks, strict=False))
-    planned = waves(partitions, placement, rack_of, WaveLimits(one_at_a_time=True, moves_per_broker=2))
+    planned = cut_into_waves(partitions, placement, rack_of, WaveLimits(one_at_a_time=True, moves_per_broker=2))
 
     def spans(replicas: list[int]) -> int:
         return len({rack_of.get(broker) for broker in replicas} - {None})

@@ -7,14 +7,14 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, Question
+from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.exact import choices, cost, loads, optimum, squares, takers
 
 MANY: Final = settings(max_examples=60)
-ONTO: Final = tuple(Question(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
+ONTO: Final = tuple(PlacementGoal(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
 UNDONE: Final = -7
 
@@ -75,7 +75,7 @@ def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> N
 
 
 @MANY
-@given(cases((Question(even=True),)), st.integers(0, 3))
+@given(cases((PlacementGoal(even=True),)), st.integers(0, 3))
 def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int) -> None:
     options = choices(case)
     assume(options is not None and takers(case))
@@ -88,22 +88,22 @@ def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int
 def test_partitions_that_need_fewest_copies_come_first_then_those_with_a_dead_replica() -> None:
     partitions = partitions_of([[3, 1], [1], [3], [3], [4]])
     brokers = brokers_of((None,) * 6, emptied=frozenset({3, 1}), dead=frozenset({3}))
-    placement = place(brokers, partitions, Question(max_moves=3, leaders=False))
+    placement = place(brokers, partitions, PlacementGoal(max_moves=3, leaders=False))
     assert [row for row in range(4) if row in placement.changed] == [1, 2, 3]
-    placement = place(brokers, partitions, Question(max_moves=2, leaders=False))
+    placement = place(brokers, partitions, PlacementGoal(max_moves=2, leaders=False))
     assert (placement.changed.tolist(), placement.left) == ([2, 3], 3)
 
 
 def test_brokers_that_are_uneven_already_only_give() -> None:
     """Evening out all would take 6 copies, two of them between brokers that are not new."""
     lists = [[3]] * 10 + [[1]] * 2
-    placement = place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True, onto=frozenset({4})))
+    placement = place(brokers_of((None,) * 3), partitions_of(lists), PlacementGoal(even=True, onto=frozenset({4})))
     held = dict(zip(placement.brokers.names, placement.brokers.replicas[1].tolist(), strict=True))
     assert (held, placement.copies, placement.lower_bound) == ({"3": 6, "1": 2, "4": 4}, 4, 4)
     assert (
         placement.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that are to take some lack 4"
     )
-    assert place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True)).copies == 6
+    assert place(brokers_of((None,) * 3), partitions_of(lists), PlacementGoal(even=True)).copies == 6
 
 
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
@@ -124,7 +124,7 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
         replicas=np.stack([rows % 90, *followers], axis=1),
         movable=np.ones(4500, dtype=bool),
     )
-    placement = place(brokers, partitions, Question(even=True, onto=frozenset(range(90, 100))))
+    placement = place(brokers, partitions, PlacementGoal(even=True, onto=frozenset(range(90, 100))))
     spans = [spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
     assert (placement.copies, placement.lower_bound, set(placement.moves.target.tolist())) == (
         1350,
@@ -138,6 +138,8 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
 def test_the_last_copies_of_a_budget_go_where_they_help_most() -> None:
     """Broker 9 is reached by no single way from the fullest, 3, but by one from 4, which is then as full."""
     lists = [[1], [4, 3, 1], [3, 1, 4], [4], [3, 4], [3], [3], [4], [1, 3]]
-    placement = place(brokers_of(("a", "b", "b", "b", None)), partitions_of(lists), Question(even=True, max_moves=2))
+    placement = place(
+        brokers_of(("a", "b", "b", "b", None)), partitions_of(lists), PlacementGoal(even=True, max_moves=2)
+    )
     held = dict(zip(placement.brokers.names, placement.brokers.replicas[1].tolist(), strict=True))
     assert (placement.copies, held) == (2, {"1": 4, "3": 5, "4": 4, "9": 1, "15": 1})

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from planner.placement.lower_bound import fewest_copies
-from planner.placement.problem import Brokers, Ints, Partitions, PlacementError, Question
+from planner.placement.problem import Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.exact import choices, loads, optimum, squares, takers
 
 MANY: Final = settings(max_examples=60)
 EVEN: Final = tuple(question for question in QUESTIONS if question.even)
-ONTO: Final = tuple(Question(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
+ONTO: Final = tuple(PlacementGoal(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
 BUDGETS: Final = st.one_of(st.none(), st.integers(0, 5))
 
 
@@ -85,7 +85,7 @@ def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[t
 def test_racks_of_unequal_size_bound_no_more_than_is_made() -> None:
     """One broker in rack a, three in b: each partition keeps both racks, so broker 3 keeps all it has."""
     partitions = partitions_of([[3, 1]] * 30, per_topic=30)
-    placement = place(brokers_of(("a", "b", "b", "b")), partitions, Question(even=True))
+    placement = place(brokers_of(("a", "b", "b", "b")), partitions, PlacementGoal(even=True))
     assert (placement.copies, placement.lower_bound) == (20, 20)
     assert placement.bound == "as even as this, 10 to 30 replicas each, no 4 brokers get with fewer"
     assert placement.uneven == "broker 3 cannot give to others: of 30 replicas 30 in partitions that would lose a rack"
@@ -103,7 +103,7 @@ def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
     """All is on half of the brokers; of 2,000 partitions 100 may move, so that 1,000 copies are no bound."""
     rows = np.arange(2000)
     brokers, partitions = _cluster(20, (rows % 10)[:, None], free=100)
-    placement = place(brokers, partitions, Question(even=True))
+    placement = place(brokers, partitions, PlacementGoal(even=True))
     assert (placement.copies, placement.lower_bound) == (100, 100)
     assert placement.uneven == (
         "brokers 0, 1, 2, 3, 4 and 5 more cannot give to others: of 1900 replicas 1900 in partitions that may not "
@@ -112,14 +112,14 @@ def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
 
 
 # racks, lists, rows that may not change, question -> copies, bound, why
-Example = tuple[tuple[str | None, ...], list[list[int]], set[int], Question, int, int, str]
+Example = tuple[tuple[str | None, ...], list[list[int]], set[int], PlacementGoal, int, int, str]
 THREE: Final = (None, None, None)
 EXAMPLES: Final[dict[str, Example]] = {
     "nothing may be copied": (
         THREE,
         [[3]] * 9,
         set(),
-        Question(even=True, max_moves=0),
+        PlacementGoal(even=True, max_moves=0),
         0,
         0,
         "--max-moves 0 allows no more copies that would help",
@@ -128,7 +128,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         THREE,
         [[3]] * 9,
         set(),
-        Question(even=True, max_moves=4),
+        PlacementGoal(even=True, max_moves=4),
         4,
         4,
         "--max-moves 4 allows no more copies that would help",
@@ -137,7 +137,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         THREE,
         [[3, 1, 4]] * 3 + [[3]] * 3,
         {3, 4},
-        Question(even=True),
+        PlacementGoal(even=True),
         1,
         1,
         (
@@ -149,7 +149,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         ("a", "b", "c", None),
         [[3, 1, 4]] * 3,
         set(),
-        Question(even=True),
+        PlacementGoal(even=True),
         0,
         0,
         "broker 15 cannot take from others: of 9 replicas 9 in partitions that would lose a rack",
@@ -158,7 +158,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         THREE,
         [[3]] * 10 + [[1]],
         set(),
-        Question(even=True, onto=frozenset({4})),
+        PlacementGoal(even=True, onto=frozenset({4})),
         3,
         3,
         "nobody but broker 4 is to take any, nor more than an even share; --rebalance evens all",
@@ -167,7 +167,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         THREE,
         [[3]] * 9,
         set(),
-        Question(fix_racks=True),
+        PlacementGoal(fix_racks=True),
         0,
         0,
         "only replicas that have to move do; --rebalance evens out what they leave uneven",
@@ -185,17 +185,17 @@ def test_why_brokers_stay_uneven(example: Example) -> None:
 def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() -> None:
     """Broker 1, drained, lags in every partition, so that broker 3, in sync, is to stay, though 4 holds nothing."""
     brokers = replace(brokers_of(THREE), target=np.array([True, False, True]))
-    placement = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), Question(even=True))
+    placement = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), PlacementGoal(even=True))
     assert placement.copies == 0
     assert placement.uneven == "broker 3 cannot give to others: of 4 replicas 4 in sync in partitions that lack one"
 
 
 def test_forced_copies_that_a_limit_leaves_undone_are_no_bound() -> None:
-    placement = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), Question(max_moves=4))
+    placement = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), PlacementGoal(max_moves=4))
     assert (placement.copies, placement.lower_bound, placement.left) == (4, 4, 5)
     assert placement.uneven == ""
     placement = place(
-        brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9 + [[1]] * 2), Question(max_moves=0)
+        brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9 + [[1]] * 2), PlacementGoal(max_moves=0)
     )
     assert (placement.copies, placement.lower_bound, placement.left) == (0, 0, 9)
     assert placement.uneven == "--max-moves 0 leaves 9 replicas where they may not stay"

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, PlacementError, Question
+from planner.placement.problem import NO_BROKER, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
 from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, spread, squares, takers
@@ -92,12 +92,12 @@ def test_a_refusal_is_one_that_must_be(case: Case) -> None:
 
 
 @MANY
-@given(cases((Question(even=True),)))
+@given(cases((PlacementGoal(even=True),)))
 def test_within_a_budget_it_is_as_even_as_so_few_copies_let_it_be(case: Case) -> None:
     options = choices(case)
     assume(options is not None and takers(case) and sum(min(cost for _, cost in some) for some in options) == 0)
     for most in (0, 1, 2, 3):
-        placement = place(case.brokers, case.partitions, Question(even=True, max_moves=most))
+        placement = place(case.brokers, case.partitions, PlacementGoal(even=True, max_moves=most))
         assert placement.copies <= most
         reached = [_uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], takers(case), squares, cost, most=most)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
@@ -24,12 +24,12 @@ def _lists(placement: Placement) -> list[list[int]]:
 
 
 # racks, emptied, question, before, after, copies, reasons
-Example = tuple[tuple[str | None, ...], set[int], Question, list[list[int]], list[list[int]], int, tuple[str, ...]]
+Example = tuple[tuple[str | None, ...], set[int], PlacementGoal, list[list[int]], list[list[int]], int, tuple[str, ...]]
 EXAMPLES: Final[dict[str, Example]] = {
     "a broker is emptied, its place in the list kept": (
         FOUR,
         {3},
-        Question(leaders=False),
+        PlacementGoal(leaders=False),
         [[3, 1], [4, 15]],
         [[4, 1], [4, 15]],
         1,
@@ -38,7 +38,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "and leaders are evened out, rather where a partition changes anyway": (
         FOUR,
         {3},
-        Question(),
+        PlacementGoal(),
         [[3, 1], [4, 15]],
         [[1, 4], [4, 15]],
         1,
@@ -47,7 +47,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "who neither gets nor loses a replica keeps its order": (
         FOUR,
         {3},
-        Question(),
+        PlacementGoal(),
         [[3, 1], [4, 1], [4, 15], [4, 1]],
         [[15, 1], [4, 1], [4, 15], [4, 1]],
         1,
@@ -56,7 +56,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "leaders are evened out by reordering, if that is asked for": (
         FOUR,
         set(),
-        Question(reorder=True),
+        PlacementGoal(reorder=True),
         [[4, 1], [4, 15]],
         [[1, 4], [4, 15]],
         0,
@@ -65,7 +65,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "the successor takes every place it may": (
         FOUR,
         {3},
-        Question(leaders=False, replacements=((3, 15),)),
+        PlacementGoal(leaders=False, replacements=((3, 15),)),
         [[3, 1], [1, 3], [15, 3]],
         [[15, 1], [1, 15], [15, 4]],
         3,
@@ -81,7 +81,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "more replicas go to the emptiest": (
         FOUR,
         set(),
-        Question(replication_factor=2),
+        PlacementGoal(replication_factor=2),
         [[3], [3]],
         [[3, 1], [3, 4]],
         2,
@@ -93,7 +93,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "fewer replicas keep the preferred leader": (
         FOUR,
         set(),
-        Question(replication_factor=1),
+        PlacementGoal(replication_factor=1),
         [[3, 1], [1, 3]],
         [[3], [1]],
         0,
@@ -105,7 +105,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "racks are widened": (
         ("a", "a", "b", "b"),
         set(),
-        Question(fix_racks=True),
+        PlacementGoal(fix_racks=True),
         [[3, 1], [3, 4]],
         [[15, 1], [3, 4]],
         1,
@@ -114,7 +114,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "a rack is not left": (
         ("a", "a", "b", "b"),
         {15},
-        Question(),
+        PlacementGoal(),
         [[3, 15], [1, 15]],
         [[3, 4], [1, 4]],
         2,
@@ -135,7 +135,7 @@ RACK_C: Final = frozenset({4, 2})
 )
 def test_a_rack_that_is_emptied_may_be_lost_and_no_other(replicas: list[int], spans: int) -> None:
     racks = ("a", "b", "c", "a", "b", "c")
-    placement = place(brokers_of(racks, emptied=RACK_C), partitions_of([replicas]), Question())
+    placement = place(brokers_of(racks, emptied=RACK_C), partitions_of([replicas]), PlacementGoal())
     (after,) = _lists(placement)
     assert len({racks[IDS.index(broker)] for broker in after}) == spans
     assert (placement.copies, placement.given_up) == (len(RACK_C & set(replicas)), ("c",))
@@ -156,7 +156,7 @@ def test_a_rack_is_emptied_and_every_partition_keeps_the_two_that_remain() -> No
     )
     lists = np.stack([rows % 30, (rows + 1 + 3 * (rows // 30)) % 30, (rows + 2 + 3 * (rows // 90)) % 30], axis=1)
     partitions = Partitions(topic=rows // 50, partition=rows % 50, replicas=lists, movable=np.ones(20_000, dtype=bool))
-    placement = place(brokers, partitions, Question())
+    placement = place(brokers, partitions, PlacementGoal())
     assert (placement.copies, set(spanned(placement.replicas.T % 3).tolist())) == (20_000, {2})
     assert int(np.ptp(placement.brokers.replicas[1][ids % 3 != 2])) <= 1
 
@@ -241,7 +241,7 @@ def test_in_whatever_order_rows_and_brokers_come_the_answer_is_the_same(case: Ca
 
 
 @MANY
-@given(cases((Question(even=True, reorder=True), Question(), Question(even=True, fix_racks=True))))
+@given(cases((PlacementGoal(even=True, reorder=True), PlacementGoal(), PlacementGoal(even=True, fix_racks=True))))
 def test_doing_it_leaves_nothing_to_do(case: Case) -> None:
     all_in_sync = replace(case.partitions, in_sync=None)  # as they are afterwards, and then more may be even
     try:
@@ -274,35 +274,35 @@ def test_hard_rules_hold_for_bytes_and_forced_copies_stay_as_few(case: Case, siz
 def test_who_has_a_dead_replica_is_held_unless_the_dead_is_emptied() -> None:
     partitions = partitions_of([[3, 1], [1, 4]])
     brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({1}))
-    placement = place(brokers, partitions, Question(leaders=False))
+    placement = place(brokers, partitions, PlacementGoal(leaders=False))
     assert (_lists(placement), placement.held.tolist()) == ([[3, 1], [15, 4]], [0])
     brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({3}))
-    placement = place(brokers, partitions, Question(leaders=False))
+    placement = place(brokers, partitions, PlacementGoal(leaders=False))
     assert (_lists(placement), placement.held.tolist()) == ([[15, 1], [1, 4]], [])
 
 
 def test_a_broker_nobody_knows_is_dead() -> None:
-    placement = place(brokers_of(FOUR), partitions_of([[77, 1], [1, 4]]), Question(leaders=False, even=True))
+    placement = place(brokers_of(FOUR), partitions_of([[77, 1], [1, 4]]), PlacementGoal(leaders=False, even=True))
     assert (_lists(placement)[0], placement.held.tolist()) == ([77, 1], [0])
 
 
 def test_forced_changes_beyond_the_budget_are_left() -> None:
     partitions = partitions_of([[3], [3], [3]])
-    placement = place(brokers_of(FOUR, emptied=frozenset({3})), partitions, Question(max_moves=2))
+    placement = place(brokers_of(FOUR, emptied=frozenset({3})), partitions, PlacementGoal(max_moves=2))
     assert (_lists(placement), placement.copies, placement.left, placement.lower_bound) == ([[1], [4], [3]], 2, 1, 2)
 
 
 def test_what_cannot_be_done_is_said() -> None:
     stays_in_b = brokers_of(("a", "a", "b", "b"), excluded=frozenset({15}), emptied=frozenset({4}))
     with pytest.raises(PlacementError, match=r"1 partition would have fewer racks than now \(rows \[1\]\)"):
-        place(stays_in_b, partitions_of([[3], [3, 4]]), Question())
+        place(stays_in_b, partitions_of([[3], [3, 4]]), PlacementGoal())
     with pytest.raises(PlacementError, match="2 partitions would have more replicas than the 3 brokers that may hold"):
-        place(brokers_of((None,) * 3), partitions_of([[3], [3, 4]]), Question(replication_factor=4))
+        place(brokers_of((None,) * 3), partitions_of([[3], [3, 4]]), PlacementGoal(replication_factor=4))
 
 
 def test_bytes_are_balanced_where_sizes_are_known() -> None:
     partitions = replace(partitions_of([[3], [3], [3], [1]]), weights=np.array([50, 30, 20, 100]))
-    placement = place(brokers_of((None,) * 3), partitions, Question(even=True))
+    placement = place(brokers_of((None,) * 3), partitions, PlacementGoal(even=True))
     assert placement.brokers.bytes is not None
     held = dict(zip(placement.brokers.names, placement.brokers.bytes[1].tolist(), strict=True))
     assert (held, placement.copies) == ({"1": 100, "3": 50, "4": 50}, 2)
@@ -322,7 +322,7 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     followers = [(first + 1 + (shift + j) % 89) % 90 for j in range(2)]
     lists = np.stack([first, *followers], axis=1).tolist()
     partitions = partitions_of(lists, per_topic=50)
-    placement = place(brokers, partitions, Question(even=True, reorder=True))
+    placement = place(brokers, partitions, PlacementGoal(even=True, reorder=True))
     spans = [spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
     assert (placement.copies, placement.lower_bound) == (1350, 1350)
     assert [int(np.ptp(held[1])) for held in (placement.brokers.replicas, placement.brokers.leaders)] == [0, 0]

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.repositories.figures import figures_of
-from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement, PlacementError, Question
-from planner.placement.racks import NO_RACK, crowding, independent, lowest_crowding
+from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement, PlacementError, PlacementGoal
+from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent
 from planner.placement.solve import place
-from planner.placement.waves import WaveLimits, waves
+from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import Case, cases
 from tests.planner.placement.exact import crowding as most_in_one
 from tests.planner.placement.exact import is_held, takers
@@ -62,24 +62,24 @@ def _spreads(placement: Placement) -> Counter[tuple[int, ...]]:
     return Counter(tuple(sorted(count.values(), reverse=True)) for count in counts)
 
 
-ADD: Final = Question(even=True, onto=frozenset({7}))
-REBALANCE: Final = Question(even=True, reorder=True)
-REPLACE: Final = Question(replacements=((6, 7),))
+ADD: Final = PlacementGoal(even=True, onto=frozenset({7}))
+REBALANCE: Final = PlacementGoal(even=True, reorder=True)
+REPLACE: Final = PlacementGoal(replacements=((6, 7),))
 
 # lists before, brokers emptied, dead, question -> spreads, copies, [worse, uneven, fixable]
-Example = tuple[list[list[int]], set[int], set[int], Question, dict[tuple[int, ...], int], int, list[object]]
+Example = tuple[list[list[int]], set[int], set[int], PlacementGoal, dict[tuple[int, ...], int], int, list[object]]
 EXAMPLES: Final[dict[str, Example]] = {
-    "--remove-brokers 6": (EVEN, {6}, set(), Question(), {(2, 2): 36}, 24, [0, 0, [0, 0]]),
+    "--remove-brokers 6": (EVEN, {6}, set(), PlacementGoal(), {(2, 2): 36}, 24, [0, 0, [0, 0]]),
     "--add-brokers 7": (EVEN, set(), set(), ADD, {(2, 2): 36}, 18, [0, 0, [0, 0]]),
     "--rebalance": (EVEN, set(), set(), REBALANCE, {(2, 2): 36}, 18, [0, 0, [0, 0]]),
     "--replace 6=7": (EVEN, {6}, set(), REPLACE, {(2, 2): 36}, 24, [0, 0, [0, 0]]),
     "--replace of a dead 6": (EVEN, {6}, {6}, REPLACE, {(2, 2): 36}, 24, [0, 0, [0, 0]]),
-    "--fix-racks": (CROWDED, set(), set(), Question(fix_racks=True), {(2, 2): 36}, 36, [0, 0, [36, 0]]),
+    "--fix-racks": (CROWDED, set(), set(), PlacementGoal(fix_racks=True), {(2, 2): 36}, 36, [0, 0, [36, 0]]),
     "--fix-racks where nothing is to be fixed": (
         EVEN,
         set(),
         set(),
-        Question(fix_racks=True),
+        PlacementGoal(fix_racks=True),
         {(2, 2): 36},
         0,
         [0, 0, [0, 0]],
@@ -88,17 +88,17 @@ EXAMPLES: Final[dict[str, Example]] = {
         CROWDED,
         {5, 6},
         set(),
-        Question(fix_racks=True),
+        PlacementGoal(fix_racks=True),
         {(3, 1): 36},
         24,
         [0, 24, [0, 0]],
     ),
-    "b has one broker left": (EVEN, {5, 6}, set(), Question(), {(3, 1): 36}, 48, [36, 0, [0, 0]]),
+    "b has one broker left": (EVEN, {5, 6}, set(), PlacementGoal(), {(3, 1): 36}, 48, [36, 0, [0, 0]]),
     "--replication-factor 4": (
         [replicas[1:3] for replicas in EVEN],
         set(),
         set(),
-        Question(replication_factor=4),
+        PlacementGoal(replication_factor=4),
         {(2, 2): 36},
         72,
         [0, 0, [0, 0]],
@@ -107,12 +107,20 @@ EXAMPLES: Final[dict[str, Example]] = {
         CROWDED,
         set(),
         set(),
-        Question(replication_factor=2),
+        PlacementGoal(replication_factor=2),
         {(1, 1): 36},
         0,
         [0, 0, [36, 0]],
     ),
-    "--replication-factor 5": (EVEN, set(), set(), Question(replication_factor=5), {(3, 2): 36}, 36, [0, 0, [0, 0]]),
+    "--replication-factor 5": (
+        EVEN,
+        set(),
+        set(),
+        PlacementGoal(replication_factor=5),
+        {(3, 2): 36},
+        36,
+        [0, 0, [0, 0]],
+    ),
 }
 
 
@@ -133,7 +141,7 @@ def test_a_rebalance_spreads_what_is_crowded_where_it_moves_anyway() -> None:
 
 
 def test_why_replicas_move_is_said() -> None:
-    placement = place(_brokers(), _partitions(CROWDED), Question(fix_racks=True))
+    placement = place(_brokers(), _partitions(CROWDED), PlacementGoal(fix_racks=True))
     assert all(reason.startswith("most in one rack 3 → 2: ") for reason in placement.reasons)
 
 
@@ -177,7 +185,7 @@ def test_on_the_way_no_rack_gets_more_than_at_the_more_crowded_end(case: Case) -
     except PlacementError:
         return
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
-    planned = waves(case.partitions, placement, rack_of, WaveLimits(one_at_a_time=True))
+    planned = cut_into_waves(case.partitions, placement, rack_of, WaveLimits(one_at_a_time=True))
     for row, then in zip(planned.row.tolist(), planned.after.T.tolist(), strict=True):
         ends = (case.partitions.replicas[row].tolist(), placement.replicas[row].tolist())
         limit = max(most_in_one(case, {*end} - {NO_BROKER}) for end in ends)
@@ -203,7 +211,7 @@ def test_what_a_list_can_keep_is_the_largest_subset_that_fits(
     sizes = [len(some) for size in range(len(racks) + 1) for some in combinations(racks, size) if fits(some)]
     column = np.array(racks, dtype=np.int64).reshape(-1, 1)
     held = np.ones(column.shape, dtype=bool)
-    kept = independent(column, held, *(np.array([number]) for number in (factor, need, limit)))
+    kept = max_independent(column, held, *(np.array([number]) for number in (factor, need, limit)))
     assert kept.tolist() == [max(sizes)]
     assert crowding(column).tolist() == [max(Counter(r for r in racks if r != NO_RACK).values(), default=0)]
 

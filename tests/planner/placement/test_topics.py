@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from planner.placement.balancing.topics import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, copies_by_row, model_of, topic_load
-from planner.placement.problem import NO_BROKER, Partitions, Question
+from planner.placement.problem import NO_BROKER, Partitions, PlacementGoal
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded
 
-EMPTYING: Final = (Question(), Question(replication_factor=3))
+EMPTYING: Final = (PlacementGoal(), PlacementGoal(replication_factor=3))
 
 
 def _unevenness(world: PlacementModel) -> int:
@@ -44,7 +44,7 @@ def test_two_topics_that_leave_a_broker_share_the_others() -> None:
         replicas=padded(lists),
         movable=np.ones(12, dtype=bool),
     )
-    placement = place(brokers_of((None,) * 4, emptied=frozenset({3})), partitions, Question())
+    placement = place(brokers_of((None,) * 4, emptied=frozenset({3})), partitions, PlacementGoal())
     counts = [
         [int((placement.replicas[rows, 0] == broker).sum()) for broker in (1, 4, 15)]
         for rows in np.arange(12).reshape(2, 6)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, Question
+from planner.placement.problem import NO_BROKER, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.solve import place
-from planner.placement.waves import WaveLimits, Waves, fewest_waves, waves
+from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from tests.planner.placement.clusters import Case, brokers_of, cases, padded, partitions_of
 
 Lists = list[list[int]]
@@ -69,7 +69,7 @@ def test_waves_lead_there_and_back(case: Case, caps: WaveLimits) -> None:
     placement = _placement(case)
     if placement is None:
         return
-    planned = waves(case.partitions, placement, _rack_of(case), caps)
+    planned = cut_into_waves(case.partitions, placement, _rack_of(case), caps)
     before, after = _lists(case.partitions.replicas), _lists(placement.replicas)
     assert _run(before, planned) == after
     assert _run(after, planned.inverse()) == before
@@ -83,7 +83,7 @@ def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: WaveLimit
     placement = _placement(case)
     if placement is None:
         return
-    planned = waves(case.partitions, placement, _rack_of(case), caps)
+    planned = cut_into_waves(case.partitions, placement, _rack_of(case), caps)
     most: list[tuple[int, int, int]] = []
     steps = [(wave, {*after} - {*before}, {*before} - {*after}) for wave, _, before, after in _steps(planned)]
     for number in range(planned.count):
@@ -103,7 +103,7 @@ def test_lists_on_the_way_keep_the_rules(case: Case, caps: WaveLimits) -> None:
     if placement is None:
         return
     before, after = _lists(case.partitions.replicas), _lists(placement.replicas)
-    for _, row, _, then in _steps(waves(case.partitions, placement, _rack_of(case), caps)):
+    for _, row, _, then in _steps(cut_into_waves(case.partitions, placement, _rack_of(case), caps)):
         ends = before[row], after[row]
         assert len(set(then)) == len(then)
         assert len(then) >= min(map(len, ends))
@@ -123,7 +123,10 @@ def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: Wa
     if placement is None or again is None:
         assert placement is again
         return
-    one, other = waves(case.partitions, placement, _rack_of(case), caps), waves(shuffled, again, _rack_of(case), caps)
+    one, other = (
+        cut_into_waves(case.partitions, placement, _rack_of(case), caps),
+        cut_into_waves(shuffled, again, _rack_of(case), caps),
+    )
     assert _named(case.partitions, one) == _named(shuffled, other)
 
 
@@ -135,8 +138,8 @@ def _named(partitions: Partitions, planned: Waves) -> list[tuple[int, ...]]:
 
 def test_one_broker_fills_at_two_a_wave() -> None:
     partitions = partitions_of([[3], [3], [3], [1]])
-    placement = place(brokers_of((None,) * 3, emptied=frozenset({3, 1})), partitions, Question())
-    planned = waves(partitions, placement, {}, WaveLimits(moves_per_broker=2))
+    placement = place(brokers_of((None,) * 3, emptied=frozenset({3, 1})), partitions, PlacementGoal())
+    planned = cut_into_waves(partitions, placement, {}, WaveLimits(moves_per_broker=2))
     assert _steps(planned) == [(0, 0, [3], [4]), (0, 1, [3], [4]), (1, 2, [3], [4]), (1, 3, [1], [4])]
     assert fewest_waves(placement, WaveLimits(moves_per_broker=2)) == planned.count == 2
 
@@ -158,11 +161,11 @@ def test_one_replica_at_a_time(way: Way) -> None:
     before, after, racks, expected = way
     partitions = partitions_of([before])
     empty = np.array([], dtype=np.int64)
-    placement = replace(place(brokers_of(("a",) * 6), partitions, Question()), replicas=padded([after]))
+    placement = replace(place(brokers_of(("a",) * 6), partitions, PlacementGoal()), replicas=padded([after]))
     placement = replace(
         placement, changed=np.array([0]), moves=replace(placement.moves, row=empty, source=empty, target=empty)
     )
-    planned = waves(partitions, placement, dict(enumerate(racks)), WaveLimits(one_at_a_time=True))
+    planned = cut_into_waves(partitions, placement, dict(enumerate(racks)), WaveLimits(one_at_a_time=True))
     assert [then for *_, then in _steps(planned)] == expected
     assert _steps(planned.inverse()) == [
         (len(expected) - 1 - wave, row, then, was) for wave, row, was, then in reversed(_steps(planned))
@@ -171,14 +174,14 @@ def test_one_replica_at_a_time(way: Way) -> None:
 
 def test_nothing_to_move_is_no_wave() -> None:
     partitions = partitions_of([[3]])
-    placement = place(brokers_of((None,) * 3), partitions, Question())
+    placement = place(brokers_of((None,) * 3), partitions, PlacementGoal())
     for caps in (WaveLimits(), WaveLimits(moves_per_broker=1, one_at_a_time=True)):
-        planned = waves(partitions, placement, {}, caps)
+        planned = cut_into_waves(partitions, placement, {}, caps)
         assert (planned.count, planned.moves, planned.most_in, fewest_waves(placement, caps)) == (0, [], [], 0)
 
 
 def test_no_room_at_all_is_an_error() -> None:
     partitions = partitions_of([[3]])
-    placement = place(brokers_of((None,) * 3), partitions, Question())
+    placement = place(brokers_of((None,) * 3), partitions, PlacementGoal())
     with pytest.raises(PlacementError, match="at most 0 moves"):
-        waves(partitions, placement, {}, WaveLimits(moves_per_broker=0))
+        cut_into_waves(partitions, placement, {}, WaveLimits(moves_per_broker=0))

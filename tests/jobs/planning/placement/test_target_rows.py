@@ -10,7 +10,7 @@ from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.planning.placement.target_rows import intermediate_rows, target_rows
 from planner.placement.problem import NO_BROKER, PlacementError
 from planner.placement.solve import place
-from planner.placement.waves import WaveLimits, waves
+from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import Case, cases
 
 
@@ -30,7 +30,7 @@ def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
     except PlacementError:
         return
     cluster, barred = _named(case), np.flatnonzero(~case.partitions.movable)
-    planned = waves(case.partitions, placement, {}, WaveLimits(moves_per_broker=1, one_at_a_time=True))
+    planned = cut_into_waves(case.partitions, placement, {}, WaveLimits(moves_per_broker=1, one_at_a_time=True))
     rows: list[dict[str, Any]] = intermediate_rows(cluster, placement, planned, barred).to_pylist()
     assert target_rows(cluster, placement, planned, barred).to_pylist() == [
         {name: row[name] for name in ("topic", "partition", "replicas", "reason", "wave")} for row in rows

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.planning.placement.partition_arrays import rows_of
 from jobs.planning.placement.size_file import read_size_file
-from jobs.planning.placement.weights import UNKNOWN_SIZE, completed, digest
+from jobs.planning.placement.weights import UNKNOWN_SIZE, digest, fill_unknown
 from planner.placement.problem import Partitions
 
 CSV = "topic,partition,bytes\norders,0,1024\norders,1,0\n"
@@ -73,7 +73,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_nothing_known_is_refused() -> None:
     with pytest.raises(RefusedError, match="run `surveyor sizes`, or give a file"):
-        completed(np.array([UNKNOWN_SIZE, UNKNOWN_SIZE]), np.array([0, 1]))
+        fill_unknown(np.array([UNKNOWN_SIZE, UNKNOWN_SIZE]), np.array([0, 1]))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 2**60)), min_size=1, max_size=12))
@@ -85,7 +85,7 @@ def test_what_is_unknown_is_the_mean_of_its_topic_or_of_all(rows: list[tuple[int
     for topic, size in rows:
         of_topic = [other for of, other in rows if of == topic and other != UNKNOWN_SIZE] or known
         expected.append(size if size != UNKNOWN_SIZE else -(-sum(of_topic) // len(of_topic)))
-    filled, assumed = completed(np.array([size for _, size in rows]), np.array([topic for topic, _ in rows]))
+    filled, assumed = fill_unknown(np.array([size for _, size in rows]), np.array([topic for topic, _ in rows]))
     assert (filled.tolist(), assumed) == (expected, len(rows) - len(known))
 
 

@@ -18,7 +18,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
-from planner.columns.numpy_rules import PartitionArrays, default_min_isr, derived
+from planner.columns.numpy_rules import PartitionArrays, default_min_isr, partition_masks
 from planner.leadership.numpy_leadership import imbalance
 from schemas.columns import TABLES
 from schemas.enums import PartitionState, RequestKind
@@ -86,7 +86,7 @@ def _of(table: str, row: Mapping[str, Any]) -> Row:
 def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
     """Rows as read, and what follows from them."""
     registered = {row["broker_id"] for row in seen.brokers}
-    marks = derived(arrays, registered)
+    marks = partition_masks(arrays, registered)
     states = {
         PartitionState.NON_EXISTENT: marks.non_existent,
         PartitionState.NEW: marks.new,
