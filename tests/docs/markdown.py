@@ -19,7 +19,7 @@ _MARKDOWN: Final = MarkdownIt("commonmark").enable("table")
 
 def pages() -> list[Path]:
     """Return every page that people read."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def code(text: str) -> str:

@@ -27,9 +27,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [why for why in broken if why is not None] == []
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    linked = set(links((ROOT / "README.md").read_text(encoding="utf-8")))
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - linked == set()
+@pytest.mark.parametrize(
+    ("index", "folder"),
+    [("README.md", "docs"), ("docs/index.md", "docs"), ("docs/decisions/index.md", "docs/decisions")],
+)
+def test_an_index_links_to_every_page(index: str, folder: str) -> None:
+    file = ROOT / index
+    linked = {(file.parent / link).resolve() for link in links(file.read_text(encoding="utf-8"))}
+    assert set(ROOT.joinpath(folder).glob("*.md")) - linked - {file} == set()
 
 
 def test_a_link_that_leads_nowhere_is_noticed() -> None:

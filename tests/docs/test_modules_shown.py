@@ -30,10 +30,7 @@ def test_files_that_are_submitted_exist(file: str) -> None:
     assert (ROOT / file).is_file()
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in pages() if page.name != "architecture.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_paths_in_sentences_exist(page: Path) -> None:
-    """docs/architecture.md also names files as they were when something was decided."""
     named = [span for span in code_spans(page.read_text(encoding="utf-8")) if PATH.fullmatch(span)]
     assert [path for path in named if not (ROOT / path).exists()] == []
