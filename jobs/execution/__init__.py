@@ -1,1 +1,1 @@
-"""What touches the cluster: commits in their modes, cancellation, throttles."""
+"""Everything that changes the cluster: commits in their modes, cancellation and throttles."""

@@ -1,1 +1,1 @@
-"""Batch mode: the controllership, fenced multis, and who is told."""
+"""Batch mode: Surveyor takes the controllership, writes in fenced multis, and notifies the brokers."""

@@ -1,9 +1,9 @@
-"""Requests taken away under the fence, and topics removed: what a controller does to /admin once it is done with it.
+"""Removal of finished requests in /admin and of deleted topics, under the controller's fence.
 
 Corresponds to `KafkaController.removePartitionsFromReassignedPartitions`,
 `removePartitionsFromPreferredReplicaElection`, `TopicDeletionManager.completeDeleteTopic` and the deletion of
-notifications. Each multi checks /controller_epoch; what has moved on since it was read refuses the multi, and the next
-cycle looks again.
+notifications. Every multi checks /controller_epoch and the versions that were read. If a znode has changed since it was
+read, ZooKeeper refuses the multi, and the next cycle reads and decides again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,59 +13,66 @@ from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_EL
 from jobs.adapters.zookeeper.connection import LOST, commit, read
 from jobs.adapters.zookeeper.controllership import Controllership, await_reconnect, fenced, refused_by_epoch
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData
-from jobs.adapters.zookeeper.multi_failure import MultiFailure, multi_failure
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
 from jobs.adapters.zookeeper.multi_read import children_of
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
 _MAX_DELETES_PER_MULTI: Final = 1000
-"""Znodes that a multi deletes, at most."""
+"""Maximum number of znodes that one multi deletes."""
 
 
 class RemovedRequests(NamedTuple):
-    """Requests that were taken away; where that was refused, those that were to be."""
+    """The requests that were removed, or, with `refused`, those that ZooKeeper refused to remove."""
 
     partitions: Sequence[TopicPartition] = ()
     refused: MultiFailure | None = None
 
 
 def send(control: Controllership, ops: Sequence[Op]) -> MultiFailure | None:
-    """Commit a multi; a lost answer is as good as a refusal, as the next look tells what stands."""
+    """Commit one multi; return the failure, or None.
+
+    A lost answer counts as a failure: the caller reads ZooKeeper again to find out what was written. Raises FencedError
+    if another controller has taken over.
+    """
     multi = control.transaction(ops)
     try:
         results = commit(multi)
     except LOST as error:
         await_reconnect(control.client, control.session)
-        return MultiFailure("hear about", None, error)
+        return lost(multi, error)
     if refused_by_epoch(results):
         raise fenced(control.epoch)
     return multi_failure(multi, results)
 
 
 def withdraw_reassignments(control: Controllership, done: Mapping[Key, Sequence[int]]) -> RemovedRequests:
-    """Take these requests out of /admin/reassign_partitions, if they still ask for the same."""
-    return _rewrite(control, REASSIGN, lambda order: done.get((order.topic, order.partition)) != (order.replicas or []))
+    """Remove these reassignments from /admin/reassign_partitions if they still have the same target replicas."""
+    return _rewrite(
+        control, REASSIGN, lambda request: done.get((request.topic, request.partition)) != (request.replicas or [])
+    )
 
 
 def withdraw_elections(control: Controllership, done: Collection[Key]) -> RemovedRequests:
-    """Take these out of /admin/preferred_replica_election once a pass was made."""
-    return _rewrite(control, PREFERRED_ELECTION, lambda each: (each.topic, each.partition) not in done)
+    """Remove these partitions from /admin/preferred_replica_election after an election attempt."""
+    return _rewrite(control, PREFERRED_ELECTION, lambda request: (request.topic, request.partition) not in done)
 
 
 def withdraw_deletion(control: Controllership, topic: str) -> MultiFailure | None:
-    """Take the request away to delete a topic that is not there, or must not be deleted."""
+    """Remove the request to delete a topic that does not exist or must not be deleted."""
     return send(control, [Delete(f"{DELETE_TOPICS}/{topic}")])
 
 
 def remove_empty(control: Controllership, path: str, version: int) -> MultiFailure | None:
-    """Take a request or notification away that asks for nothing, if it is as it was read."""
+    """Delete a request or notification that names no partition, if it still has the version that was read."""
     return send(control, [Delete(path, version)])
 
 
-def _rewrite(control: Controllership, path: str, is_left: Callable[[TopicPartition], bool]) -> RemovedRequests:
-    """Leave these in a request for partitions; one that asks for nothing goes, as it is in the way of the next.
+def _rewrite(control: Controllership, path: str, is_kept: Callable[[TopicPartition], bool]) -> RemovedRequests:
+    """Keep only the requests that `is_kept` accepts, and delete the znode if none is left.
 
-    Entries that are not understood go with the first that is done: as to Kafka, they ask for nothing.
+    An empty request znode must be deleted because its existence blocks the next request. Entries that cannot be parsed
+    are dropped along with the first finished entry: Kafka ignores them as well.
     """
     znode = read(control.client, path)
     if znode.version is None:
@@ -74,28 +81,31 @@ def _rewrite(control: Controllership, path: str, is_left: Callable[[TopicPartiti
         requests, _ = read_partitions(znode.data)
     except MalformedZnodeError:
         return RemovedRequests()
-    left = [each for each in requests if is_left(each)]
-    if left and len(left) == len(requests):
+    kept = [request for request in requests if is_kept(request)]
+    if kept and len(kept) == len(requests):
         return RemovedRequests()
-    write: Op = SetData(path, encode_partitions(left), znode.version) if left else Delete(path, znode.version)
-    return RemovedRequests([each for each in requests if not is_left(each)], send(control, [write]))
+    write: Op = SetData(path, encode_partitions(kept), znode.version) if kept else Delete(path, znode.version)
+    return RemovedRequests([request for request in requests if not is_kept(request)], send(control, [write]))
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:
-    """Delete notifications that were read; one that cannot be, as somebody else deleted it, holds up no other."""
-    for some in _chunks(sorted(paths)):
-        left = [*some]
-        while left and (refused := send(control, [Delete(path) for path in left])) is not None:
-            if refused.path not in left:
-                break  # nobody heard what became of it: the next cycle looks again
-            left.remove(refused.path)
+    """Delete notifications that have been read.
+
+    If one of them cannot be deleted because another client has deleted it, the others are still deleted.
+    """
+    for chunk in _chunks(sorted(paths)):
+        remaining = [*chunk]
+        while remaining and (refused := send(control, [Delete(path) for path in remaining])) is not None:
+            if refused.path not in remaining:
+                break  # the answer was lost: the next cycle reads the notifications again
+            remaining.remove(refused.path)
 
 
 def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
-    """Remove a topic whose replicas are all deleted: its states, then all that is left together with the request.
+    """Remove a topic whose replicas are all deleted: first its states, then topic, config and request at once.
 
-    Killed in between, the request still stands, and the next controller goes on. Its configuration goes in the same
-    multi as the topic: one made anew under the name must not come by it.
+    If this process is killed in between, the deletion request still exists and the next controller continues. The
+    config is deleted in the same multi as the topic, so that a topic created again under this name does not inherit it.
     """
     root = f"{TOPICS}/{topic}"
     queued = Check(f"{DELETE_TOPICS}/{topic}", ANY_VERSION)
@@ -108,7 +118,10 @@ def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
 
 
 def _descendants(control: Controllership, root: str) -> list[str]:
-    """Everything below a topic, whoever made it, children first (`KafkaZkClient.deleteRecursive`)."""
+    """Return all znodes below a path, no matter which client created them, children first.
+
+    Corresponds to `KafkaZkClient.deleteRecursive`.
+    """
     paths: list[str] = []
     level = [root]
     while level:

@@ -1,4 +1,4 @@
-"""By which protocol brokers run: whether `surveyor control` serves all that they would ask of their controller."""
+"""Which inter-broker protocol the brokers run, and whether `surveyor control` serves all requests of that protocol."""
 
 import re
 from collections.abc import Iterable
@@ -17,27 +17,29 @@ from schemas.topic_configs import boolean
 IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
 _ALTER_ISR_SINCE: Final = (2, 7)
-"""From 2.7-IV2 on, which 2.7 alone means, brokers ask the controller for changes of ISRs; this one serves no API."""
+"""First protocol version with AlterIsr: from 2.7-IV2 (which a plain "2.7" means) brokers ask the controller to change
+ISRs. `surveyor control` does not serve that API.
+"""
 
 CONFIG_TIMEOUT_SECONDS: Final = 20.0
-"""Seconds that brokers have that did not tell their settings to the snapshot."""
+"""Seconds for the brokers that returned no configs to the snapshot to return them now."""
 
 
 def unsupported_protocols(configs: Iterable[Row]) -> dict[int, str | None]:
-    """Brokers that ask their controller for what is not served here, and the protocol that they say they run by."""
+    """Return the brokers whose protocol needs an API that is not served, each with its protocol version."""
     protocols = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
     return {broker: value for broker, value in protocols.items() if _uses_alter_isr(value)}
 
 
 def refuse_protocols(configs: list[Row]) -> None:
-    """Refuse to be the controller of brokers that would wait for ever for what it does not serve."""
+    """Raise RefusedError if some brokers would wait forever for requests that `surveyor control` does not serve."""
     protocols = unsupported_protocols(configs)
-    newer = sorted(protocols)
-    if newer:
+    unsupported = sorted(protocols)
+    if unsupported:
         raise RefusedError(
-            f"brokers {', '.join(map(str, newer))} run with {IBP} {protocols[newer[0]]}: from 2.7-IV2 on they ask the "
-            "controller for changes of ISRs, and from 3.0 on for producer ids, which `surveyor control` does not "
-            f"serve; set {IBP}=2.6 on all brokers, or let Kafka's controller be and use `surveyor reconcile`",
+            f"brokers {', '.join(map(str, unsupported))} run with {IBP} {protocols[unsupported[0]]}: from 2.7-IV2 on "
+            "they ask the controller to change ISRs, and from 3.0 on for producer ids, which `surveyor control` does "
+            f"not serve; set {IBP}=2.6 on all brokers, or keep Kafka's controller and use `surveyor reconcile`",
         )
     waiting = sorted(
         row["broker_id"]
@@ -46,52 +48,52 @@ def refuse_protocols(configs: list[Row]) -> None:
     )
     if waiting:
         log(
-            f"surveyor: brokers {', '.join(map(str, waiting))} will wait some 15 s for a controlled shutdown that is "
-            f"not served; drain them first, or set {_SHUTDOWN}=false",
+            f"surveyor: brokers {', '.join(map(str, waiting))} will wait about 15 s for a controlled shutdown, which "
+            f"is not served; drain them before you stop them, or set {_SHUTDOWN}=false",
         )
 
 
 def complete_configs(configs: list[Row], settings: Settings, allowed: frozenset[int]) -> list[Row]:
-    """Return the settings of all registered brokers; ask those that have not told their protocol once more.
+    """Return the configs of all registered brokers, after asking those without a known protocol again.
 
-    A snapshot gives each broker little time, and a busy one, or one that has come since, is no reason to stay out of
-    office. Shapes: rows of BROKER_CONFIGS in and out; brokers in `allowed` are not asked.
-    Raises RefusedError where a broker says nothing, or that it runs by a protocol that is not served.
+    A snapshot gives each broker little time. A busy broker, or one that registered after the snapshot, is no reason to
+    refuse the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
+    asked. Raises RefusedError if a broker does not answer, or runs a protocol that is not served.
     """
     with connected(settings.zookeeper) as client:
         brokers = read_cluster(client, settings.zookeeper).brokers
         overrides, _ = read_overrides(client)
-    told = _configs_of(configs) | allowed
-    untold = [broker for broker in brokers if broker["broker_id"] not in told]
-    if not untold:
+    known = _configs_of(configs) | allowed
+    missing = [broker for broker in brokers if broker["broker_id"] not in known]
+    if not missing:
         return configs
-    ids = {broker["broker_id"] for broker in untold}
+    ids = {broker["broker_id"] for broker in missing}
     with progress(f"asking brokers {', '.join(map(str, sorted(ids)))} for their settings"):
-        answers = read_broker_configs(
-            untold, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS
+        answered = read_broker_configs(
+            missing, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS
         )
-    _refuse_unanswered(ids - _configs_of(answers))
-    refuse_protocols(answers)
-    return [*(row for row in configs if row["broker_id"] not in ids), *answers]
+    _refuse_unanswered(ids - _configs_of(answered))
+    refuse_protocols(answered)
+    return [*(row for row in configs if row["broker_id"] not in ids), *answered]
 
 
 def _configs_of(configs: list[Row]) -> set[int]:
     return {row["broker_id"] for row in configs if row["name"] == IBP and not row["assumed"]}
 
 
-def _refuse_unanswered(untold: set[int]) -> None:
-    """Refuse where a broker did not say by which protocol it runs: it may be one that is not served."""
-    if untold:
-        ids = ",".join(map(str, sorted(untold)))
+def _refuse_unanswered(silent: set[int]) -> None:
+    """Raise RefusedError if a broker has not returned its protocol version: it may be one that is not served."""
+    if silent:
+        ids = ",".join(map(str, sorted(silent)))
         raise RefusedError(
-            f"brokers {ids} did not tell their {IBP}: from 2.7-IV2 on they could not change ISRs any more; nothing "
-            f"was written. Give a --command-config by which they answer, or --allow-silent {ids} if you know that it "
-            "is older",
+            f"brokers {ids} did not return their {IBP}: from 2.7-IV2 on they could no longer change ISRs; nothing "
+            f"was written. Give a --command-config that they accept, or --allow-silent {ids} if you know that "
+            "their version is older",
         )
 
 
 def _uses_alter_isr(protocol: str | None) -> bool:
-    """Tell whether brokers of this inter.broker.protocol.version leave ISRs to the controller.
+    """Whether brokers of this inter.broker.protocol.version leave changes of ISRs to the controller.
 
     >>> [_uses_alter_isr(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
     [False, False, True, True, True, True]

@@ -1,8 +1,8 @@
-"""Batch mode: take the controllership, write the plan under the fence, tell the brokers, hand back.
+"""Batch mode: take the controllership, write the plan under the fence, notify the brokers, and resign.
 
 Corresponds to `KafkaController.onControllerFailover` and `onControllerResignation`, around one plan. When the session
-closes, Kafka elects a controller of its own, whose fail-over announces everything again; so a crash anywhere after a
-write leaves nobody uninformed for long.
+closes, a broker becomes the controller, and its fail-over sends the full state to all brokers. So even after a crash
+between a write and its notification the brokers soon receive the new state.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -50,35 +50,35 @@ from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Out
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
 RESIGN_TIMEOUT_SECONDS: Final = 20.0
-"""Seconds within which a broker should have become the controller again."""
+"""Seconds to wait for a broker to become the controller after Surveyor resigns."""
 
 _MAX_EXAMPLES: Final = 3
 
 NotifyBrokers = Callable[[Sequence[Change]], None]
-"""Tells brokers of changes that were written."""
+"""Notifies brokers of changes that were written."""
 
-LEFT_TO_SUCCESSOR: Final = "whoever becomes the controller announces it; watch that one does"
+LEFT_TO_SUCCESSOR: Final = "the next controller sends them to the brokers; check that a broker becomes the controller"
 
 
 def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
-    """Refuse to take over where some live broker could not be told what was written."""
+    """Raise RefusedError if some live broker could not be notified of what is written."""
     for row in state.quarantine:
         if row["path"].startswith(f"{BROKER_IDS}/"):
             raise RefusedError(
-                f"{row['path']} is not understood ({row['reason']}): "
-                "the brokers cannot be told who is alive; mend it first",
+                f"{row['path']} cannot be parsed ({row['reason']}): "
+                "the list of live brokers cannot be sent; repair this znode first",
             )
     for broker in state.brokers:
         try:
             listener.address(broker)
         except UnreachableBrokerError as error:
-            raise RefusedError(f"batch mode cannot tell what it writes: {error}, or use --mode admin") from None
+            raise RefusedError(f"batch mode cannot notify the brokers: {error}, or use --mode admin") from None
 
 
 def commit_batch(
     settings: Settings,
     ledger: CommitLog,
-    due: Sequence[PlanRow],
+    pending: Sequence[PlanRow],
     max_hold: float,
     held: Controllership | None = None,
     *,
@@ -87,45 +87,51 @@ def commit_batch(
     since: int | None = None,
     above: int = 0,
 ) -> None:
-    """Write what is due, in the ledger's name; under `held` the controllership stays with the caller.
+    """Write the pending rows and record the outcomes in the commit log.
 
-    `tell_all` is the caller's own way of telling brokers: then what they answer is the caller's to hear, too.
-    `silent` brokers are known not to answer. What was answered is read and recorded once the controllership is handed
-    back: the brokers' ISR changes and producer ids wait for a controller. `since` is the controller epoch under which
-    the rows were found due: OvertakenError is raised, and nothing taken over, where another controller came after it.
-    `above` is the latest controller epoch that states and the warehouse know: ours is later.
+    Without `held` this function takes the controllership and resigns afterwards. With `held` the caller keeps it.
+    `notify_brokers` is the caller's own way to notify brokers; the caller then also handles their responses. `silent`
+    brokers are known not to answer. Responses are read and recorded after the resignation, because the brokers' ISR
+    changes and producer ids wait for a controller. `since` is the controller epoch at which the rows were judged
+    pending: if another controller has taken over since, OvertakenError is raised and nothing is taken over. `above` is
+    the latest controller epoch found in states and in the warehouse; the new epoch will be later.
     """
     if held is not None and notify_brokers is not None:
-        written, _, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
-        notify_brokers([each.change for each in written])
+        written, _, _ = _write(settings, ledger, held, pending, max_hold, listener=settings.listener)
+        notify_brokers([written_change.change for written_change in written])
         verify_written(settings.zookeeper, NotificationResult(held.epoch, written))
         return
     if held is not None:
-        told = _commit_held(settings, ledger, held, due, HoldBudget(max_hold, silent, keeps_controllership=True))
-        _record(settings, ledger, told, BrokerResponses.of(told.answers), NO_CONTROLLER)
+        notified = _commit_held(
+            settings, ledger, held, pending, HoldBudget(max_hold, silent, keeps_controllership=True)
+        )
+        _record(settings, ledger, notified, BrokerResponses.of(notified.answers), NO_CONTROLLER)
         return
     refuse_resident_drain(ledger.plan)
     with _progress_on_connection_loss(ledger):
-        _take_over_and_commit(settings, ledger, due, HoldBudget(max_hold, silent), since, above)
+        _take_over_and_commit(settings, ledger, pending, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
 def _progress_on_connection_loss(ledger: CommitLog) -> Iterator[None]:
-    """Where ZooKeeper is lost: say how far it came; once something may be written, that is no mere failure to read."""
+    """If ZooKeeper is lost, add the outcomes so far to the error.
+
+    As soon as some rows may be written, the error is a SessionLostError and no longer a mere failure to read.
+    """
     try:
         yield
     except (SessionLostError, UnreadableError) as error:
-        done = {name: count for name, count in ledger.counts().items() if count}
-        if not {Outcome.APPLIED.value, Outcome.UNKNOWN.value} & done.keys():
+        outcome_counts = {name: count for name, count in ledger.counts().items() if count}
+        if not {Outcome.APPLIED.value, Outcome.UNKNOWN.value} & outcome_counts.keys():
             raise
-        told = ", ".join(f"{count} {name}" for name, count in done.items())
-        raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {LEFT_TO_SUCCESSOR}") from error
+        progress_text = ", ".join(f"{count} {name}" for name, count in outcome_counts.items())
+        raise SessionLostError(f"{error}\n  rows of the plan so far: {progress_text}; {LEFT_TO_SUCCESSOR}") from error
 
 
 def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since: int | None) -> None:
-    """Take the controllership over above an epoch that brokers have heard of, write nothing, and hand it back.
+    """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
-    The controller that follows takes the epoch after ours, and announces everything under it.
+    The next controller takes the epoch after ours and sends the full state under it.
     """
     with ExitStack() as stack:
         control = _take_over(stack, settings, ledger, since, epoch)
@@ -137,34 +143,42 @@ def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since:
     ledger.close()
 
 
-def _take_over_and_commit(  # noqa: PLR0917 - what the take-over and the writing need
-    settings: Settings, ledger: CommitLog, due: Sequence[PlanRow], hold: HoldBudget, since: int | None, above: int
+def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write
+    settings: Settings, ledger: CommitLog, pending: Sequence[PlanRow], hold: HoldBudget, since: int | None, above: int
 ) -> None:
     with ExitStack() as stack:
         control = _take_over(stack, settings, ledger, since, above)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
-        told = _commit_held(settings, ledger, control, due, hold)
+        notified = _commit_held(settings, ledger, control, pending, hold)
         seconds = control.held()
-    answers = BrokerResponses.of(told.answers)
-    _record(settings, ledger, told, answers, _wait_for_successor(settings, ledger, seconds, told.summary(answers)))
+    responses = BrokerResponses.of(notified.answers)
+    _record(
+        settings,
+        ledger,
+        notified,
+        responses,
+        _wait_for_successor(settings, ledger, seconds, notified.summary(responses)),
+    )
 
 
 def _take_over(
     stack: ExitStack, settings: Settings, ledger: CommitLog, since: int | None, above: int
 ) -> Controllership:
-    """Take over, and own up to it before; hand back when the stack is unwound."""
+    """Take the controllership, recording the intent first; it is released when the exit stack closes."""
     epochs: list[int] = []
 
-    def intend(epoch: int) -> None:
+    def record_intent(epoch: int) -> None:
         epochs.append(epoch)
         ledger.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
-    us = settings.conf.controller_id
-    office = controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), intend, since=since, above=above)
+    controller_id = settings.conf.controller_id
+    take_over = controllership(
+        settings.zookeeper, controller_id, lambda line: log(f"  {line}"), record_intent, since=since, above=above
+    )
     try:
-        return stack.enter_context(office)
+        return stack.enter_context(take_over)
     except SurveyorError as error:
         if epochs:
             lost = isinstance(error, SessionLostError | UnreadableError)
@@ -173,87 +187,108 @@ def _take_over(
 
 
 def _commit_held(
-    settings: Settings, ledger: CommitLog, control: Controllership, due: Sequence[PlanRow], hold: HoldBudget
+    settings: Settings, ledger: CommitLog, control: Controllership, pending: Sequence[PlanRow], hold: HoldBudget
 ) -> NotificationResult:
+    """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener = settings.listener  # read before anything is written
-    written, going, state = _write(settings, ledger, control, due, hold.max_hold, listener=listener)
-    if not (written or going):
+    written, deletions, state = _write(settings, ledger, control, pending, hold.max_hold, listener=listener)
+    if not (written or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [each.change for each in written]
-    with progress("telling the brokers"), ConnectionPool(str(control.controller_id), listener) as channels:
-        first = partial(notices_before_deletion, changes, going)
-        told = notify(control, channels, state.brokers, first, hold)
-        left = changes_deleting_replicas(changes)
-        if (left or going) and not told.out_of_time and told.fenced is None:
-            told = told.combined_with(
-                notify(control, channels, state.brokers, partial(deletion_notices, left, going), hold)
+    with progress("notifying the brokers"), ConnectionPool(str(control.controller_id), listener) as connections:
+        first_notices = partial(notices_before_deletion, changes, deletions)
+        notified = notify(control, connections, state.brokers, first_notices, hold)
+        with_deleted_replicas = changes_deleting_replicas(changes)
+        if (with_deleted_replicas or deletions) and not notified.out_of_time and notified.fenced is None:
+            notified = notified.combined_with(
+                notify(
+                    control,
+                    connections,
+                    state.brokers,
+                    partial(deletion_notices, with_deleted_replicas, deletions),
+                    hold,
+                )
             )
-    ledger.judge(deletion_outcomes(going, told))
-    return replace(told, epoch=epoch, written=written)
+    ledger.judge(deletion_outcomes(deletions, notified))
+    return replace(notified, epoch=epoch, written=written)
 
 
 def _write(
     settings: Settings,
     ledger: CommitLog,
     control: Controllership,
-    due: Sequence[PlanRow],
+    pending: Sequence[PlanRow],
     max_hold: float,
     *,
     listener: Listener,
 ) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
-    """Write under the fence; return what stands, whose replicas are to be deleted, and the cluster as it was found."""
-    ledger.append_intents(due)
+    """Write under the fence.
+
+    Returns the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster state read at
+    the start.
+    """
+    ledger.append_intents(pending)
     try:
         state = read_cluster(control.client, settings.zookeeper)
         refuse_unreachable(state, listener)
     except (SurveyorError, KazooException):
-        _skip_undecided(ledger, due)
+        _skip_undecided(ledger, pending)
         raise
-    tasks, changes = operations_among(due), changes_among(due)
-    unsure = restarted_replicas(ledger.plan, changes, control.epoch)
-    ledger.judge(unsure)
-    not_now = {verdict.change.place for verdict in unsure}
-    going = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
-    withdrawn = [task for task in tasks if task.action in WITHDRAWALS]
-    first = [task for task in tasks if task not in (*going, *withdrawn)]
-    # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
+    tasks, changes = operations_among(pending), changes_among(pending)
+    restarted = restarted_replicas(ledger.plan, changes, control.epoch)
+    ledger.judge(restarted)
+    restarted_places = {verdict.change.place for verdict in restarted}
+    deletions = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
+    withdrawals = [task for task in tasks if task.action in WITHDRAWALS]
+    other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
+    # the plan is not judged again as a whole: every multi checks its preconditions, and refused rows are judged then
     writer = FencedWriter(control, ledger.plan, max_hold)
     written: list[WrittenChange] = []
     try:
         with progress("writing to ZooKeeper"):
-            for judged in write_tasks(control, first, max_hold):
-                ledger.judge(judged)
-            for judged in writer.write(sorted((each for each in changes if each.place not in not_now), key=reassigns)):
-                ledger.judge(judged)
-                written += _written_changes(judged)
-            # what is written is what was asked for: a crash in between leaves the request, which is found fulfilled
-            early = _premature_withdrawals(ledger, withdrawn)
-            ledger.judge(RowOutcome(task, Outcome.STALE, "a move of it has not come to its end") for task in early)
-            for judged in write_tasks(control, [task for task in withdrawn if task not in early], max_hold):
-                ledger.judge(judged)
+            for outcomes in write_tasks(control, other_tasks, max_hold):
+                ledger.judge(outcomes)
+            for outcomes in writer.write(
+                sorted((change for change in changes if change.place not in restarted_places), key=reassigns)
+            ):
+                ledger.judge(outcomes)
+                written += _written_changes(outcomes)
+            # Requests are removed after the states are written. After a crash in between the request still exists,
+            # and the next plan finds it fulfilled.
+            premature = _premature_withdrawals(ledger, withdrawals)
+            ledger.judge(
+                RowOutcome(task, Outcome.STALE, "a reassignment of its topic has not been completed")
+                for task in premature
+            )
+            for outcomes in write_tasks(control, [task for task in withdrawals if task not in premature], max_hold):
+                ledger.judge(outcomes)
     except (FencedError, SessionLostError):
         _skip_undecided(ledger, [*tasks, *changes])
         raise
     if written:
-        topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
+        topics = sorted({written_change.change.topic for written_change in written} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        by_us = sum(not each.is_read_back for each in written)
-        log(f"  written under the fence: {created}{by_us} state znodes")
-    return written, going, state
+        newly_written = sum(not written_change.is_read_back for written_change in written)
+        log(f"  written under the fence: {created}{newly_written} state znodes")
+    return written, deletions, state
 
 
-def _premature_withdrawals(ledger: CommitLog, withdrawn: Sequence[Operation]) -> list[Operation]:
-    """Requests that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
-    moving = {
+def _premature_withdrawals(ledger: CommitLog, withdrawals: Sequence[Operation]) -> list[Operation]:
+    """Requests that must stay: the end of a reassignment of their topic was not written; the next plan ends it."""
+    unfinished_topics = {
         verdict.change.topic
         for verdict in ledger.outcomes
         if verdict.change.action == Action.END_REASSIGNMENT and verdict.outcome is not Outcome.APPLIED
     }
-    return [task for task in withdrawn if task.action == OperationKind.WITHDRAW_REASSIGNMENT and task.topic in moving]
+    return [
+        task
+        for task in withdrawals
+        if task.action == OperationKind.WITHDRAW_REASSIGNMENT and task.topic in unfinished_topics
+    ]
 
 
 def _written_changes(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
-    """The changes whose state stands in ZooKeeper, written now or found there, with its version."""
+    """Yield the changes whose state is in ZooKeeper, written now or found there, with the version of the state."""
     for verdict in verdicts:
         change, version = verdict.change, verdict.state_version_after
         if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
@@ -261,71 +296,73 @@ def _written_changes(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
 
 
 def _record(
-    settings: Settings, ledger: CommitLog, told: NotificationResult, answers: BrokerResponses, controller: int
+    settings: Settings, ledger: CommitLog, notified: NotificationResult, responses: BrokerResponses, controller: int
 ) -> None:
-    """Store what brokers answered, read back what was written, and name the brokers that may not have been told."""
-    if not (told.written or told.answers):
+    """Store the brokers' responses, read back what was written, and report brokers that may not have been notified."""
+    if not (notified.written or notified.answers):
         return
-    for line in told.lines(answers):
+    for line in notified.lines(responses):
         log(line)
-    broker_responses.record(ledger.warehouse, answers.table(ledger.warehouse.cluster))
-    why = told.failure_reason(answers)
-    if unled := answers.leaderless_partitions:
+    broker_responses.record(ledger.warehouse, responses.table(ledger.warehouse.cluster))
+    why = notified.failure_reason(responses)
+    if leaderless := responses.leaderless_partitions:
         ledger.unanswered = ledger.unfinished = True
-        log(f"surveyor: {_leaderless_text(unled)}")
-    elif refused := later_epoch_line(answers, told.notified_under):
+        log(f"surveyor: {_leaderless_text(leaderless)}")
+    elif later_epoch := later_epoch_line(responses, notified.notified_under):
         ledger.unanswered = ledger.unfinished = True
-        log(f"surveyor: {refused}; what was written stands in ZooKeeper; commit the plan again then")
+        log(f"surveyor: {later_epoch}; the changes are stored in ZooKeeper; commit the plan again after the restart")
     elif why is not None:
         announced = controller != NO_CONTROLLER
-        ledger.unanswered = not (announced and told.out_of_time)
+        ledger.unanswered = not (announced and notified.out_of_time)
         ledger.unfinished = not announced
-        after = f"broker {controller} announced it when it became the controller" if announced else LEFT_TO_SUCCESSOR
-        log(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
-    if told.fenced is not None:
-        raise told.fenced
-    if told.written:
-        verify_written(settings.zookeeper, told)
+        follow_up = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
+        log(f"surveyor: {why}; the changes are stored in ZooKeeper: {follow_up}")
+    if notified.fenced is not None:
+        raise notified.fenced
+    if notified.written:
+        verify_written(settings.zookeeper, notified)
 
 
-def _leaderless_text(unled: Mapping[tuple[str, int], int]) -> str:
+def _leaderless_text(leaderless: Mapping[tuple[str, int], int]) -> str:
     """Name the partitions whose new leader has answered that it does not lead them.
 
     >>> print(_leaderless_text({("orders", 1): 56, ("orders", 0): 56}))
-    nobody leads 2 partitions (orders-0, orders-1): whoever was to lead them answered KafkaStorageError (56); what was \
-written stands in ZooKeeper, so take a new snapshot and plan again
+    2 partitions have no leader (orders-0, orders-1): the brokers elected to lead them answered \
+KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snapshot and plan again
     """
-    names = [f"{topic}-{partition}" for topic, partition in sorted(unled)]
+    names = [f"{topic}-{partition}" for topic, partition in sorted(leaderless)]
     shown = ", ".join(names[:_MAX_EXAMPLES]) + ", ..." * (len(names) > _MAX_EXAMPLES)
-    errors = ", ".join(error_name(error) for error in sorted(set(unled.values())))
+    errors = ", ".join(error_name(error) for error in sorted(set(leaderless.values())))
     return (
-        f"nobody leads {pluralise(len(names), 'partition')} ({shown}): whoever was to lead them answered "
-        f"{errors}; what was written "
-        "stands in ZooKeeper, so take a new snapshot and plan again"
+        f"{pluralise(len(names), 'partition', 'has', 'have')} no leader ({shown}): the brokers elected to lead them "
+        f"answered {errors}; the changes are stored in ZooKeeper, so take a new snapshot and plan again"
     )
 
 
-def _skip_undecided(ledger: CommitLog, due: Sequence[PlanRow]) -> None:
-    judged = {v.change.place for v in ledger.outcomes}
-    left = (change for change in due if change.place not in judged)
-    ledger.judge(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
+def _skip_undecided(ledger: CommitLog, pending: Sequence[PlanRow]) -> None:
+    """Record the rows without an outcome as skipped."""
+    decided = {verdict.change.place for verdict in ledger.outcomes}
+    undecided = (change for change in pending if change.place not in decided)
+    ledger.judge(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in undecided)
 
 
-def _wait_for_successor(settings: Settings, ledger: CommitLog, seconds: float, told: str) -> int:
-    """Wait for a broker to become the controller; return it."""
+def _wait_for_successor(settings: Settings, ledger: CommitLog, seconds: float, notified: str) -> int:
+    """Wait until a broker is the controller, record the resignation, and return the broker's id."""
     try:
         with progress("waiting for a broker to become the controller"):
             controller = poll_until(
                 lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
-        ledger.step(Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; nobody knows who is in control: {error}")
+        ledger.step(
+            Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; the current controller is unknown: {error}"
+        )
         raise
     if controller == NO_CONTROLLER:
         message = "no broker has become the controller yet: /controller is free for one"
     else:
         message = f"broker {controller} is the controller; held for {seconds:.1f} s"
-    message += f"; {told}" if told else ""
+    message += f"; {notified}" if notified else ""
     ledger.step(Step.HAND_BACK, Outcome.APPLIED, message)
     log(f"  controllership handed back: {message}")
     return controller

@@ -1,9 +1,10 @@
-"""Changes written to ZooKeeper in large fenced multis, each row's outcome known or said to be unknown.
+"""Writes changes to ZooKeeper in large fenced multis; each row gets an outcome, which may be UNKNOWN.
 
-One multi (`jobs.execution.batch.transactions`) checks /controller_epoch at our version, that the brokers which must
-live are registered and those which must be dead are not, and each topic's version, and sets the states at theirs. It is
-all or nothing: of a refused one the rows concerned are set aside, and the rest is tried again. Brokers are read again
-before each. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
+One multi (`jobs.execution.batch.transactions`) checks /controller_epoch at our version, that the brokers which must be
+live are registered and those which must be dead are not, and the version of each topic; it sets the states at their
+versions. A multi is applied as a whole or not at all. If one is refused, the rows at fault are set aside, and the rest
+is tried again. The registered brokers are read again before each multi. Corresponds to
+`KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,13 +45,13 @@ from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError
 
 MAX_BATCH_CHANGES: Final = 1000
-"""Changes a multi, at most: its bytes are bounded too."""
+"""Maximum number of changes in a multi; its bytes are limited as well."""
 
 _MAX_ATTEMPTS: Final = 2
-"""How often what nothing explains is tried."""
+"""Attempts for a multi whose refusal no precondition explains, and for a read after a lost connection."""
 
 _MAX_UNEXPLAINED_REFUSALS: Final = 20
-"""Refusals that nothing explains, in all, after which a batch so refused fails whole: no few rows are at fault."""
+"""Unexplained refusals in total, after which all rows of a refused batch fail: the cause is not in a few rows."""
 
 T = TypeVar("T")
 
@@ -64,23 +65,28 @@ class FencedWriter:
     max_hold: float
     topics: TopicZnodes = field(init=False)
     _undecided: Sequence[Change] = ()
-    """What of the batch in hand is not judged."""
+    """Changes of the current batch without an outcome."""
     _refused_multis: int = 0
     _written_topic_versions: dict[str, int] = field(default_factory=dict)
-    """Versions of topics whose assignment earlier batches wrote: what is left of them was planned at the one before."""
+    """Versions of topics whose assignment earlier batches wrote; their other changes were planned at the version
+    before.
+    """
 
     def __post_init__(self) -> None:
         self.topics = TopicZnodes.of(self.plan)
 
     def write(self, changes: Sequence[Change]) -> Iterator[list[RowOutcome]]:
-        """Write changes batch by batch; yield the verdicts of each batch as they are known.
+        """Write changes batch by batch; yield the outcomes of each batch as soon as they are known.
 
-        Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
-        in question are yielded before.
+        Raises FencedError once another controller has taken over, and SessionLostError if the session is lost. The
+        outcomes of the batch in question are yielded first.
         """
-        later = [change for change in changes if self._is_of_later_controller(change)]
-        if later:
-            yield [RowOutcome(change, Outcome.FAILED, self._later_controller_reason(change)) for change in later]
+        of_later_controller = [change for change in changes if self._is_of_later_controller(change)]
+        if of_later_controller:
+            yield [
+                RowOutcome(change, Outcome.FAILED, self._later_controller_reason(change))
+                for change in of_later_controller
+            ]
             changes = [change for change in changes if not self._is_of_later_controller(change)]
         for batch in batches(changes, self.topics, self.control.client.chroot, MAX_BATCH_CHANGES):
             self._undecided = [self._rebase_on_own_write(change) for change in batch]
@@ -91,17 +97,17 @@ class FencedWriter:
                 raise
             except (SessionLostError, KazooException, UnreadableError) as error:
                 yield [
-                    RowOutcome(change, Outcome.UNKNOWN, "the session was lost; commit again")
+                    RowOutcome(change, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")
                     for change in self._undecided
                 ]
                 why = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
-                    f"ZooKeeper was lost while we held the controllership{why}: what was in flight is unknown; "
-                    "commit the plan again, it reads back and goes on",
+                    f"ZooKeeper was lost while we held the controllership{why}: the outcome of the last write is "
+                    "unknown; commit the plan again: it reads back what was written and continues",
                 ) from None
 
     def _write_batch(self) -> Iterator[list[RowOutcome]]:
-        """Try what is left until nothing is; every round but a few judges a row at least."""
+        """Write the undecided changes until each has an outcome; nearly every attempt decides at least one row."""
         unexplained = 0
         while self._undecided:
             if why := self.control.stop_reason(self.max_hold):
@@ -119,73 +125,82 @@ class FencedWriter:
                 and verdict.outcome is Outcome.APPLIED
                 and reassigns(verdict.change)
             }
-            judged = {id(verdict.change) for verdict in verdicts}
-            self._undecided = [change for change in self._undecided if id(change) not in judged]
+            decided = {id(verdict.change) for verdict in verdicts}
+            self._undecided = [change for change in self._undecided if id(change) not in decided]
             yield verdicts
 
     def _is_of_later_controller(self, change: Change) -> bool:
-        """Tell whether the state to be overwritten is of a controller after us: Kafka's never writes such a one.
+        """Whether the state to be overwritten carries a later controller epoch than ours.
 
-        Corresponds to `PartitionStateMachine.doElectLeaderForPartitions`, which fails it.
+        Kafka's controller never overwrites such a state: `PartitionStateMachine.doElectLeaderForPartitions` fails the
+        election.
         """
         return (change.controller_epoch_before or 0) > self.control.epoch
 
     def _later_controller_reason(self, change: Change) -> str:
         return (
-            f"{state_path(change)} is of controller epoch {change.controller_epoch_before}, later than ours, "
-            f"{self.control.epoch}: it is not overwritten; plan again"
+            f"{state_path(change)} has controller epoch {change.controller_epoch_before}, later than ours, "
+            f"{self.control.epoch}, and is not overwritten; plan again"
         )
 
     def _rebase_on_own_write(self, change: Change) -> Change:
-        """Let a change rest on the topic as our last multi wrote it; who wrote it since moved its version once more."""
+        """Base a change on the topic version that our last multi wrote.
+
+        If another client has written the topic since, its version is higher still and the multi is refused.
+        """
         version = self._written_topic_versions.get(change.topic)
         return change if version is None else replace(change, topic_version=version)
 
-    def _try_write(self, due: Sequence[Change]) -> tuple[list[RowOutcome], MultiFailure | None]:
-        """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""
-        due, stale = self._read(lambda: Preconditions.read(self.plan, self.control.client).still_hold(due))
+    def _try_write(self, pending: Sequence[Change]) -> tuple[list[RowOutcome], MultiFailure | None]:
+        """Try to write the pending changes.
+
+        Returns the outcomes, or, if nothing explains a refusal, no outcomes and what ZooKeeper refused.
+        """
+        pending, stale = self._read(lambda: Preconditions.read(self.plan, self.control.client).still_hold(pending))
         if stale:
             return stale, None
-        refused = self._commit(due)
+        refused = self._commit(pending)
         if refused is None:
-            return [RowOutcome(change, Outcome.APPLIED, "written", change.state_version + 1) for change in due], None
+            return [
+                RowOutcome(change, Outcome.APPLIED, "written", change.state_version + 1) for change in pending
+            ], None
         _, verdicts = self._read(
-            lambda: Preconditions.read(self.plan, self.control.client).judge(self.control.client, due)
+            lambda: Preconditions.read(self.plan, self.control.client).judge(self.control.client, pending)
         )
         return verdicts, refused
 
-    def _set_aside_refused(self, due: Sequence[Change], refused: MultiFailure) -> list[RowOutcome]:
-        """Set aside those whose operation was refused, that the others can be written."""
+    def _set_aside_refused(self, pending: Sequence[Change], refused: MultiFailure) -> list[RowOutcome]:
+        """Fail the changes whose znode was refused, so that the others can be written."""
         self._refused_multis += 1
-        concerned = [change for change in due if refused.path in touched_paths(change)]
-        if not concerned or self._refused_multis > _MAX_UNEXPLAINED_REFUSALS:
-            concerned = list(due)
-        return [RowOutcome(change, Outcome.FAILED, str(refused)) for change in concerned]
+        failed = [change for change in pending if refused.path in touched_paths(change)]
+        if not failed or self._refused_multis > _MAX_UNEXPLAINED_REFUSALS:
+            failed = list(pending)
+        return [RowOutcome(change, Outcome.FAILED, str(refused)) for change in failed]
 
-    def _commit(self, due: Sequence[Change]) -> MultiFailure | None:
-        """Write what is due; what was refused on the way, if anything was."""
+    def _commit(self, pending: Sequence[Change]) -> MultiFailure | None:
+        """Write the pending changes; return the first refusal, or None."""
         try:
-            znodes = self._read_required(due)
-            alone = topics_needing_own_multi(due, self.topics, znodes)
-            for topic in alone:
-                refused = self._send(topic_ops(topic, due, self.topics, znodes))
+            znodes = self._read_required(pending)
+            own_multi_topics = topics_needing_own_multi(pending, self.topics, znodes)
+            for topic in own_multi_topics:
+                refused = self._send(topic_ops(topic, pending, self.topics, znodes))
                 if refused is not None:
                     return refused
-            if alone:  # what is there now is what the states depend on
-                znodes = self._read_required(due)
-            ops = state_ops(due, self.topics, znodes, self.control.epoch)
+            if own_multi_topics:  # the states depend on the topics just written
+                znodes = self._read_required(pending)
+            ops = state_ops(pending, self.topics, znodes, self.control.epoch)
             return too_large(ops) or self._send(ops)
-        except MalformedZnodeError as error:  # since the last reading: judging again says so
-            return MultiFailure("go by", TOPICS, error)
+        except MalformedZnodeError as error:  # changed since the last read; the next judgement reports it
+            return MultiFailure("parse", TOPICS, error)
 
-    def _read_required(self, due: Sequence[Change]) -> ZnodeReads:
-        """Read what the multis depend on; nothing where all states are there."""
-        paths = required_reads(due)
+    def _read_required(self, pending: Sequence[Change]) -> ZnodeReads:
+        """Read the znodes that the multis depend on; none if all states exist."""
+        paths = required_reads(pending)
         znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
         return ZnodeReads({znode.path: znode for znode in znodes})
 
     def _send(self, ops: Sequence[Op]) -> MultiFailure | None:
-        """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
+        """Commit one multi. A lost answer counts as a refusal: what the multi did is then read back."""
         multi = self.control.transaction(ops)
         try:
             results = commit(multi)
@@ -197,10 +212,10 @@ class FencedWriter:
         return multi_failure(multi, results)
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Read, once more after a lost connection, if the session is still ours."""
+        """Read from ZooKeeper; after a lost connection read once more if the session is still ours."""
         for _ in range(_MAX_ATTEMPTS):
             try:
                 return read()
             except LOST:
                 await_reconnect(self.control.client, self.control.session)
-        raise SessionLostError("the connection to ZooKeeper was lost again and again; commit again")
+        raise SessionLostError("the connection to ZooKeeper was lost repeatedly; commit again")

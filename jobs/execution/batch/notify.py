@@ -1,7 +1,7 @@
-"""What a commit in batch mode tells the brokers while it is the controller, and what is found out of it afterwards.
+"""Notification of brokers by a commit in batch mode while it is the controller, and the check of what was written.
 
-Telling is quicker than Kafka's fail-over, which announces everything after the hand-back: so where telling would take
-longer than the controllership may be held, it is left to Kafka, and so is whoever does not answer.
+This is quicker than the fail-over of Kafka's next controller, which sends the full state anyway. If notifying would
+take longer than the controllership may be held, or a broker does not answer, the brokers are left to that controller.
 """
 
 import time
@@ -27,57 +27,58 @@ from schemas.notices import Notice
 from schemas.rows import Change
 
 MIN_HOLD_SECONDS: Final = 1.0
-"""Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
+"""Minimum seconds for notifying if the caller keeps the controllership: no fail-over follows that would do it."""
 
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
-"""How far our epoch is raised each time that a broker refuses it: as it does not say which it knows, ever further."""
+"""By how much our epoch is raised each time a broker refuses it; growing, because the broker does not return its epoch.
+"""
 
 NoticesFor = Callable[[Collection[int]], Sequence[Notice]]
-"""What is due to be told while these brokers are registered."""
+"""Returns the notices to send while these brokers are registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldBudget:
-    """How long the controllership may be held, and whether it stays with the caller."""
+    """How long the controllership may be held (`max_hold` in seconds), and whether the caller keeps it."""
 
     max_hold: float
     silent: Collection[int] = ()
-    """Brokers known not to answer."""
+    """Brokers that are known not to answer."""
     keeps_controllership: bool = False
 
     def seconds_left(self, control: Controllership) -> float:
-        """Seconds left for telling."""
+        """Return the seconds left for notifying brokers."""
         seconds = 0.0 if interrupted() else self.max_hold - control.held()
         return max(seconds, MIN_HOLD_SECONDS) if self.keeps_controllership else seconds
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenChange:
-    """A change that stands in ZooKeeper, and the version that its state has since."""
+    """A change whose state is in ZooKeeper, and the version of that state."""
 
     change: Change
     state_version: int
     is_read_back: bool = False
-    """Whether it stood so before we wrote it, perhaps under the epoch of who was the controller before us."""
+    """Whether the state was already there before our write, perhaps with the epoch of the previous controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationResult:
-    """What brokers answered, and what had been written before; `late`: there was no time to tell anybody."""
+    """The brokers' responses and the changes written before; `out_of_time`: no time was left to notify any broker."""
 
     epoch: int
     written: Sequence[WrittenChange] = ()
     answers: Sequence[BrokerResponse] = ()
     out_of_time: bool = False
     affected_brokers: frozenset[int] = field(default_factory=frozenset)
-    """Live brokers that a change concerns: they had to be told of leaders, ISRs or replicas."""
+    """Live brokers that had to be notified of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
     notified_under: int = 0
-    """The controller epoch of the last request: later than `epoch` where brokers had heard of one later than that."""
+    """The controller epoch of the last request; later than `epoch` if brokers knew a later one."""
 
     def combined_with(self, later: "NotificationResult") -> "NotificationResult":
-        """Put what was told later beside what was told first."""
+        """Merge the result of a later notification into this one."""
         return replace(
             self,
             notified_under=max(self.notified_under, later.notified_under),
@@ -87,28 +88,30 @@ class NotificationResult:
         )
 
     def failure_reason(self, answers: BrokerResponses) -> str | None:
-        """Explain why no broker that a change concerns has accepted it; None if one of them has."""
+        """Explain why no affected broker has accepted the notification; None if at least one has."""
         if self.out_of_time:
             why = "interrupted" if interrupted() else "--max-hold was over"
-            return f"{why} before the brokers could be told"
+            return f"{why} before the brokers could be notified"
         if not self.affected_brokers or self.affected_brokers & set(answers.accepted):
             return None
-        return f"none of brokers {', '.join(map(str, sorted(self.affected_brokers)))} accepted what it was told"
+        return f"none of brokers {', '.join(map(str, sorted(self.affected_brokers)))} accepted the changes"
 
     def summary(self, answers: BrokerResponses) -> str:
-        """Say it for the ledger."""
+        """Summarise the result in one line for the commit log."""
         if not (self.written or self.answers):
             return ""
         missing = sorted(self.affected_brokers - set(answers.accepted))
-        left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
+        acceptance = (
+            f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
+        )
         return (
             later_epoch_line(answers, self.notified_under)
             or self.failure_reason(answers)
-            or f"what was written was {left}"
+            or f"what was written was {acceptance}"
         )
 
     def lines(self, answers: BrokerResponses) -> list[str]:
-        """Say it to people."""
+        """Return the lines to print."""
         if self.out_of_time:
             return []
         apis = list(dict.fromkeys(answer.api for answer in self.answers))
@@ -117,38 +120,42 @@ class NotificationResult:
         lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
         silent = sorted(set(answers.silent) & self.affected_brokers)
         if silent:
-            who = ", ".join(map(str, silent))
-            lines.append(f"surveyor: no answer from brokers {who}: Kafka's controller tells them, once there is one")
+            ids = ", ".join(map(str, silent))
+            lines.append(f"surveyor: no answer from brokers {ids}: Kafka's next controller sends them the changes")
         return lines + [f"surveyor: {line}" for line in answers.lines()]
 
 
 def notify(
-    control: Controllership, channels: ConnectionPool, brokers: Sequence[Row], due: NoticesFor, hold: HoldBudget
+    control: Controllership,
+    connections: ConnectionPool,
+    brokers: Sequence[Row],
+    notices_for: NoticesFor,
+    hold: HoldBudget,
 ) -> NotificationResult:
-    """Tell the brokers what is due, if the hold allows; who does not answer is left to Kafka's controller."""
-    left = hold.seconds_left(control)
-    if left <= 0:
+    """Send the due notices to the brokers, if the hold budget allows; brokers that do not answer are left to Kafka."""
+    seconds_left = hold.seconds_left(control)
+    if seconds_left <= 0:
         return NotificationResult(control.epoch, out_of_time=True)
-    epoch, deadline = control.epoch, time.monotonic() + left
-    fence: FencedError | None = None
+    epoch, deadline = control.epoch, time.monotonic() + seconds_left
+    fenced_error: FencedError | None = None
     for step in EPOCH_STEPS:
-        announcement = _control_batch(control, brokers, due)
-        answers = deliver(announcement, deadline, _refresh_callback(control, announcement, due), hold.silent, channels)
-        later = BrokerResponses.of(answers).of_later_epoch
-        fence = _check_fence(control)
-        if not later or fence is not None or time.monotonic() > deadline:
+        batch = _control_batch(control, brokers, notices_for)
+        answers = deliver(batch, deadline, _refresh_callback(control, batch, notices_for), hold.silent, connections)
+        later_epoch_brokers = BrokerResponses.of(answers).of_later_epoch
+        fenced_error = _check_fence(control)
+        if not later_epoch_brokers or fenced_error is not None or time.monotonic() > deadline:
             break
-        fence = _raise_epoch(control, later, step)
-        if fence is not None:
+        fenced_error = _raise_epoch(control, later_epoch_brokers, step)
+        if fenced_error is not None:
             break
-    live = frozenset(announcement.named & announcement.live)
+    live = frozenset(batch.named & batch.live)
     return NotificationResult(
-        epoch, answers=answers, affected_brokers=live, fenced=fence, notified_under=announcement.controller_epoch
+        epoch, answers=answers, affected_brokers=live, fenced=fenced_error, notified_under=batch.controller_epoch
     )
 
 
 def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
-    """Move our epoch above the one that brokers have heard of, which they do not say; return why that was not done."""
+    """Raise our epoch above the one that brokers know, which they do not return; return the error if we are fenced."""
     try:
         with suppress(*LOST):
             log(f"  {raised_line(brokers, control.epoch)}")
@@ -159,21 +166,18 @@ def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> 
 
 
 def raised_line(brokers: Sequence[int], epoch: int) -> str:
-    """Say why our epoch is raised."""
-    return (
-        f"{_broker_list(brokers)} refused controller epoch {epoch}, having heard of a later one: "
-        "ours is raised above it"
-    )
+    """Report that our epoch is raised, and why."""
+    return f"{_broker_list(brokers)} refused controller epoch {epoch} as stale: ours is raised above the later epoch"
 
 
 def later_epoch_line(answers: BrokerResponses, epoch: int) -> str | None:
-    """Say which brokers refuse every controller until they are restarted, None where none does."""
+    """Name the brokers that refuse every controller until they are restarted; None if there are none."""
     brokers = answers.of_later_epoch
     if not brokers:
         return None
     return (
-        f"{_broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch), having heard of a later "
-        "one, and will refuse the next controller, too: restart them one after the other; a broker that starts "
+        f"{_broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch) because of a later "
+        "epoch, and will refuse the next controller, too: restart them one after the other; a broker that starts "
         "takes any epoch"
     )
 
@@ -182,12 +186,14 @@ def _broker_list(brokers: Sequence[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
-def _control_batch(control: Controllership, brokers: Sequence[Row], due: NoticesFor) -> ControlBatch:
-    return ControlBatch(control.controller_id, control.epoch, brokers, due({row["broker_id"] for row in brokers}))
+def _control_batch(control: Controllership, brokers: Sequence[Row], notices_for: NoticesFor) -> ControlBatch:
+    return ControlBatch(
+        control.controller_id, control.epoch, brokers, notices_for({row["broker_id"] for row in brokers})
+    )
 
 
 def _check_fence(control: Controllership) -> FencedError | None:
-    """Tell whether another controller has taken over meanwhile: brokers heeded it then, not us."""
+    """Return the FencedError if another controller has taken over in the meantime: brokers then obey it, not us."""
     try:
         with suppress(*LOST):
             with_retries(control.refuse_fenced)
@@ -196,41 +202,45 @@ def _check_fence(control: Controllership) -> FencedError | None:
     return None
 
 
-def _refresh_callback(control: Controllership, known: ControlBatch, due: NoticesFor) -> Callable[[], ControlBatch]:
-    """Make what reads who is registered now; those known before, where ZooKeeper does not answer."""
+def _refresh_callback(
+    control: Controllership, batch: ControlBatch, notices_for: NoticesFor
+) -> Callable[[], ControlBatch]:
+    """Return a callback that re-reads the registered brokers, falling back to the last known batch."""
 
-    def renew() -> ControlBatch:
-        nonlocal known
+    def refresh() -> ControlBatch:
+        nonlocal batch
         with suppress(*LOST):
             brokers = read_brokers(control.client)
-            if brokers != known.brokers:
-                known = _control_batch(control, brokers, due)
-        return known
+            if brokers != batch.brokers:
+                batch = _control_batch(control, brokers, notices_for)
+        return batch
 
-    return renew
+    return refresh
 
 
-def verify_written(hosts: str, told: NotificationResult) -> None:
-    """Read back what was written, and say whose it is.
+def verify_written(hosts: str, notified: NotificationResult) -> None:
+    """Read back what was written, and raise SurveyorError unless each state is ours or was changed by a legitimate
+    writer.
 
-    Others may have gone on from it since the hand-back, a leader with its ISR or Kafka's controller: under our epoch or
-    a later one, at our version or a later one. A state that is gone belongs to a topic deleted since.
+    After the resignation the leader may have changed the ISR, or Kafka's controller the state: such a state has our
+    version or a later one, and our epoch or a later one. A state that no longer exists belongs to a topic deleted
+    since.
     """
     with connected(hosts) as client:
-        sync(client)  # it may be a server that has not heard of all of it yet
-        znodes = read_many(client, [state_path(each.change) for each in told.written])
-    pairs = zip(told.written, znodes, strict=True)
-    others = [znode.path for each, znode in pairs if not _is_ours_or_later(each, znode, told.epoch)]
-    count = sum(not each.is_read_back for each in told.written)
-    if others:
+        sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
+        znodes = read_many(client, [state_path(each.change) for each in notified.written])
+    pairs = zip(notified.written, znodes, strict=True)
+    foreign = [znode.path for each, znode in pairs if not _is_ours_or_later(each, znode, notified.epoch)]
+    count = sum(not each.is_read_back for each in notified.written)
+    if foreign:
         raise SurveyorError(
-            f"{len(others)} of {len(told.written)} state znodes just written do not carry our controller epoch "
-            f"{told.epoch} or a later one, the first is {others[0]}: somebody writes without being the controller; "
-            "find out who",
+            f"{len(foreign)} of {len(notified.written)} state znodes just written do not carry our controller epoch "
+            f"{notified.epoch} or a later one, the first is {foreign[0]}: another client writes states without being "
+            "the controller; find out which",
         )
-    log(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
-    if earlier := len(told.written) - count:
-        log(f"  {earlier} more stood so already when we were to write them")
+    log(f"  {count} of {count} changed state znodes carry our controller epoch {notified.epoch}, or a later one")
+    if found_count := len(notified.written) - count:
+        log(f"  {found_count} more had the planned state already")
 
 
 def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:

@@ -1,8 +1,8 @@
-"""Operations that no change carries, under the fence: settings, topics queued for deletion, requests done with.
+"""Operations without a partition, written under the fence: topic configs, topic deletions, finished requests.
 
-What Kafka's brokers write themselves is written here in their way: /config/topics/T with its sequential notification in
-/config/changes (`AdminZkClient.changeTopicConfig`), which every broker watches, and /admin/delete_topics/T
-(`createDeleteTopicPath`), which the broker that is the controller after the hand-back finds when it takes over.
+Some of these Kafka's brokers write themselves. They are written here in the same format: /config/topics/T with its
+sequential notification in /config/changes (`AdminZkClient.changeTopicConfig`), which every broker watches, and
+/admin/delete_topics/T (`createDeleteTopicPath`), which the next controller finds when it takes over.
 """
 
 import json
@@ -40,7 +40,10 @@ _MAX_ATTEMPTS: Final = 3
 
 
 def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: float) -> Iterator[list[RowOutcome]]:
-    """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
+    """Write operations one by one and yield the outcome of each.
+
+    Raises FencedError and SessionLostError, after the outcome of the operation in question is yielded.
+    """
     for task in tasks:
         if why := control.stop_reason(max_hold):
             yield [RowOutcome(task, Outcome.SKIPPED, why)]
@@ -48,10 +51,10 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
         try:
             verdict = _write(control, task)
         except (SessionLostError, KazooException, UnreadableError):
-            yield [RowOutcome(task, Outcome.UNKNOWN, "the session was lost; commit again")]
+            yield [RowOutcome(task, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")]
             raise SessionLostError(
-                "ZooKeeper was lost while we held the controllership: what was in flight is unknown; "
-                "commit the plan again, it reads back and goes on",
+                "ZooKeeper was lost while we held the controllership: the outcome of the last write is unknown; "
+                "commit the plan again: it reads back what was written and continues",
             ) from None
         yield [verdict]
         if verdict.outcome is Outcome.FENCED:
@@ -59,12 +62,12 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
 
 
 def _write(control: Controllership, task: Operation) -> RowOutcome:
-    """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
+    """Judge the operation by the current znodes and write at their versions; if one changed in between, judge again."""
     refused: MultiFailure | None = None
     for _ in range(_MAX_ATTEMPTS):
         try:
-            due, verdicts = judge_tasks(control.client, [task])
-            if not due:
+            pending, verdicts = judge_tasks(control.client, [task])
+            if not pending:
                 return verdicts[0]
             if why := _expired_confirmation(control, task):
                 return RowOutcome(task, Outcome.STALE, why)
@@ -84,9 +87,12 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
 
 
 def _send(control: Controllership, task: Operation) -> MultiFailure | None:
-    now = read_topics(control.client, [task.topic])[task.topic]
-    told = task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
-    multi = control.transaction(operations_of(task, now, has_notifications=told))
+    """Write one operation in a fenced multi at the versions just read."""
+    znodes = read_topics(control.client, [task.topic])[task.topic]
+    has_notifications = (
+        task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
+    )
+    multi = control.transaction(operations_of(task, znodes, has_notifications=has_notifications))
     results = commit(multi)
     if refused_by_epoch(results):
         raise fenced(control.epoch)
@@ -94,14 +100,14 @@ def _send(control: Controllership, task: Operation) -> MultiFailure | None:
 
 
 def _expired_confirmation(control: Controllership, task: Operation) -> str | None:
-    """Say why what brokers confirmed counts for nothing: somebody else has been the controller in between."""
+    """Say why the brokers' confirmations no longer count: another controller has taken over in between."""
     if task.action != OperationKind.REMOVE_TOPIC:
         return None
     return confirmation_expired(json.loads(task.data)[CONFIRMED_UNDER], control.epoch)
 
 
 def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
-    """Do about a request what a controller that stays does."""
+    """Finish a request in /admin as the resident controller does."""
     data, topic = json.loads(task.data), task.topic
     match OperationKind(task.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
@@ -114,7 +120,7 @@ def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
 
 
 def operations_of(task: Operation, now: TaskZnodes, *, has_notifications: bool) -> list[Op]:
-    """What a multi does for an operation, by what was found; `has_notifications`: /config/changes is there."""
+    """Return the ZooKeeper operations of a task, given the znodes read; `has_notifications`: /config/changes exists."""
     topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if now.topic.version is None else now.topic.version)
     if task.action == OperationKind.DELETE_TOPIC:
         return [topic, Create(f"{DELETE_TOPICS}/{task.topic}")]

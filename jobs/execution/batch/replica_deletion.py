@@ -1,10 +1,10 @@
-"""Replicas that a commit has deleted: those of queued topics, and those that a reassignment leaves behind.
+"""Replicas that a commit deletes: those of topics queued for deletion, and those that a reassignment removes.
 
-Brokers are told twice: first everybody of what is, then who holds such a replica to delete it. Corresponds to
-`TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`, and to `KafkaController.onPartitionReassignment`,
-which tells the target of its leader before it stops who leaves. Nothing is written; a queued topic goes by a later
-plan, once `answers` says that every replica is deleted. In: changes, and operations of that kind. Out: notices, and
-what became of the operations.
+Brokers are notified twice: first all of them of the new state, then the brokers that hold such a replica, to delete it.
+Corresponds to `TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`, and to
+`KafkaController.onPartitionReassignment`, which sends the target replicas their leader before it stops the removed
+ones. Nothing is written to ZooKeeper here. A later plan removes a queued topic, once table `answers` shows that every
+replica is deleted.
 """
 
 import json
@@ -22,29 +22,29 @@ from schemas.rows import Change, Key, Operation
 
 
 def changes_deleting_replicas(changes: Sequence[Change]) -> list[Change]:
-    """Those by which replicas leave, and are deleted."""
+    """Return the changes by which replicas leave a partition and are deleted."""
     return [change for change in changes if change.action == Action.NARROW_TO_TARGET and change.stop_replica_to]
 
 
 def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
-    """Say why what brokers confirmed counts for nothing under `epoch`, None where it counts, or nothing was confirmed.
+    """Say why confirmed deletions no longer count under `epoch`; None if they count or nothing was confirmed.
 
     Kafka's controller starts all replicas again when it takes over.
 
     >>> confirmation_expired(8, 9), confirmation_expired(8, 8), confirmation_expired(None, 8)
     (None, None, None)
     >>> confirmation_expired(8, 10)
-    'another controller was in office since its replicas were deleted'
+    'another controller has taken over since its replicas were deleted'
     """
     if confirmed_under is None or epoch - confirmed_under in {0, 1}:
         return None
-    return "another controller was in office since its replicas were deleted"
+    return "another controller has taken over since its replicas were deleted"
 
 
 def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> list[RowOutcome]:
-    """Ends of reassignments that are not to be written: those that left may have been started again since they went.
+    """Outcomes for ends of reassignments that must not be written: their removed replicas may have been started again.
 
-    The next plan narrows once more, by which they are told to go.
+    The next plan narrows the assignment again, which stops those replicas.
     """
     why = confirmation_expired(json.loads(plan.row["parameters"] or "{}").get(CONFIRMED_UNDER), epoch)
     ends = (change for change in changes if change.action == Action.END_REASSIGNMENT and change.removing_before)
@@ -52,21 +52,21 @@ def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> lis
 
 
 def notices_before_deletion(
-    changes: Sequence[Change], going: Sequence[Operation], live: Collection[int]
+    changes: Sequence[Change], deletions: Sequence[Operation], live: Collection[int]
 ) -> list[Notice]:
-    """What is told of changes, and of topics that go, before anything is deleted."""
-    kept = (notice for notice in notices_for(changes, live) if not notice.delete_partition)
-    return [*kept, *_notices(going, live, delete=False)]
+    """Notices of the changes and of the topics to delete, before any replica is deleted."""
+    updates = (notice for notice in notices_for(changes, live) if not notice.delete_partition)
+    return [*updates, *_notices(deletions, live, delete=False)]
 
 
-def deletion_notices(left: Sequence[Change], going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
-    """What is told of replicas that `left`, and of topics that go, once that was told."""
-    gone = (notice for notice in notices_for(left, live) if notice.delete_partition)
-    return [*gone, *_notices(going, live, delete=True)]
+def deletion_notices(changes: Sequence[Change], deletions: Sequence[Operation], live: Collection[int]) -> list[Notice]:
+    """Notices that delete replicas: those that left by `changes`, and those of the topics to delete."""
+    stops = (notice for notice in notices_for(changes, live) if notice.delete_partition)
+    return [*stops, *_notices(deletions, live, delete=True)]
 
 
-def _notices(going: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:
-    return [notice for task in going for notice in _topic_notices(task, live, delete=delete)]
+def _notices(deletions: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:
+    return [notice for task in deletions for notice in _topic_notices(task, live, delete=delete)]
 
 
 def _topic_notices(task: Operation, live: Collection[int], *, delete: bool) -> list[Notice]:
@@ -75,23 +75,30 @@ def _topic_notices(task: Operation, live: Collection[int], *, delete: bool) -> l
     return notices_for_deletion(task.topic, data["topic_id"], replicas, live, delete=delete)
 
 
-def deletion_outcomes(going: Sequence[Operation], told: NotificationResult) -> Iterator[RowOutcome]:
-    """What became of these: told is done, as the next plan tells those again who did not confirm."""
-    confirmed = set(_confirmed_deletions(told)) if going else set()
-    for task in going:
-        left = json.loads(task.data)["replicas"]
-        replicas = {(broker, (task.topic, int(partition))) for partition, on in left.items() for broker in on}
-        done = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
-        late = told.out_of_time or told.fenced is not None
+def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResult) -> Iterator[RowOutcome]:
+    """Outcomes of the delete-replica operations.
+
+    An operation counts as applied once requests were sent; the next plan repeats those that were not confirmed.
+    """
+    confirmed = set(_confirmed_deletions(notified)) if deletions else set()
+    for task in deletions:
+        replicas_by_partition = json.loads(task.data)["replicas"]
+        replicas = {
+            (broker, (task.topic, int(partition))) for partition, on in replicas_by_partition.items() for broker in on
+        }
+        progress = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
+        out_of_time = notified.out_of_time or notified.fenced is not None
         yield RowOutcome(
-            task, Outcome.SKIPPED if late else Outcome.APPLIED, f"no time to tell; {done}" if late else done
+            task,
+            Outcome.SKIPPED if out_of_time else Outcome.APPLIED,
+            f"no time was left to notify the brokers; {progress}" if out_of_time else progress,
         )
 
 
-def _confirmed_deletions(told: NotificationResult) -> Iterator[tuple[int, Key]]:
-    """Who said that a replica is deleted: broker, topic and partition."""
-    answers = BrokerResponses.of([answer for answer in told.answers if answer.api == STOP_REPLICA])
-    for answer, errors in zip(answers.responses, answers.errors, strict=True):
-        for notice, error in zip(answer.notices, errors, strict=True):
+def _confirmed_deletions(notified: NotificationResult) -> Iterator[tuple[int, Key]]:
+    """Yield the broker, topic and partition of each replica whose deletion a broker has confirmed."""
+    responses = BrokerResponses.of([response for response in notified.answers if response.api == STOP_REPLICA])
+    for response, errors in zip(responses.responses, responses.errors, strict=True):
+        for notice, error in zip(response.notices, errors, strict=True):
             if notice.delete_partition and error == NONE:
-                yield answer.broker["broker_id"], (notice.topic, notice.partition)
+                yield response.broker["broker_id"], (notice.topic, notice.partition)

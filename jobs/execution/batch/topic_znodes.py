@@ -1,7 +1,7 @@
-"""/brokers/topics/T as a plan makes or grows it: its bytes, and a refusal where ZooKeeper would not take them.
+"""Content of /brokers/topics/T as a plan creates or extends it, and a refusal if ZooKeeper would not accept it.
 
-Corresponds to `TopicZNode.encode` and `AdminZkClient.createTopicWithAssignment`. A topic znode holds all partitions at
-once and cannot be written in pieces; ZooKeeper drops the connection over a request beyond jute.maxbuffer.
+Corresponds to `TopicZNode.encode` and `AdminZkClient.createTopicWithAssignment`. A topic znode holds all partitions and
+cannot be written in parts, and ZooKeeper drops the connection over a request larger than jute.maxbuffer.
 """
 
 import json
@@ -33,7 +33,7 @@ from schemas.znodes import (
 )
 
 MAX_ZNODE_BYTES: Final = 1_000_000
-"""Bytes of a topic with its configuration: jute.maxbuffer (1,048,575) with room for what is checked beside them."""
+"""Maximum bytes of a topic with its config: jute.maxbuffer (1,048,575) less room for the checks in the same multi."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class TopicZnodes:
 
     creations: dict[str, Operation]
     planned: dict[str, dict[int, list[int]]]
-    """Replicas of all the plan's partitions, by topic."""
+    """Replicas of all partitions of the plan, by topic."""
     _encoded: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
@@ -54,7 +54,7 @@ class TopicZnodes:
         return cls({operation.topic: operation for operation in created}, planned)
 
     def created(self, topic: str) -> tuple[bytes, bytes]:
-        """Return what a new topic's znode and its configuration hold."""
+        """Return the content of a new topic's znode and of its config znode."""
         if topic not in self._encoded:
             data = json.loads(self.creations[topic].data)
             assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
@@ -63,7 +63,7 @@ class TopicZnodes:
         return self._encoded[topic]
 
     def grown(self, topic: str, now: bytes | None) -> bytes | None:
-        """Return what a topic's znode holds with the planned partitions; None where it has them."""
+        """Return the content of a topic's znode with the planned partitions added; None if it has them already."""
         assignment = read_assignment(now)
         added = self.planned[topic]
         if added.items() <= assignment.partitions.items():
@@ -72,7 +72,7 @@ class TopicZnodes:
 
 
 def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
-    """Return what a topic's znode holds with the assignments of these changes; what is not understood is kept."""
+    """Return the content of a topic's znode with the assignments of these changes; unknown content is kept."""
     assignment = read_assignment(now)
     partitions = dict(assignment.partitions)
     adding, removing = dict(assignment.adding_replicas), dict(assignment.removing_replicas)
@@ -86,7 +86,7 @@ def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
 
 
 def too_large(ops: Iterable[Op]) -> MultiFailure | None:
-    """Find the topic that would be set to more than a request can hold: what moves is named three times in it."""
+    """Find a topic whose new content exceeds a request: a moving partition names its replicas three times."""
     for op in ops:
         if isinstance(op, SetData) and len(op.data) > MAX_ZNODE_BYTES:
             size = (
@@ -97,10 +97,10 @@ def too_large(ops: Iterable[Op]) -> MultiFailure | None:
     return None
 
 
-def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Change]) -> None:
-    """Raise RefusedError, before anything is written, where a topic due could not be written at all."""
+def refuse_too_large(client: KazooClient, plan: Plan, pending: Iterable[Change]) -> None:
+    """Raise RefusedError, before anything is written, if the content of a pending topic exceeds a request."""
     topics = TopicZnodes.of(plan)
-    for name, size in _sizes(client, topics, [change for change in due if change.partition is not None]):
+    for name, size in _sizes(client, topics, [change for change in pending if change.partition is not None]):
         if size > MAX_ZNODE_BYTES:
             raise RefusedError(
                 f"/brokers/topics/{name} and its configuration would take {size:,} bytes, more than "
@@ -109,16 +109,18 @@ def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Change]) -> 
             )
 
 
-def _sizes(client: KazooClient, topics: TopicZnodes, due: Sequence[Change]) -> Iterator[tuple[str, int]]:
-    for name in dict.fromkeys(change.topic for change in due if change.topic in topics.creations):
+def _sizes(client: KazooClient, topics: TopicZnodes, pending: Sequence[Change]) -> Iterator[tuple[str, int]]:
+    for name in dict.fromkeys(change.topic for change in pending if change.topic in topics.creations):
         yield name, sum(map(len, topics.created(name)))
-    for znode in read_many(client, list(dict.fromkeys(topic_path(c) for c in due if adds_partition(c)))):
+    for znode in read_many(client, list(dict.fromkeys(topic_path(c) for c in pending if adds_partition(c)))):
         name = znode.path.rsplit("/", 1)[1]
         yield name, len(_grown(topics, name, znode) or b"")
 
 
 def _grown(topics: TopicZnodes, name: str, znode: Znode) -> bytes | None:
-    """What is not understood any more is judged stale elsewhere."""
+    """Return the extended content; None if the topic does not exist or cannot be parsed, which is judged stale
+    elsewhere.
+    """
     try:
         return topics.grown(name, znode.data) if znode.stat else None
     except MalformedZnodeError:

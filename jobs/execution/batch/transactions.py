@@ -1,9 +1,10 @@
-"""What multis do for changes, from what was found and nothing else: each proves its premises, and is bounded in bytes.
+"""The ZooKeeper operations of each multi, computed from znodes that were read; each multi checks its preconditions.
 
-A topic whose znode is large, or that grows, is written in a multi of its own, before those of its states. A crash in
-between leaves a topic without some states: the next commit finds it as it planned it and goes on, and so would Kafka's
-controller, to which such a topic is a new one (`onPartitionCreation`). Nothing here reads ZooKeeper: `required_reads`
-names what a creation depends on, the writer reads it once before, and what has moved on since refuses the multi.
+A topic that is large or gets more partitions is written in a multi of its own before its states. A crash in between
+leaves a topic without some states: the next commit finds the topic as planned and continues, and so would Kafka's
+controller, which treats it as a new topic (`onPartitionCreation`). Nothing here reads ZooKeeper: `required_reads` names
+what a creation depends on, and the writer reads it once before. If a znode has changed since, the multi is refused. The
+size of a multi in bytes is limited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,24 +22,24 @@ from schemas.rows import Change
 from schemas.znodes import encode_state
 
 MULTI_BYTES: Final = 1 << 19
-"""What a multi of states does not exceed: half of jute.maxbuffer (1 MB), beyond which servers close the connection."""
+"""Maximum bytes of a multi of states: half of jute.maxbuffer (1 MB), beyond which servers close the connection."""
 
 TOPIC_MULTI_BYTES: Final = 1 << 17
-"""Bytes of a topic that no longer shares a multi with states."""
+"""Bytes of a topic above which it gets a multi of its own."""
 
 _OPERATION_BYTES: Final = 60
-"""Bytes of an operation around its path and data, at most: header, lengths, ACL, version."""
+"""Maximum bytes of an operation besides its path and data: header, lengths, ACL, version."""
 
 _STATE_BYTES: Final = 160
-"""Bytes of a state without its ISR, at most."""
+"""Maximum bytes of a state without its ISR."""
 
 _ISR_MEMBER_BYTES: Final = 12
-"""Bytes of a broker in an ISR, at most."""
+"""Maximum bytes of a broker in an ISR."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZnodeReads:
-    """The znodes of `required_reads` as they were read, there or not, by path."""
+    """The znodes of `required_reads` as they were read, by path; a znode may be absent."""
 
     znodes: Mapping[str, Znode]
 
@@ -50,7 +51,7 @@ class ZnodeReads:
 
 
 def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_changes: int) -> Iterator[list[Change]]:
-    """Cut changes into what fits into a multi each, `most` of them at most."""
+    """Split changes into batches of at most `max_changes` that each fit into a multi."""
     batch: list[Change] = []
     size, counted = 0, set[str]()
     for change in changes:
@@ -67,13 +68,13 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_cha
 
 
 def _row_bytes(change: Change, chroot: str) -> int:
-    """At most three paths, the longest of them its state's, and the state."""
+    """Maximum bytes of one change: up to three paths, the longest of them that of its state, and the state."""
     path = len(chroot) + len(state_path(change))
     return 3 * (path + _OPERATION_BYTES) + _OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
 
 
 def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
-    """What a topic to be created adds to the multi of its first state: itself, its configuration, its folder."""
+    """Bytes that a new topic adds to the multi of its first state: the topic, its config and its folder."""
     if topic not in topics.creations or _is_large(topic, topics):
         return 0
     path = len(f"{chroot}{TOPICS}/{topic}/partitions")
@@ -84,10 +85,12 @@ def _is_large(topic: str, topics: TopicZnodes) -> bool:
     return sum(map(len, topics.created(topic))) > TOPIC_MULTI_BYTES
 
 
-def required_reads(due: Sequence[Change]) -> list[str]:
-    """Name the znodes that decide how these changes are made; none for states that are there, as they are assigned."""
+def required_reads(changes: Sequence[Change]) -> list[str]:
+    """Name the znodes that determine the operations of these changes; none for existing states with their current
+    assignment.
+    """
     paths: list[str] = []
-    for change in due:
+    for change in changes:
         topic = topic_path(change)
         if change.state_version == NO_VERSION:
             paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _partition_path(change)]
@@ -96,12 +99,12 @@ def required_reads(due: Sequence[Change]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def topics_needing_own_multi(due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[str]:
+def topics_needing_own_multi(changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[str]:
     """Name the topics that must be written in a multi of their own before the states of these changes."""
-    grows = dict.fromkeys(change.topic for change in due if adds_partition(change))
-    made = dict.fromkeys(change.topic for change in due if change.topic in topics.creations)
-    growing = [topic for topic in grows if _lacks_partitions(topic, topics, znodes)]
-    return growing + [name for name in made if _is_large(name, topics) and not znodes.has(f"{TOPICS}/{name}")]
+    extended = dict.fromkeys(change.topic for change in changes if adds_partition(change))
+    created = dict.fromkeys(change.topic for change in changes if change.topic in topics.creations)
+    growing = [topic for topic in extended if _lacks_partitions(topic, topics, znodes)]
+    return growing + [name for name in created if _is_large(name, topics) and not znodes.has(f"{TOPICS}/{name}")]
 
 
 def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> bool:
@@ -109,37 +112,39 @@ def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> bo
     return now.stat is not None and topics.grown(topic, now.data) is not None
 
 
-def topic_ops(topic: str, due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
-    """Make or grow one topic, if the premises of the changes due to it hold."""
-    mine = [change for change in due if change.topic == topic]
+def topic_ops(topic: str, changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
+    """Operations that create or extend one topic, with the preconditions of its changes."""
+    topic_changes = [change for change in changes if change.topic == topic]
     if topic in topics.creations:
-        return [*_precondition_checks(mine), *_creation(topic, topics, znodes)]
-    now = znodes[f"{TOPICS}/{topic}"]
-    data = topics.grown(topic, now.data) or now.data or b""
-    return [*_precondition_checks(mine), SetData(now.path, data, mine[0].topic_version)]
+        return [*_precondition_checks(topic_changes), *_creation(topic, topics, znodes)]
+    znode = znodes[f"{TOPICS}/{topic}"]
+    data = topics.grown(topic, znode.data) or znode.data or b""
+    return [*_precondition_checks(topic_changes), SetData(znode.path, data, topic_changes[0].topic_version)]
 
 
-def state_ops(due: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads, controller_epoch: int) -> list[Op]:
-    """Write the states of these changes, and make the small topics among theirs that are not there."""
-    ops = _precondition_checks(due)
-    moved = [change for change in due if reassigns(change)]
-    for change in {change.topic: change for change in reversed(due)}.values():
-        of_it = [each for each in moved if each.topic == change.topic] if moved else []
-        ops += _assignment_write(of_it, znodes) if of_it else _topic_ops(change, topics, znodes)
-    for change in due:
+def state_ops(changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads, controller_epoch: int) -> list[Op]:
+    """Operations that write the states of these changes, and create those of their topics that are small and do not
+    exist.
+    """
+    ops = _precondition_checks(changes)
+    reassigning = [change for change in changes if reassigns(change)]
+    for change in {change.topic: change for change in reversed(changes)}.values():
+        topic_changes = [each for each in reassigning if each.topic == change.topic] if reassigning else []
+        ops += _assignment_write(topic_changes, znodes) if topic_changes else _topic_ops(change, topics, znodes)
+    for change in changes:
         ops += _state_write(change, znodes, controller_epoch)
     return ops
 
 
-def _precondition_checks(due: Sequence[Change]) -> list[Op]:
-    live = sorted({broker for change in due for broker in required_brokers(change)})
-    dead = sorted({broker for change in due for broker in change.requires_dead})
+def _precondition_checks(changes: Sequence[Change]) -> list[Op]:
+    live = sorted({broker for change in changes for broker in required_brokers(change)})
+    dead = sorted({broker for change in changes for broker in change.requires_dead})
     registered = [op for broker in live for op in check_registered(broker)]
     return registered + [op for broker in dead for op in check_absent(broker)]
 
 
 def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Iterator[Op]:
-    """Check a topic's version, or create it with all its partitions."""
+    """Check a topic's version, or create the topic with all its partitions."""
     topic, path = change.topic, topic_path(change)
     if adds_partition(change):
         yield Check(path, _grown_version(change, topics, znodes[path]))
@@ -153,14 +158,14 @@ def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Itera
         yield Create(f"{path}/partitions")
 
 
-def _assignment_write(moved: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
-    """Set a topic to what the reassignments of some of its partitions make of it, all others as they are."""
-    path = topic_path(moved[0])
-    yield SetData(path, with_assignments(znodes[path].data, moved), moved[0].topic_version)
+def _assignment_write(changes: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
+    """Set a topic's znode to the reassignments of some partitions; all others keep their assignment."""
+    path = topic_path(changes[0])
+    yield SetData(path, with_assignments(znodes[path].data, changes), changes[0].topic_version)
 
 
 def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
-    """The version of a topic that has the planned partitions; of one that has not, one it is not at any more."""
+    """The topic version to check: that of a topic with the planned partitions, else one that makes the multi fail."""
     grown = topic.stat is None or topics.grown(change.topic, topic.data) is not None
     return int(change.topic_version) if grown or topic.version is None else topic.version
 
@@ -183,7 +188,7 @@ def _state_write(change: Change, znodes: ZnodeReads, controller_epoch: int) -> I
 
 
 def _partition_path(change: Change) -> str:
-    """The znode that holds a partition's state."""
+    """The parent znode of a partition's state."""
     return state_path(change).rsplit("/", 1)[0]
 
 
@@ -194,7 +199,7 @@ def required_brokers(change: Change) -> set[int]:
 
 
 def touched_paths(change: Change) -> set[str]:
-    """Znodes that only some changes touch or count on, this one among them."""
+    """Znodes that this change writes or depends on, and that not every other change shares."""
     topic, state = topic_path(change), state_path(change)
     own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _partition_path(change), state}
     return own | {f"{BROKER_IDS}/{broker}" for broker in required_brokers(change) | set(change.requires_dead)}

@@ -183,7 +183,7 @@ def test_brokers_that_do_not_tell_their_protocol_are_refused(tree: KafkaTree, su
     ran = surveyor("control", "--apply", "--yes")
 
     assert ran.code == 23
-    assert "brokers 0,1,2 did not tell their inter.broker.protocol.version" in ran.stderr
+    assert "brokers 0,1,2 did not return their inter.broker.protocol.version" in ran.stderr
     assert tree.dump() == before
 
 

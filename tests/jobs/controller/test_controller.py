@@ -133,7 +133,7 @@ def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
     assert int(tree.client.get("/controller_epoch")[0]) == controller.control.epoch == tree.brokers[1].controller_epoch
     assert controller.control.epoch >= 60
     assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
-    assert "surveyor: broker 1 refused controller epoch 58, having heard of a later one: ours is raised above it" in log
+    assert "surveyor: broker 1 refused controller epoch 58 as stale: ours is raised above the later epoch" in log
 
 
 def test_who_has_no_leader_is_not_read_with_all_the_others(

@@ -297,7 +297,7 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
     assert f", epoch 1, earlier than the latest known, {latest}" in " ".join(status.stdout.split())
     assert f"/controller_epoch is 1, earlier than controller epoch {latest}" in " ".join(doctor.stdout.split())
     assert (doctor.exit_code, done.exit_code) == (1, 0), done.stderr
-    assert f"brokers 0, 1, 2 refused controller epoch {latest + 1}, having heard of a later one" in done.stderr
+    assert f"brokers 0, 1, 2 refused controller epoch {latest + 1} as stale" in done.stderr
     assert "accepted by brokers 0, 1, 2" in done.stderr
     moved = {partition: replicas[1] for partition, replicas in REPLICAS.items()}
     assert leaders(kafka, topic) == moved

@@ -283,7 +283,7 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     plan, elected = due()
     assert elected == [(Action.ELECT, 1)]
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
-    assert (done.exit_code, "nobody leads 1 partition (failed-0)" in done.stderr) == (1, True)
+    assert (done.exit_code, "1 partition has no leader (failed-0)" in done.stderr) == (1, True)
     assert eventually(lambda: kafka.state(name).leader == NO_LEADER)
     plan, elected = due()
     assert elected == []

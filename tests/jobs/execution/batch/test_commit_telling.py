@@ -81,7 +81,7 @@ def test_silent_broker_may_be_allowed_by_its_id(
 
     assert (other.exit_code, done.exit_code) == (REFUSED, DONE)
     assert "accepted by brokers 0, 1\n" in done.stderr
-    assert "no answer from brokers 2: Kafka's controller tells them" in done.stderr
+    assert "no answer from brokers 2: Kafka's next controller sends them the changes" in done.stderr
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
@@ -131,7 +131,7 @@ def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917
 
     assert done.exit_code == ERROR
     assert (json.loads(done.stdout)["status"], surveyor.status(plan.plan_id)) == (status, status)
-    assert "none of brokers 0, 1, 2 accepted what it was told; what was written stands in ZooKeeper" in done.stderr
+    assert "none of brokers 0, 1, 2 accepted the changes; the changes are stored in ZooKeeper" in done.stderr
     assert "answered LeaderAndIsr with ClusterAuthorizationFailedError (31) for 4 partitions" in done.stderr
     assert len([line for line in done.stderr.splitlines() if "answered" in line]) <= 5
 
@@ -160,7 +160,7 @@ def test_what_brokers_fail_to_handle_is_not_led_after_a_fail_over_either(
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (ERROR, PlanStatus.PARTIAL)
-    assert "nobody leads 4 partitions (t-0, t-1, t-2, ...): whoever was to lead them answered" in done.stderr
+    assert "4 partitions have no leader (t-0, t-1, t-2, ...): the brokers elected to lead them answered" in done.stderr
     assert "announced" not in done.stderr
 
 
@@ -184,9 +184,9 @@ def test_nobody_is_told_where_the_hold_is_over(  # noqa: PLR0913, PLR0917 - fixt
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (code, status)
     assert [fake_brokers[broker].told for broker in range(3)] == [[], [], []]
-    assert "--max-hold was over before the brokers could be told" in done.stderr
+    assert "--max-hold was over before the brokers could be notified" in done.stderr
     messages = [row["message"] for row in surveyor.commits(plan.plan_id) if row["action"] == "hand_back"]
-    assert "--max-hold was over before the brokers could be told" in messages[0]
+    assert "--max-hold was over before the brokers could be notified" in messages[0]
 
 
 def test_answers_are_written_once_the_controllership_is_handed_back(
@@ -268,5 +268,5 @@ def test_who_goes_on_from_what_was_written_is_no_alarm(  # noqa: PLR0913 - what 
     if ours:
         verify_written(tree.hosts, told)
     else:
-        with pytest.raises(SurveyorError, match="somebody writes without being the controller"):
+        with pytest.raises(SurveyorError, match="another client writes states without being the controller"):
             verify_written(tree.hosts, told)

@@ -114,7 +114,7 @@ def test_brokers_that_have_heard_of_a_later_epoch_are_told_under_one_above_it(
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.COMMITTED)
-    assert "broker 2 refused controller epoch 58, having heard of a later one: ours is raised above it" in done.stderr
+    assert "broker 2 refused controller epoch 58 as stale: ours is raised above the later epoch" in done.stderr
     assert "accepted by brokers 0, 1, 2" in done.stderr
     assert int(tree.client.get("/controller_epoch")[0]) == fake_brokers[2].controller_epoch == 61
     assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
@@ -151,7 +151,7 @@ def test_a_state_of_a_later_controller_is_not_overwritten(tree: KafkaTree, contr
 
     assert later == (
         "failed",
-        f"{state_path(T, 0)} is of controller epoch 57, later than ours, 8: it is not overwritten; plan again",
+        f"{state_path(T, 0)} has controller epoch 57, later than ours, 8, and is not overwritten; plan again",
     )
     assert earlier == ("applied", "written")
     assert (tree.state(T, 0).controller_epoch, tree.state(T, 1).controller_epoch) == (LATEST, control.epoch)
