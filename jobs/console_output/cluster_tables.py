@@ -32,7 +32,7 @@ from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import emit_result, show, stream
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ClusterView
-from jobs.snapshots.live_state import observe_whole, present_partitions
+from jobs.snapshots.live_state import read_all_columns, with_derived_columns
 from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
@@ -187,10 +187,10 @@ def _partitions_now(settings: Settings, those: PartitionFilter) -> _Cluster:
 
 def _present(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
     """Read ZooKeeper, and from the warehouse, if there is one, what it does not hold: min.insync.replicas, who was."""
-    seen = observe_whole(settings.zookeeper, topic)
+    seen = read_all_columns(settings.zookeeper, topic)
     last = last_snapshot(settings.lake) if settings.lake.exists() else None
     cluster = _Cluster(
-        partitions=present_partitions(seen, default_min_isr_of(settings.lake, last)),
+        partitions=with_derived_columns(seen, default_min_isr_of(settings.lake, last)),
         registered=seen.brokers,
         controller_id=seen.controller_id,
         last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, seen.brokers)},

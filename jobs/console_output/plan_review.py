@@ -31,8 +31,8 @@ from jobs.preconditions.copy_volume import space_warnings, volume
 from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.repositories.plans.names import names_of
-from jobs.repositories.plans.repository import find_plan, titled
-from jobs.repositories.stored_rows import SIDES, Bools, StoredRows, concerning, summary
+from jobs.repositories.plans.repository import find_plan, plan_title
+from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
@@ -81,7 +81,7 @@ class Review:
         columns = None if whole else READ
         mine = self.only.filters(self.plan_id)
         changes = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *mine, columns=columns)
-        return changes if self.only.broker is None else concerning(changes, self.only.broker)
+        return changes if self.only.broker is None else affecting_broker(changes, self.only.broker)
 
     @property
     def plan_id(self) -> str:
@@ -126,7 +126,7 @@ class Review:
         operations = msgspec.convert(list(self.operations()), list[Operation])
         few = warned(changes, self.row["kind"])
         if operations and few.size:  # whose settings are held against their topics' replication factors
-            few |= changes.each_length("replicas_after", "topic")
+            few |= changes.first_of_each_length("replicas_after", "topic")
         rejections = self.rejections()
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         yield from warnings(
@@ -145,8 +145,8 @@ class Review:
         """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
-            f"plan {titled(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, {self.row['status']}; "
-            f"{summarise(self.row, len(operations))}"
+            f"plan {plan_title(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, "
+            f"{self.row['status']}; {summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
         yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
@@ -213,7 +213,7 @@ def warned(changes: StoredRows, kind: str) -> Bools:
     few |= changes.contains("reason", DRAINED_LEADS)
     if kind == PlanKind.REASSIGN:
         few |= changes.gains("replicas_after", "requires_live")
-    return changes.alike(few, "topic", "partition") if few.any() else few
+    return changes.with_same_key(few, "topic", "partition") if few.any() else few
 
 
 def _operation_line(row: Row) -> str:
@@ -229,7 +229,7 @@ def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     yield f"  by topic: {', '.join(topics)}{_others(sums['topics_in_all'], ' ', 'topics')}"
     if sums["brokers"]:
         title = f"  by broker{_others(len(sums['brokers']), ', ', 'more with less')}"
-        yield table(title, ("broker_id", *SIDES), sums["brokers"][:GROUPS_SHOWN])
+        yield table(title, ("broker_id", *BROKER_EFFECTS), sums["brokers"][:GROUPS_SHOWN])
     yield from (f"  {pluralise(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
     if sums["reasons_in_all"] > GROUPS_SHOWN:
         yield f"  and {sums['reasons_in_all'] - GROUPS_SHOWN} other reasons"

@@ -38,7 +38,7 @@ from jobs.execution.batch.broker_protocols import complete_configs, refuse_proto
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.drained_brokers import lines_of_ended, remove_expired
+from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.runtime.console import confirm, emit_result, is_terminal, log, truncate
@@ -208,7 +208,7 @@ def _controllership(
     us, recorded = settings.conf.controller_id, latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
     with controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), above=recorded) as control:
         log(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
-        for line in lines_of_ended(remove_expired(settings.lake, control.epoch, {})):
+        for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
             log(line)
         controller = ResidentController(control, decider, behind, snapshot, log, settings)
         behind.record(controller.cycle_record(verdicts=[]))

@@ -25,7 +25,7 @@ from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.commit_log import RowOutcome
-from jobs.repositories.plans.names import written
+from jobs.repositories.plans.names import parameters_json
 from jobs.repositories.plans.repository import CONTROL
 from jobs.runtime.console import log
 from schemas.digest import plan_header
@@ -216,7 +216,7 @@ class WriteBehindLog:
             "names": [],
             "snapshot_id": episode.snapshot_id,
             "kind": PlanKind.RECONCILE.value,
-            "parameters": written({CONTROL: episode.controller_epoch, "at": episode.at.isoformat()}),
+            "parameters": parameters_json({CONTROL: episode.controller_epoch, "at": episode.at.isoformat()}),
             "created_at": episode.at,
             "status": _status(episode),
             "cluster_id": episode.cluster_id,

@@ -14,7 +14,7 @@ from jobs.execution.preflight import check_before_commit
 from jobs.execution.report import ReportExtras, refuse_unless_agreed
 from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_without_snapshot
-from jobs.repositories.plans.names import Alias, names_of, plan_named, refuse_other_question
+from jobs.repositories.plans.names import Alias, names_of, plan_named, refuse_other_parameters
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan
 from jobs.repositories.plans.store import RESULT, InMemoryRows, PlanHeader, store
 from jobs.runtime.cli_enums import Mode
@@ -61,9 +61,9 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alia
         "rollback_of": undone.plan_id,
         "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
     }
-    named = None if alias.moves else plan_named(lake, alias.name)
+    named = None if alias.replaces else plan_named(lake, alias.name)
     if named and alias.name:
-        refuse_other_question(named, alias.name, PlanKind.REASSIGN, parameters, None)
+        refuse_other_parameters(named, alias.name, PlanKind.REASSIGN, parameters, None)
         log(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
         return read_plan(lake, named["plan_id"])
     rollback = find_rollback(settings, undone, to_snapshot)

@@ -28,7 +28,7 @@ from jobs.repositories.plans.names import (
     names_of,
     plan_named,
     refuse_older,
-    refuse_other_question,
+    refuse_other_parameters,
     refuse_refresh,
 )
 from jobs.repositories.plans.repository import find_plan
@@ -98,7 +98,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     if options.refresh:
         _refuse_taken_name(lake, alias)
     snapshot = find_snapshot(lake, _refreshed(settings) if options.refresh else snapshot_id)
-    named = None if alias.moves else plan_named(lake, alias.name)
+    named = None if alias.replaces else plan_named(lake, alias.name)
     if named and alias.name and snapshot_id is None:
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
@@ -109,7 +109,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     with progress("planning", lambda: session.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
-            refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
+            refuse_other_parameters(named, alias.name, planned.kind, planned.parameters, snapshot_id)
             log(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
             return _result(named, alias)
         # a refused plan takes no name: the next try is to have it
@@ -122,7 +122,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
 
 def _refuse_taken_name(lake: Warehouse, alias: Alias) -> None:
     """Refuse before a snapshot is taken for nothing: it would be newer than that of the plan that has the name."""
-    named = None if alias.moves or not lake.exists() else plan_named(lake, alias.name)
+    named = None if alias.replaces or not lake.exists() else plan_named(lake, alias.name)
     if named and alias.name:
         refuse_refresh(named, alias.name)
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.store import PlanRows, mine
+from jobs.repositories.plans.store import PlanRows, plan_condition
 from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.tables import TABLES
 
@@ -30,9 +30,11 @@ class ExtraRows:
     evidence: DataFrame | None = None
 
     def write(self, tables: SparkWarehouse, plan_id: str) -> None:
-        tables.warehouse.replace(OPERATIONS, [{**row, "plan_id": plan_id} for row in self.operations], mine(plan_id))
+        tables.warehouse.replace(
+            OPERATIONS, [{**row, "plan_id": plan_id} for row in self.operations], plan_condition(plan_id)
+        )
         if self.evidence is not None:
-            tables.replace("evidence", _owned(self.evidence, tables, plan_id), mine(plan_id))
+            tables.replace("evidence", _owned(self.evidence, tables, plan_id), plan_condition(plan_id))
 
 
 def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: ExtraRows, at_most: int | None) -> PlanRows:
@@ -61,7 +63,7 @@ class _ArrowRows:
             if rows.num_rows:
                 names = TABLES[table].names
                 columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
-                lake.replace_by(table, pa.table(columns, names=names), mine(plan_id))
+                lake.replace_by(table, pa.table(columns, names=names), plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)
 
 
@@ -79,7 +81,7 @@ class _SparkRows:
     def write(self, plan_id: str) -> None:
         for table, rows in self.rows.items():
             owned = _owned(rows, self.tables, plan_id).select(*TABLES[table].names)
-            self.tables.replace(table, owned, mine(plan_id))
+            self.tables.replace(table, owned, plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)
 
 

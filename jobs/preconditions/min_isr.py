@@ -61,7 +61,7 @@ def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -
     few = reassigned.lengths("replicas_after") < max(minimum.values(), default=0)
     if not few.any():
         return []
-    rows = reassigned.where(reassigned.alike(few, "topic", "partition")).table
+    rows = reassigned.where(reassigned.with_same_key(few, "topic", "partition")).table
     last = {
         f"{row['topic']}-{row['partition']}": len(row["replicas_after"]) < minimum.get(row["topic"], 0)
         for row in as_rows(rows.select(["topic", "partition", "replicas_after"]))

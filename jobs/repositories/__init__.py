@@ -1,1 +1,1 @@
-"""Snapshots, answers and figures as tables hold them: read, stored, typed."""
+"""Typed access to the tables: snapshots, broker responses, plans and figures."""

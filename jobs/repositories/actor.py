@@ -1,4 +1,4 @@
-"""Who commits, as `commits` has it: the user and host, and the run of Airflow's that the process belongs to."""
+"""The author of a commit as recorded in `commits`: user, host and Airflow task."""
 
 import getpass
 import os
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 AIRFLOW: Final = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID", "AIRFLOW_CTX_TASK_ID")
-"""What Airflow puts into the environment of a task and of what that starts."""
+"""Environment variables that Airflow sets for a task and its child processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The columns `who` and `run`."""
+    """The author of a commit: the columns `who` and `run`."""
 
     user: str
     run: str | None = None
-    """The run of the DAG and its task; None where no Airflow started this."""
+    """DAG, run and task; None outside Airflow."""
 
     @property
     def columns(self) -> dict[str, str | None]:
@@ -25,16 +25,16 @@ class Actor:
 
 
 def this_actor() -> Actor:
-    """Name whoever runs this process."""
+    """Return the user, host and Airflow task of this process."""
     return Actor(f"{getpass.getuser()}@{socket.gethostname()}", run_in(os.environ))
 
 
 def run_in(environment: Mapping[str, str]) -> str | None:
-    """Name the task of Airflow's that runs this, None where none does.
+    """Return the Airflow task as `DAG/run/task`, or None outside Airflow.
 
     >>> run_in(dict(zip(AIRFLOW, ["balance", "manual__2026-11-23", "commit"])))
     'balance/manual__2026-11-23/commit'
     """
-    # a name that is missing leaves its place empty: which of the three it is stays plain
+    # a missing name leaves an empty part, so the position of the others still identifies them
     names = [environment.get(key, "") for key in AIRFLOW]
     return "/".join(names) if any(names) else None

@@ -1,9 +1,9 @@
-"""The last word of each broker, by API, topic and partition: what `answers` holds, and how it is kept so.
+"""The latest response of each broker by API, topic and partition, stored in the table `answers`.
 
-A row takes the place of the one before it, so that the table grows with the cluster, not with what was ever told.
-Silence is no word where the broker said before, under the same registration, that the log dir of the replica failed
-(`schemas.response_codes`): a replica stays offline until it is heard to be there. In and out: rows of `answers`, in
-Arrow, as there may be millions.
+A new row replaces the previous one of the same key, so the table grows with the cluster and not with the number of
+requests. There is one exception. If the broker reported a failed log dir for the replica under the same broker epoch,
+a later response that says nothing about the log dir (`schemas.response_codes`) does not replace that report. The
+replica stays offline until a response confirms that it is available. Rows are Arrow tables, as there may be millions.
 """
 
 from typing import Final
@@ -18,40 +18,42 @@ from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR, LOG_DIR_ERRORS
 
 KEY: Final = ("broker_id", "api", "topic", "partition")
-"""Topic and partition are null of an UpdateMetadata, which is answered once for all of its partitions."""
+"""Topic and partition are null for UpdateMetadata, which has one response for all its partitions."""
 
-_EVERY_ANSWER: Final = ("broker_id", ">=", 0)
+_ALL_RESPONSES: Final = ("broker_id", ">=", 0)
 
-_NEVER: Final = -1
-"""Turn of what was never heard; as an index it is the last row, which nobody looks at then."""
+_NO_TURN: Final = -1
+"""Turn of a key without any response about its log dir; used as an index it selects an ignored row."""
 
 Bools = npt.NDArray[np.bool_]
 
 
 def record(lake: Warehouse, answers: pa.Table) -> None:
-    """Put answers in the place of those that the same brokers gave before about the same."""
+    """Store responses; they replace earlier responses with the same key."""
     if answers.num_rows:
-        lake.transform_rows("answers", _EVERY_ANSWER, lambda stored: latest_responses(_joined(stored, answers)))
+        lake.transform_rows("answers", _ALL_RESPONSES, lambda stored: latest_responses(_joined(stored, answers)))
 
 
 def _joined(stored: pa.Table, answers: pa.Table) -> pa.Table:
-    """Stored rows first, as those of equal times are told apart by their order; Delta stores text in other types."""
+    """Append responses to the stored rows, because rows with equal times are ordered by position; align text types."""
     return pa.concat_tables([stored.select(answers.schema.names).cast(answers.schema), answers])
 
 
 def latest_responses(answers: pa.Table) -> pa.Table:
-    """Keep one row a key: the newest, but for what says nothing after a failed log dir."""
-    by_time = pc.sort_indices(answers, [("at", "ascending")]).to_numpy()  # equal times stay in their order
+    """Keep one row per key: the newest, unless it says nothing about a log dir reported as failed before."""
+    by_time = pc.sort_indices(answers, [("at", "ascending")]).to_numpy()  # stable for equal times
     turn = np.empty(len(by_time), dtype=np.int64)
     turn[by_time] = np.arange(len(by_time))
-    heard = np.where(_about_log_dir(answers), turn, _NEVER)
-    turns = answers.select(KEY).append_column("turn", pa.array(turn)).append_column("heard", pa.array(heard))
-    last = turns.group_by(KEY).aggregate([("turn", "max"), ("heard", "max")])  # to groups, nulls are equal
-    newest, heard = by_time[last["turn_max"].to_numpy()], last["heard_max"].to_numpy()
-    word = np.where(heard == _NEVER, newest, by_time[heard])
-    failed = answers["error"].to_numpy()[word] == KAFKA_STORAGE_ERROR
+    log_dir_turn = np.where(_about_log_dir(answers), turn, _NO_TURN)
+    turns = (
+        answers.select(KEY).append_column("turn", pa.array(turn)).append_column("log_dir_turn", pa.array(log_dir_turn))
+    )
+    last = turns.group_by(KEY).aggregate([("turn", "max"), ("log_dir_turn", "max")])  # group_by treats nulls as equal
+    newest, log_dir_turn = by_time[last["turn_max"].to_numpy()], last["log_dir_turn_max"].to_numpy()
+    log_dir_row = np.where(log_dir_turn == _NO_TURN, newest, by_time[log_dir_turn])
+    failed = answers["error"].to_numpy()[log_dir_row] == KAFKA_STORAGE_ERROR
     epochs = answers["broker_epoch"].to_numpy()
-    kept = np.where(failed & (epochs[word] == epochs[newest]), word, newest)
+    kept = np.where(failed & (epochs[log_dir_row] == epochs[newest]), log_dir_row, newest)
     return answers.take(pa.array(np.sort(kept)))
 
 

@@ -1,8 +1,8 @@
-"""Brokers that are gone as they were last seen: rack, host, endpoints. No JVM.
+"""The last known registration of brokers that are not registered now: rack, host, endpoints. It needs no JVM.
 
-ZooKeeper forgets a broker's registration as soon as its session ends, but its replicas stay assigned, and a plan has to
-know which rack they are in. So each snapshot keeps, in `brokers_last_seen`, the last registration that was understood
-of every broker that is not registered and understood now. `surveyor vacuum` never drops these rows.
+ZooKeeper deletes a broker's registration when its session ends, but its replicas stay assigned, and a plan must know
+their racks. So each snapshot stores in `brokers_last_seen` the last readable registration of every broker that has no
+readable registration now. `surveyor vacuum` never deletes these rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,25 +15,25 @@ from jobs.repositories.snapshots import as_of
 TABLE: Final = "brokers_last_seen"
 
 FACTS: Final = ("broker_id", "broker_epoch", "host", "port", "endpoints", "rack")
-"""Columns of BROKERS that are kept."""
+"""Columns of BROKERS that are stored."""
 
 BROKER_FAILED: Final = "BrokerFailed"
-"""The kind of event that says in which snapshot a broker was first missing."""
+"""Kind of the event for the first snapshot in which a broker was missing."""
 
 
 def brokers_last_seen(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
-    """Return, by id, the brokers that a snapshot found gone or not understood, as they were last seen before."""
+    """Return, by id, the last registration of brokers that a snapshot found missing or unreadable."""
     rows = as_of(lake, snapshot, TABLE) if TABLE in snapshot["versions"] else _from_events(lake, snapshot)
     return {row["broker_id"]: row for row in rows}
 
 
 def brokers_seen_by(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
-    """Return every broker that was understood in a snapshot or before it, as it was last seen."""
+    """Return, by id, the last readable registration of every broker in a snapshot or before it."""
     return brokers_last_seen(lake, snapshot) | _seen_in(lake, snapshot)
 
 
 def last_seen_after(lake: Warehouse, last: Row | None, registered: Iterable[Row]) -> list[Row]:
-    """Return the rows of `brokers_last_seen` that belong to a snapshot of `registered` brokers; `last` is before it."""
+    """Return the rows of `brokers_last_seen` for a new snapshot of `registered` brokers; `last` precedes it."""
     if last is None:
         return []
     understood = {row["broker_id"] for row in registered if row["understood"]}
@@ -41,9 +41,9 @@ def last_seen_after(lake: Warehouse, last: Row | None, registered: Iterable[Row]
 
 
 def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dict[int, str | None]:
-    """Return the rack of each broker: of those registered and understood as it is, of others as last seen.
+    """Return the rack of each broker from its readable registration, else from the last one.
 
-    A broker that neither names has no entry: its rack is unknown, which is not the same as none.
+    A broker in neither has no entry: its rack is unknown, which differs from having no rack.
 
     >>> registered = [{"broker_id": 1, "rack": "a", "understood": True},
     ...     {"broker_id": 2, "rack": None, "understood": False}]
@@ -55,14 +55,14 @@ def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dic
 
 
 def _seen_in(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
-    """The brokers that a snapshot understood, as rows of `brokers_last_seen`."""
+    """Return the readable registrations of a snapshot as rows of `brokers_last_seen`."""
     found = {"snapshot_id": snapshot["snapshot_id"], "last_seen_at": snapshot["taken_at"]}
     brokers = as_of(lake, snapshot, "brokers")
     return {row["broker_id"]: {name: row[name] for name in FACTS} | found for row in brokers if row["understood"]}
 
 
 def _from_events(lake: Warehouse, snapshot: Row) -> Iterator[Row]:
-    """Find the same for a snapshot of an older version, which kept no such table: by the events of brokers failing."""
+    """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
     registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers") if row["understood"]}
     until = ("snapshot_id", "<=", snapshot["snapshot_id"])
     failures = lake.rows("events", until, ("kind", "=", BROKER_FAILED))
@@ -74,7 +74,7 @@ def _from_events(lake: Warehouse, snapshot: Row) -> Iterator[Row]:
             continue
         try:
             row = _seen_in(lake, before[-1]).get(broker)
-        except UnreadableError:  # dropped by something other than vacuum: then it is unknown
+        except UnreadableError:  # removed by something other than vacuum, so the rack is unknown
             continue
         if row is not None:
             yield row

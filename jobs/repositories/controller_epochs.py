@@ -1,7 +1,8 @@
-"""The latest controller epoch that the warehouse knows of a cluster: of snapshots, states, commits and answers.
+"""The latest controller epoch of a cluster recorded in the warehouse: in snapshots, states, commits and responses.
 
-/controller_epoch can be deleted or set back, for instance by a clean-up script; brokers keep the latest epoch that they
-heard in memory and refuse a controller of an earlier one. What was recorded before says what they have heard. No JVM.
+/controller_epoch can be deleted or set back, for instance by a clean-up script. Brokers keep the latest epoch that they
+received in memory and refuse requests of a controller with an earlier epoch. The recorded epochs show what the brokers
+have received. It needs no JVM.
 """
 
 from typing import Final
@@ -15,13 +16,13 @@ _COLUMN: Final = "controller_epoch"
 _CONSEQUENCE: Final = "brokers refuse the controller"
 
 RECORDS: Final = ("snapshots", "partition_history", "answers", "commits")
-"""Tables whose column is one that a controller of the cluster had."""
+"""Tables with a column of epochs that a controller of the cluster had."""
 
 
 def latest_recorded_epoch(lake: Warehouse, cluster_id: str | None) -> int:
-    """Return it, 0 where nothing is recorded; of a warehouse that knows another cluster by this name, nothing counts.
+    """Return the latest recorded controller epoch, or 0 if there is none.
 
-    `cluster_id` is what ZooKeeper says now, None where that is not known.
+    `cluster_id` is the id in ZooKeeper, None if unknown. Records of another cluster with the same name are ignored.
     """
     if not lake.exists() or not _is_of(lake, cluster_id):
         return 0
@@ -35,7 +36,7 @@ def _latest(lake: Warehouse, table: str) -> int:
 
 
 def _is_of(lake: Warehouse, cluster_id: str | None) -> bool:
-    """Whether all snapshots are of this cluster: one that was made again under its name begins its epochs again."""
+    """Whether all snapshots are of this cluster; a recreated cluster of the same name starts its epochs again."""
     if "cluster_id" not in lake.columns("snapshots"):
         return True
     ids = {*lake.read("snapshots", columns=["cluster_id"])["cluster_id"].to_pylist()} - {None}
@@ -43,19 +44,20 @@ def _is_of(lake: Warehouse, cluster_id: str | None) -> bool:
 
 
 def set_back(epoch: int | None, latest: int) -> str | None:
-    """Say that /controller_epoch is earlier than the latest epoch that is known, None where it is not.
+    """Return a message if /controller_epoch is earlier than the latest recorded epoch, else None.
 
-    `epoch` is None where the znode is illegible, 0 where there is none.
+    `epoch` is None if the znode cannot be parsed, 0 if it does not exist.
 
     >>> set_back(57, 57), set_back(None, 57), set_back(0, 0)
     (None, None, None)
     >>> set_back(3, 57)
-    '/controller_epoch is 3, earlier than controller epoch 57, which is known: brokers refuse the controller'
+    '/controller_epoch is 3, earlier than controller epoch 57, the latest recorded one: brokers refuse the controller'
     >>> set_back(0, 57)
-    '/controller_epoch does not exist, and controller epoch 57 is known: brokers refuse the controller'
+    '/controller_epoch does not exist, but controller epoch 57 is recorded: brokers refuse the controller'
     """
     if epoch is None or epoch >= latest:
         return None
     if not epoch:
-        return f"/controller_epoch does not exist, and controller epoch {latest} is known: {_CONSEQUENCE}"
-    return f"/controller_epoch is {epoch}, earlier than controller epoch {latest}, which is known: {_CONSEQUENCE}"
+        return f"/controller_epoch does not exist, but controller epoch {latest} is recorded: {_CONSEQUENCE}"
+    earlier = f"/controller_epoch is {epoch}, earlier than controller epoch {latest}"
+    return f"{earlier}, the latest recorded one: {_CONSEQUENCE}"

@@ -1,9 +1,9 @@
-"""Which brokers are drained: recorded when the commit of a drain begins, struck out when that of an undrain is done.
+"""Drained brokers: marked when the commit of a drain starts, unmarked when the commit of an undrain is complete.
 
-In between they are elected only where no other replica is in sync. A crash leaves a broker drained for too long rather
-than too short a time; committing the plan again ends it. A drain in resident mode also ends when the broker registers
-again or another controller takes over: both start the replicas that it stopped (`KafkaController.onBrokerStartup`,
-`onControllerFailover`).
+In between, a drained broker is elected only if no other replica is in sync. After a crash a broker may stay marked for
+too long, but never for too short a time; committing the plan again corrects it. A drain in resident mode also ends when
+the broker registers again or another controller takes over, because both start the stopped replicas
+(`KafkaController.onBrokerStartup`, `onControllerFailover`).
 """
 
 import json
@@ -15,20 +15,20 @@ from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from schemas.enums import DrainMode, PlanKind
 
 NOT_REGISTERED: Final = -1
-"""Broker epoch of a mark whose broker had no registration."""
+"""Broker epoch of a mark if the broker was not registered."""
 
 
 def drained_brokers(lake: Warehouse) -> set[int]:
-    """Brokers drained now: they keep what they hold, and get nothing."""
+    """Return the ids of drained brokers; they keep their replicas and receive no new ones."""
     return {row["broker_id"] for row in lake.rows("drained")}
 
 
 def add(
     lake: Warehouse, plan: Row, controller_epoch: int | None = None, broker_epochs: Mapping[int, int] | None = None
 ) -> bool:
-    """Record the brokers of a drain, and under which epochs; return whether the plan is one.
+    """Mark the brokers of a drain plan as drained, with their epochs; return whether the plan is a drain.
 
-    `broker_epochs` are those of the brokers that are registered as the commit begins.
+    `broker_epochs` are those of the brokers registered when the commit starts.
     """
     if plan["kind"] != PlanKind.DRAIN:
         return False
@@ -42,32 +42,33 @@ def add(
     brokers = parameters["brokers"]
     rows = [{"broker_id": b, **common, "broker_epoch": epochs.get(b, NOT_REGISTERED)} for b in brokers]
     lake.ensure_columns("drained")
-    lake.replace("drained", rows, _these(brokers))
+    lake.replace("drained", rows, _broker_condition(brokers))
     return True
 
 
 def remove(lake: Warehouse, plan: Row) -> bool:
-    """Take the brokers of an undrain out again; return whether the plan is one."""
+    """Delete the marks of the brokers of an undrain plan; return whether the plan is an undrain."""
     if plan["kind"] != PlanKind.UNDRAIN:
         return False
-    lake.delete("drained", _these(json.loads(plan["parameters"])["brokers"]))
+    lake.delete("drained", _broker_condition(json.loads(plan["parameters"])["brokers"]))
     return True
 
 
 def has_registered_again(mark: Row, registered: Mapping[int, int]) -> bool:
-    """Whether a resident drain has ended because its broker has a later broker epoch; `registered`: epochs by broker.
+    """Whether a resident drain has ended because the broker registered again with a later broker epoch.
 
-    The same rule as `planner.columns.broker_sets.with_drained`. A mark of an older version has no epoch and stays.
+    `registered` maps brokers to their epochs. The rule is that of `planner.columns.broker_sets.with_drained`. A mark of
+    an older version has no epoch and does not end.
     """
     epoch, now = mark.get("broker_epoch"), registered.get(mark["broker_id"])
     return mark["mode"] == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
 
 
 def remove_expired(lake: Warehouse, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
-    """Delete the marks of resident drains that have ended; return why, by broker.
+    """Delete the marks of resident drains that have ended; return the reason by broker.
 
-    `controller_epoch`: that of the present controller; `registered`: broker epochs. A mark without a controller epoch
-    is one of a commit that handed back at once.
+    `controller_epoch` is that of the current controller, and `registered` maps brokers to their epochs. A mark without
+    a controller epoch was written by a commit that released the controllership at once.
     """
     ended = {}
     for row in lake.rows("drained") if lake.has("drained") else ():
@@ -76,30 +77,31 @@ def remove_expired(lake: Warehouse, controller_epoch: int | None, registered: Ma
         elif row["mode"] == DrainMode.RESIDENT and (row["controller_epoch"] or 0) < (controller_epoch or 0):
             ended[row["broker_id"]] = "another controller took over"
     if ended:
-        lake.delete("drained", _these(sorted(ended)))
+        lake.delete("drained", _broker_condition(sorted(ended)))
     return dict(sorted(ended.items()))
 
 
 def delete_marks(lake: Warehouse, marks: Iterable[Row]) -> None:
-    """Delete these marks, and none that a later drain of the same broker made."""
-    each = [f"(broker_id = {row['broker_id']} AND broker_epoch = {row['broker_epoch']})" for row in marks]
-    if each:
-        lake.delete("drained", " OR ".join(each))
+    """Delete these marks, but not marks of a later drain of the same brokers."""
+    conditions = [f"(broker_id = {row['broker_id']} AND broker_epoch = {row['broker_epoch']})" for row in marks]
+    if conditions:
+        lake.delete("drained", " OR ".join(conditions))
 
 
-def lines_of_ended(ended: Mapping[int, str]) -> list[str]:
-    """Say which resident drains have ended, and why."""
+def expired_drain_lines(ended: Mapping[int, str]) -> list[str]:
+    """Return a log line for each resident drain that has ended, with the reason."""
     return [
-        f"surveyor: broker {broker} is drained no more: {why}, and its replicas start" for broker, why in ended.items()
+        f"surveyor: broker {broker} is no longer drained: {why}, which starts its replicas"
+        for broker, why in ended.items()
     ]
 
 
 def carry_over(lake: Warehouse, before: int, now: int) -> None:
-    """Let drains in resident mode go on under the epoch that their controller has now."""
-    mine = f"mode = {quoted(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
+    """Move the marks of resident drains to the controller's new epoch, so that they do not expire."""
+    resident_marks = f"mode = {quoted(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
     if lake.rows("drained", ("controller_epoch", "=", before)):
-        lake.update("drained", mine, controller_epoch=str(now))
+        lake.update("drained", resident_marks, controller_epoch=str(now))
 
 
-def _these(broker_ids: list[int]) -> str:
+def _broker_condition(broker_ids: list[int]) -> str:
     return f"broker_id IN ({', '.join(map(str, broker_ids))})"

@@ -1,7 +1,4 @@
-"""What a plan of the optimiser comes to, in numbers and in bytes: kept with its parameters, for people and programs.
-
-In: a Placement, which of its brokers may hold replicas, and the weights it was made with. Out: the figures.
-"""
+"""Figures of an optimised plan, such as moves, balance and bytes; they are stored with the plan's parameters."""
 
 import json
 from collections import Counter
@@ -17,14 +14,14 @@ from planner.placement.waves import Waves
 
 Figures = dict[str, Any]
 
-TOPICS_NAMED: Final = 10
-"""Topics of which a broker still holds most replicas."""
+MAX_TOPICS_LISTED: Final = 10
+"""Topics listed for a broker that still holds replicas, those with the most replicas first."""
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
-    """Return moves, how few they could be, how uneven brokers and racks are, before and after, and why they stay so.
+    """Return the moves and their lower bound, and the balance of brokers and racks before and after.
 
-    Where no broker is allowed, as for a file while all are drained, all of them count.
+    `allowed` are the brokers that may hold replicas. If it is empty (a file while all brokers are drained), all count.
     """
     brokers = placement.brokers
     counted = np.array([not allowed or int(name) in allowed for name in brokers.names], dtype=bool)
@@ -36,7 +33,7 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "uneven": placement.uneven,
         "replicas_per_broker": _spans(brokers.replicas, counted),
         "leaders_per_broker": _spans(brokers.leaders, counted),
-        "leaders_given_up": _given_up(placement, counted),
+        "leaders_given_up": _leaders_given_up(placement, counted),
         "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
         "racks_given_up": list(placement.given_up),
         "fewer_racks": placement.fewer_racks,
@@ -45,10 +42,10 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
 
 
 def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects: bool) -> Figures:
-    """Return how many partitions each broker leads, the least and the most, now and once the plan has come about.
+    """Return the least and the most partitions led by a broker, now and after the plan.
 
-    Kafka leaves a leader that stays in its list; `elects`: the first of a changed list is elected. `brokers_counted`
-    are those that `replicas_per_broker` and the others are about.
+    Kafka keeps a leader that stays in the replica list. With `elects`, the first replica of a changed list is elected.
+    `brokers_counted` are the brokers that `replicas_per_broker` and the other figures cover.
     """
     lists = placement.replicas[placement.changed]
     first, now = lists[:, 0], leader[placement.changed]
@@ -57,27 +54,28 @@ def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects
     after[placement.changed] = np.where(stays, now, first)
     ids = [int(name) for name in placement.brokers.names]
     counted = [broker for broker in ids if not allowed or broker in allowed]
-    spans = [spans_of(some, counted) for some in (leader, after)]
+    spans = [spans_of(leaders, counted) for leaders in (leader, after)]
     return {"led_per_broker": spans, "brokers_counted": counted}
 
 
 def spans_of(brokers: Ints, counted: Sequence[int]) -> list[int]:
-    """Return how often those of `counted` occur, the least and the most.
+    """Return the least and the most occurrences of any broker of `counted`.
 
     >>> spans_of(np.array([[1, 2], [1, -1]]), [1, 2, 3])
     [0, 2]
     """
     ids, counts = np.unique(brokers, return_counts=True)
     held = dict(zip(ids.tolist(), counts.tolist(), strict=True))
-    each = [held.get(broker, 0) for broker in counted]
-    return [min(each, default=0), max(each, default=0)]
+    occurrences = [held.get(broker, 0) for broker in counted]
+    return [min(occurrences, default=0), max(occurrences, default=0)]
 
 
 def _most_in_one_rack(placement: Placement) -> Figures:
-    """Return the largest numbers of a partition's replicas in one rack, before and after, and partitions they concern.
+    """Return the largest number of a partition's replicas in one rack, before and after, with partition counts.
 
-    `worse`: partitions that get more than before and than an even share; `uneven`: others of the plan with more than an
-    even share, because the other racks have too few brokers; `fixable`: all with more than there have to be.
+    `worse` counts partitions with more than before and more than an even share. `uneven` counts other partitions of the
+    plan with more than an even share, because the other racks have too few brokers. `fixable` counts all partitions
+    with more than the least possible number.
     """
     before, after = placement.most_in_one_rack
     least, even = placement.least_in_one_rack, placement.even_in_one_rack
@@ -87,14 +85,14 @@ def _most_in_one_rack(placement: Placement) -> Figures:
         "most": [int(before.max(initial=0)), int(after.max(initial=0))],
         "worse": int(worse.sum()),
         "uneven": int((changed & ~worse & (after == least) & (after > even)).sum()),
-        "fixable": [int((some > least).sum()) for some in (before, after)],
+        "fixable": [int((in_one_rack > least).sum()) for in_one_rack in (before, after)],
     }
 
 
 def still_held(replicas: Ints, topics: Sequence[str], emptied: AbstractSet[int]) -> list[Figures]:
-    """Return what brokers that are to be emptied hold after a plan: how many replicas, of which topics.
+    """Return the replicas that brokers to be emptied still hold after a plan, by topic.
 
-    `replicas`: broker ids, one row a partition; `topics`: the topic of each.
+    `replicas` has one row of broker ids per partition, `topics` the topic of each row.
 
     >>> still_held(np.array([[3, 1], [3, -1], [1, -1]]), ["a", "b", "a"], {3, 4})
     [{'broker_id': 3, 'replicas': 2, 'topics': {'a': 1, 'b': 1}}]
@@ -103,14 +101,14 @@ def still_held(replicas: Ints, topics: Sequence[str], emptied: AbstractSet[int])
     for broker in sorted(emptied):
         rows = np.flatnonzero((replicas == broker).any(axis=1)).tolist()
         by_topic = Counter(topics[row] for row in rows)
-        most = dict(sorted(by_topic.items(), key=lambda each: (-each[1], each[0]))[:TOPICS_NAMED])
+        most = dict(sorted(by_topic.items(), key=lambda each: (-each[1], each[0]))[:MAX_TOPICS_LISTED])
         more = {"others": len(by_topic) - len(most)} if len(by_topic) > len(most) else {}
         held.append({"broker_id": broker, "replicas": len(rows), "topics": most, **more})
-    return [each for each in held if each["replicas"]]
+    return [row for row in held if row["replicas"]]
 
 
 def wave_figures(planned: Waves, fewest: int) -> Figures:
-    """Return how many waves there are, how many there must be at least, and what each moves."""
+    """Return the number of waves, the least possible number, and the moves of each wave."""
     return {
         "count": planned.count,
         "fewest": fewest,
@@ -124,23 +122,23 @@ def _spans(counts: tuple[Ints, ...], counted: Bools) -> list[list[int]]:
     return [[int(count[counted].min()), int(count[counted].max())] for count in counts]
 
 
-def _given_up(placement: Placement, counted: Bools) -> Figures | None:
-    """Return how even leaders would be, had all partitions been reordered, and how many more that takes."""
+def _leaders_given_up(placement: Placement, counted: Bools) -> Figures | None:
+    """Return the leader balance if all partitions were reordered, and the number of extra reorders this takes."""
     (reached,) = _spans((placement.leaders_reordered,), counted)
     (kept,) = _spans((placement.brokers.leaders[1],), counted)
     return {"leaders_per_broker": reached, "reorders": placement.reorders} if reached != kept else None
 
 
 def figures_in(plan: Row) -> Figures:
-    """Return a stored plan's figures; those that nobody optimised have none."""
+    """Return a stored plan's figures; plans not made by the optimiser have none."""
     figures: Figures = json.loads(plan["parameters"] or "{}").get("figures", {})
     return figures
 
 
 def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement) -> dict[str, Any]:
-    """Return the bytes that are copied, and those of each broker, before and after; nothing without weights.
+    """Return the bytes copied, and the bytes of each broker before and after; empty without weights.
 
-    `bytes_per_broker` has the least and the most of the brokers that may hold replicas, before and after.
+    `bytes_per_broker` is the least and the most among the brokers that may hold replicas, before and after.
     """
     held = placement.brokers.bytes
     if partitions.weights is None or held is None:

@@ -1,7 +1,4 @@
-"""The tables as one snapshot left them, for Spark.
-
-In: a row of `snapshots`, which names the version of each table. Out: frames of these versions.
-"""
+"""The tables of one snapshot as Spark DataFrames, at the versions that its row in `snapshots` names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +13,13 @@ from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from schemas.tables import TABLES
 
-SMALL: Final = frozenset({"brokers", "broker_configs"})
-"""Tables that grow with the brokers only."""
+DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
+"""Small tables, whose size depends on the number of brokers only."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTables:
-    """Frames of the versions that a snapshot names, by table."""
+    """DataFrames of the table versions that a snapshot names, by table name."""
 
     tables: SparkWarehouse
     snapshot: Row
@@ -32,16 +29,16 @@ class SnapshotTables:
         if table == LAST_SEEN:
             rows = brokers_last_seen(self.tables.warehouse, self.snapshot)
             return self.tables.frame(table, list(rows.values())).coalesce(1)
-        if table in SMALL:
-            # what is in one part needs no exchange to be summed up
+        if table in DRIVER_READ_TABLES:
+            # a single partition can be aggregated without a shuffle
             return self.tables.arrow(self._small(table), TABLES[table]).coalesce(1)
         return self.tables.read(table, self.snapshot["versions"][table])
 
     def _small(self, table: str) -> pa.Table:
-        """Read by the driver: for Spark to find a version of a Delta table takes longer than to read a small one."""
+        """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
         rows = self.tables.warehouse.read(table, version=self.snapshot["versions"][table])
         return rows.select(TABLES[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:
-        """Make a frame of partitions asked for: topic, partition and, where said, replicas."""
+        """Return a DataFrame of requested partitions: topic, partition and replicas, null if not given."""
         return self.tables.frame("partitions", rows).select("topic", "partition", "replicas")

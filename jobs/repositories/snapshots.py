@@ -1,4 +1,4 @@
-"""Which snapshot a command works on, and the tables as that snapshot left them. No JVM."""
+"""Selection of the snapshot that a command uses, and its tables. It needs no JVM."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ PARTITION: Final = KEYS["partitions"]
 
 
 def last_snapshot(lake: Warehouse) -> Row | None:
-    """Return the newest complete snapshot, None before the first."""
+    """Return the newest complete snapshot, or None if there is none."""
     ids = lake.read("snapshots")["snapshot_id"]
     if not len(ids):
         return None
@@ -27,7 +27,7 @@ def last_snapshot(lake: Warehouse) -> Row | None:
 
 
 def find_snapshot(lake: Warehouse, snapshot_id: int | None = None) -> Row:
-    """Return the snapshot asked for, or the newest; raise where there is none."""
+    """Return the given or the newest snapshot; raise UsageError or UnreadableError if it does not exist."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
     newest = last_snapshot(lake)
@@ -49,22 +49,22 @@ def _no_snapshot(lake: Warehouse, snapshot_id: int, newest: int) -> str:
     dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
     return (
         f"no snapshot {snapshot_id} of cluster {lake.cluster!r}{dropped}; "
-        f"the oldest still there is {oldest}, the newest is {newest}"
+        f"the oldest is {oldest}, the newest is {newest}"
     )
 
 
 def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
-    """Raise RefusedError where a snapshot shows no broker or, if it is about `topics`, none of those."""
+    """Raise RefusedError if a snapshot has no broker or, with `topics`, no topic."""
     missing = "broker (/brokers/ids is empty)" if snapshot["brokers"] == 0 else "topic (/brokers/topics is empty)"
     if snapshot["brokers"] == 0 or (topics and snapshot["topics"] == 0):
         raise RefusedError(
-            f"snapshot {snapshot['snapshot_id']} shows no {missing}: there is nothing to plan; if there are any now, "
-            "take a new `surveyor snapshot`",
+            f"snapshot {snapshot['snapshot_id']} has no {missing}, so there is nothing to plan; if the cluster has any "
+            "now, take a new `surveyor snapshot`",
         )
 
 
 def as_of(lake: Warehouse, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
-    """Read a table as one snapshot left it, without a JVM."""
+    """Return the rows of a table at a snapshot."""
     return as_rows(table_as_of(lake, snapshot, table, *filters))
 
 
@@ -77,8 +77,8 @@ def table_as_of(
 ) -> pa.Table:
     """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
 
-    Should something else have removed that version, partitions are put together from their history; the filters
-    must then be on the key. Raise UnreadableError for the other tables, which have none.
+    If something else removed that version, partitions are rebuilt from their history; the filters must then be on key
+    columns. Raise UnreadableError for other tables, which have no history.
     """
     try:
         return lake.read(table, *filters, version=snapshot["versions"][table], columns=columns)
@@ -91,7 +91,7 @@ def table_as_of(
 
 
 def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Row) -> pa.Table:
-    """Give partitions the versions that their topics had: a later one is no change of a partition to the history."""
+    """Set the topic versions of a snapshot; the history does not record a new topic version as a change."""
     version = snapshot["versions"].get("topics")
     try:
         topics = None if version is None else lake.read("topics", version=version, columns=["topic", "topic_version"])
@@ -105,36 +105,38 @@ def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Row) -> pa.T
 
 
 def newest_rows(history: pa.Table) -> pa.Table:
-    """Keep the newest row of each partition, and none of those that vanished."""
+    """Keep the newest row of each partition that still exists."""
     ordered = history.sort_by("snapshot_id")
     newest = ordered.take(_last_of_each(ordered))
-    return newest.filter(_still_there(newest))
+    return newest.filter(_existing(newest))
 
 
-def rows_of_use(history: pa.Table) -> pa.Table:
-    """The newest rows, and of partitions without a state the last that had one: it is not to be forgotten."""
+def rows_to_keep(history: pa.Table) -> pa.Table:
+    """Keep the newest row of each partition and, if it has no state, also its last row with a state."""
     ordered = history.sort_by("snapshot_id")
     with_state = _last_of_each(ordered, pc.not_equal(_states(ordered), PartitionState.NEW.value))
     kept = ordered.take(pc.unique(pa.concat_arrays([_last_of_each(ordered), with_state])))
-    return kept.filter(_still_there(kept))
+    return kept.filter(_existing(kept))
 
 
 def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
-    """Find the last row of each partition, or the last of those that `among` marks."""
+    """Return the index of the last row of each partition, among the marked rows if `among` is given."""
     numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
     rows = numbered if among is None else numbered.filter(among)
-    last = rows.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so
+    last = rows.group_by(PARTITION, use_threads=False).aggregate(
+        [("row", "last")]
+    )  # "last" is ordered only without threads
     return last["row_last"].combine_chunks()
 
 
 def has_vanished(row: Row) -> bool:
-    """Whether a row of history is of a partition that was gone; those of older versions tell it by their state."""
+    """Whether a row of the history records that the partition vanished; rows of older versions show it by state."""
     vanished = row.get("vanished")
     return row["partition_state"] == PartitionState.NON_EXISTENT if vanished is None else bool(vanished)
 
 
-def _still_there(rows: pa.Table) -> pa.ChunkedArray:
-    """Whether rows are of partitions that were there; those of older versions tell it by their state."""
+def _existing(rows: pa.Table) -> pa.ChunkedArray:
+    """Mark rows of existing partitions; rows of older versions show it by state."""
     by_state = pc.equal(_states(rows), PartitionState.NON_EXISTENT.value)
     known = rows["vanished"] if "vanished" in rows.column_names else pa.nulls(rows.num_rows, pa.bool_())
     return pc.invert(pc.coalesce(known, by_state))

@@ -1,7 +1,6 @@
-"""Rows of stored plans as Arrow has them, in their order: counted, sifted and grouped without an object a row.
+"""Rows of stored plans in Arrow: sorted, filtered, counted and grouped without a Python object per row.
 
-So a plan of a million changes is reviewed in the memory of its columns. In: a table, an id. Out: rows, some at a time,
-and what they come to by action, topic, broker and reason.
+A plan of a million changes is reviewed in the memory of its columns. Rows become Python objects a slice at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +16,11 @@ from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from schemas.enums import NO_LEADER
 
-AT_ONCE: Final = 5_000
-"""Rows that are Python objects at the same time."""
+ROWS_PER_SLICE: Final = 5_000
+"""Rows converted to Python objects at a time."""
 
-GROUPS: Final = 1_000
-"""Topics and reasons that programs get at most: the most frequent ones."""
+MAX_GROUPS: Final = 1_000
+"""Topics and reasons in a result at most; the most frequent ones are kept."""
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
@@ -44,8 +43,8 @@ class StoredRows:
         return int(self.table.num_rows)
 
     def __iter__(self) -> Iterator[Row]:
-        for start in range(0, len(self), AT_ONCE):
-            yield from as_rows(self.table.slice(start, AT_ONCE))
+        for start in range(0, len(self), ROWS_PER_SLICE):
+            yield from as_rows(self.table.slice(start, ROWS_PER_SLICE))
 
     def first(self, count: int) -> list[Row]:
         return as_rows(self.table.slice(0, count))
@@ -54,24 +53,24 @@ class StoredRows:
         return StoredRows(self.table.filter(pa.array(holds)).combine_chunks())
 
     def equal(self, column: str, value: object) -> Bools:
-        """Tell which rows have this value."""
+        """Mark the rows with this value in a column."""
         marks: Bools = pc.fill_null(pc.equal(self.table[column], value), False).to_numpy()  # noqa: FBT003 - Arrow's
         return marks
 
     def contains(self, column: str, text: str) -> Bools:
-        """Mark the rows that have this text in a column."""
+        """Mark the rows with this substring in a column."""
         marks = pc.match_substring(self.table[column], text)
         found: Bools = pc.fill_null(marks, False).to_numpy()  # noqa: FBT003 - Arrow's
         return found
 
-    def alike(self, some: Bools, *key: str) -> Bools:
-        """Tell which rows have the key of one of some rows."""
+    def with_same_key(self, marked: Bools, *key: str) -> Bools:
+        """Mark the rows whose key equals that of a marked row."""
         keys = pc.binary_join_element_wise(*(self.table[column].cast(pa.string()) for column in key), "\0")
-        marks: Bools = pc.is_in(keys, keys.filter(pa.array(some))).to_numpy()
+        marks: Bools = pc.is_in(keys, keys.filter(pa.array(marked))).to_numpy()
         return marks
 
-    def each_length(self, column: str, of: str) -> Bools:
-        """Tell which rows are the first with their number of brokers in a column, among equal values of another."""
+    def first_of_each_length(self, column: str, of: str) -> Bools:
+        """Mark the first row for each value of `of` and each number of brokers in a column."""
         lengths = self.lengths(column)
         codes = self.table[of].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         _, first = np.unique((codes << 32) | lengths, return_index=True)
@@ -80,31 +79,31 @@ class StoredRows:
         return marks
 
     def lengths(self, column: str) -> Ints:
-        """Count the brokers of each row's list, 0 for none."""
+        """Count the brokers in each row's list; 0 for null."""
         lengths: Ints = (self.brokers(column) != NO_LEADER).sum(axis=1)
         return lengths
 
     def shrinks(self, column: str, before: str) -> Bools:
-        """Tell which rows have fewer brokers in a column than another one has, or where that has none."""
+        """Mark the rows with fewer brokers in `column` than in `before`, or with none in `before`."""
         had = self.lengths(before)
         marks: Bools = (had == 0) | (self.lengths(column) < had)
         return marks
 
     def values(self, column: str) -> list[str]:
-        """The distinct values of a column."""
+        """Return the distinct values of a column."""
         return list(pc.unique(self.table[column]).to_pylist())
 
     def counts(self, column: str) -> list[Row]:
         """Count equal values of a column, the most frequent first."""
         grouped = self.table.group_by(column).aggregate([([], "count_all")])
-        ordered = grouped.sort_by([("count_all", "descending"), (column, "ascending")]).slice(0, GROUPS)
+        ordered = grouped.sort_by([("count_all", "descending"), (column, "ascending")]).slice(0, MAX_GROUPS)
         return [{column: row[column], "rows": row["count_all"]} for row in as_rows(ordered)]
 
     def distinct(self, column: str) -> int:
         return int(pc.count_distinct(self.table[column], mode="all").as_py())
 
     def brokers(self, column: str) -> Ints:
-        """Lay out the brokers that a column, of lists or of single brokers, names: a row each, NO_LEADER for none."""
+        """Return the brokers of a list or scalar column as a matrix with a row each, padded with NO_LEADER."""
         values = pa.concat_arrays([pa.array([], self.table[column].type), *self.table[column].chunks])
         if not pa.types.is_list(values.type):
             return pc.fill_null(values, NO_LEADER).to_numpy().reshape(-1, 1)  # type: ignore[no-any-return]
@@ -114,19 +113,19 @@ class StoredRows:
         return laid_out
 
     def gained(self, column: str, other: str) -> Ints:
-        """The brokers of a column that another one has not."""
+        """Return the brokers in `column` that are not in `other`, else NO_LEADER."""
         gained = self.brokers(column)
         for taken in self.brokers(other).T:
             gained = np.where(gained == taken[:, None], NO_LEADER, gained)
         return gained
 
     def gains(self, column: str, other: str) -> Bools:
-        """Tell which rows have brokers in a column that another one has not."""
+        """Mark the rows with brokers in `column` that are not in `other`."""
         marks: Bools = (self.gained(column, other) != NO_LEADER).any(axis=1)
         return marks
 
 
-SIDES: Final = {
+BROKER_EFFECTS: Final = {
     "leader_gained": ("leader_after", "leader_before"),
     "leader_lost": ("leader_before", "leader_after"),
     "replicas_gained": ("replicas_after", "replicas_before"),
@@ -134,31 +133,31 @@ SIDES: Final = {
     "isr_joined": ("isr_after", "isr_before"),
     "isr_left": ("isr_before", "isr_after"),
 }
-"""What a change may mean for a broker, and the columns that tell."""
+"""The effects of a change on a broker, and the columns whose difference shows them."""
 
 
 def by_broker(changes: StoredRows) -> list[Row]:
-    """Count for each broker what it gains and loses; the one with most of it first."""
+    """Count each broker's gains and losses; brokers with the most come first."""
     counted: dict[int, Row] = {}
-    for side, columns in SIDES.items():
+    for side, columns in BROKER_EFFECTS.items():
         gained = changes.gained(*columns)
         brokers, counts = np.unique(gained[gained != NO_LEADER], return_counts=True)
         for broker, count in zip(brokers.tolist(), counts.tolist(), strict=True):
-            counted.setdefault(broker, {"broker_id": broker} | dict.fromkeys(SIDES, 0))[side] = count
-    return sorted(counted.values(), key=lambda row: (-sum(row[side] for side in SIDES), row["broker_id"]))
+            counted.setdefault(broker, {"broker_id": broker} | dict.fromkeys(BROKER_EFFECTS, 0))[side] = count
+    return sorted(counted.values(), key=lambda row: (-sum(row[side] for side in BROKER_EFFECTS), row["broker_id"]))
 
 
-def concerning(changes: StoredRows, broker: int) -> StoredRows:
-    """Keep the changes that mean something for a broker: leadership, a replica, a place in the ISR or the first one."""
+def affecting_broker(changes: StoredRows, broker: int) -> StoredRows:
+    """Keep the changes that affect a broker as leader, replica, ISR member or preferred replica."""
     before, after = (changes.brokers(f"replicas_{when}")[:, 0] == broker for when in ("before", "after"))
     concerned = before ^ after
-    for columns in SIDES.values():
+    for columns in BROKER_EFFECTS.values():
         concerned |= (changes.gained(*columns) == broker).any(axis=1)
     return changes.where(concerned)
 
 
 def summary(changes: StoredRows) -> dict[str, Any]:
-    """Return what changes come to: by action, topic, broker and reason, the most frequent first."""
+    """Count changes by action, topic, broker and reason, the most frequent first."""
     return {
         "actions": changes.counts("action"),
         "topics": changes.counts("topic"),

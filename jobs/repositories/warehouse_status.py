@@ -1,7 +1,6 @@
-"""What the warehouse says of a cluster besides its partitions: the last snapshot, plans that wait, who is drained.
+"""State of a cluster in the warehouse for `surveyor status`: last snapshot, open plans, drained brokers, throttles.
 
-For `surveyor status`, which also works without a warehouse, with one that was never used and with one of an older
-version. No JVM.
+`surveyor status` also works without a warehouse, with an empty one and with one of an older version. It needs no JVM.
 """
 
 from collections import Counter
@@ -23,31 +22,31 @@ from schemas.enums import PlanStatus
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
-"""What a plan is as long as somebody may still want to commit it."""
+"""Statuses of plans that can still be committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseStatus:
-    """The last word of the tables; empty where there are none."""
+    """The current state in the tables; empty if there are none."""
 
     snapshot: Row | None = None
     """The newest complete one."""
     plans: list[Row] = field(default_factory=list)
-    """Those that are OPEN, the newest last; `operations` says how many each has besides its changes.
+    """OPEN plans, the newest last; `operations` is the number of operations of each.
 
-    Without the cycles of `surveyor control`: what they left is decided on in the next one.
+    Cycles of `surveyor control` are excluded, because the next cycle decides again.
     """
     drained: list[Row] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
-    """Ids of plans whose commits have set throttles and not taken them away."""
+    """Ids of plans whose commits have set throttles and not removed them."""
     latest_epoch: int = 0
-    """The latest controller epoch that is recorded."""
+    """The latest recorded controller epoch."""
     fault: str | None = None
-    """Why a warehouse that is there could not be read, and nothing of it is known."""
+    """Why an existing warehouse could not be read; the other fields are empty then."""
 
 
 def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
-    """Read it; nothing where the warehouse is absent, or no snapshot was ever taken."""
+    """Read the status; it is empty if there is no warehouse or no snapshot."""
     snapshot = last_snapshot(lake) if lake.exists() else None
     if snapshot is None:
         return WarehouseStatus()
@@ -64,21 +63,21 @@ def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
 
 
 def throttled_plans(lake: Warehouse) -> list[str]:
-    """Ids of plans whose commits have set throttles and not taken them away."""
+    """Return the ids of plans whose commits have set throttles and not removed them."""
     throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
     return sorted(set(throttles.to_pylist()))
 
 
 def _with_operations(lake: Warehouse, plans: list[Row]) -> list[Row]:
-    """A plan that deletes or configures topics has no change, and yet it waits."""
-    mine = ("plan_id", "in", [row["plan_id"] for row in plans])
-    owners = lake.read("operations", mine, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
+    """Add the number of operations, because plans that delete or configure topics have no changes."""
+    of_plans = ("plan_id", "in", [row["plan_id"] for row in plans])
+    owners = lake.read("operations", of_plans, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
     operations = Counter(owners)
     return [row | {"operations": operations[row["plan_id"]]} for row in plans]
 
 
 def warehouse_status_if_readable(lake: Warehouse) -> WarehouseStatus:
-    """The same, or why not: whoever looks at the cluster itself is not kept from it by a warehouse."""
+    """Read the status, or return the error as its `fault`, so that the live cluster can be shown anyway."""
     try:
         return read_warehouse_status(lake)
     except (SurveyorError, OSError) as error:
@@ -86,9 +85,9 @@ def warehouse_status_if_readable(lake: Warehouse) -> WarehouseStatus:
 
 
 def missing_since(lake: Warehouse, snapshot: Row, brokers: Collection[int]) -> dict[int, datetime]:
-    """When the first of the snapshots up to this one was taken that miss a broker, for those that this one misses.
+    """Return when each of the brokers missing in this snapshot was first missing in a snapshot.
 
-    A broker that no snapshot has seen is missed by the oldest.
+    A broker in no snapshot counts as missing since the oldest one.
     """
     absent = {*brokers}.difference(row["broker_id"] for row in as_of(lake, snapshot, "brokers"))
     if not absent:
@@ -97,16 +96,16 @@ def missing_since(lake: Warehouse, snapshot: Row, brokers: Collection[int]) -> d
     last = {broker: seen[broker]["snapshot_id"] if broker in seen else 0 for broker in absent}
     snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot["snapshot_id"]))
     taken = {row["snapshot_id"]: row["taken_at"] for row in snapshots.select(["snapshot_id", "taken_at"]).to_pylist()}
-    return {broker: taken[min(each for each in taken if each > until)] for broker, until in last.items()}
+    return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}
 
 
 def known_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int | None:
-    """The min.insync.replicas of topics that do not say, as a snapshot's brokers do; None where none has told."""
+    """Return the brokers' default min.insync.replicas in a snapshot, or None if no broker reported it."""
     return max_known_min_isr(_min_isr_rows(lake, snapshot))
 
 
 def default_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int:
-    """The same, and Kafka's default where none has told."""
+    """Return the brokers' default min.insync.replicas in a snapshot, or Kafka's default if no broker reported it."""
     return default_min_isr(_min_isr_rows(lake, snapshot))
 
 

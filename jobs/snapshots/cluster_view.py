@@ -42,7 +42,7 @@ PARTITION: Final = (
 RATES_TIMEOUT_SECONDS: Final = 5.0
 """Seconds to connect in: somebody waits for the answer."""
 
-_OF_STATE: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
+_STATE_COLUMNS: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
 """What a partition without a state has not."""
 
 TopicConfig = Mapping[str, str | None] | None
@@ -173,6 +173,6 @@ def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
 
 
 def _values(rows: list[Row], name: str) -> list[Any]:
-    if name in _OF_STATE:
+    if name in _STATE_COLUMNS:
         return [row.get(name) for row in rows]
     return list(map(itemgetter(name), rows))  # twice as quick

@@ -148,7 +148,10 @@ def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequen
 def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:
     """The rows of `b` and `a` that differ, in SQL: a struct for each, null where there is none."""
     differs = {column: _differs(column, kind) for column, kind in kinds.items()}
-    sides = {side: [*(f'"{name}" := {side}."{name}"' for name in key), *_told(side, differs)] for side in ("b", "a")}
+    sides = {
+        side: [*(f'"{name}" := {side}."{name}"' for name in key), *_differing_columns(side, differs)]
+        for side in ("b", "a")
+    }
     packed = (f"CASE WHEN {side}.there THEN struct_pack({', '.join(some)}) END" for side, some in sides.items())
     was, is_now = packed
     names = ", ".join(f'"{name}"' for name in key)
@@ -160,7 +163,7 @@ def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:
     """  # noqa: S608 - names of columns
 
 
-def _told(side: str, differs: Mapping[str, str]) -> Iterator[str]:
+def _differing_columns(side: str, differs: Mapping[str, str]) -> Iterator[str]:
     return (f'"{column}" := CASE WHEN {differ} THEN {side}."{column}" END' for column, differ in differs.items())
 
 

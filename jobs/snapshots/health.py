@@ -26,7 +26,7 @@ from schemas.kafka_decoders import Blocked
 from schemas.rows import Key
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
 
-NAMED: Final = 5
+MAX_PARTITIONS_NAMED: Final = 5
 """Partitions of a kind that are named."""
 
 
@@ -91,41 +91,41 @@ class Health:
         return asdict(self) | {"gone": gone, "stalled": [_stalled_row(each) for each in self.stalled]}
 
 
-def health_of(seen: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
+def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
     """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
-    rows = arrays_of(seen, default_min_isr)
-    live, understood = _brokers_of(seen)
+    rows = arrays_of(view, default_min_isr)
+    live, understood = _brokers_of(view)
     opaque = sorted(set(live) - understood)
     marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
-    reassigned = _reassignments(seen, live)
+    reassigned = _reassignments(view, live)
     void = {(each.topic, each.partition) for each in reassigned if each.is_void}
-    moving = _moving(seen.partitions, seen.requested.keys() - void)
+    moving = _moving(view.partitions, view.requested.keys() - void)
     unborn = (
-        ~rows.has_state & _is_reassigned(seen.partitions) & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
+        ~rows.has_state & _is_reassigned(view.partitions) & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
     )
     named_kinds = {
         "leader_outside_isr": rows.judged & marks.leader_outside_isr,
         "not_understood": ~rows.understood,
     }
     return Health(
-        controller_id=seen.controller_id,
-        controller_epoch=seen.controller_epoch,
-        latest_epoch=pc.max(seen.partitions["controller_epoch"]).as_py() or 0,
-        migration=seen.migration,
+        controller_id=view.controller_id,
+        controller_epoch=view.controller_epoch,
+        latest_epoch=pc.max(view.partitions["controller_epoch"]).as_py() or 0,
+        migration=view.migration,
         live=live,
         not_understood_brokers=opaque,
-        gone=_named_and_gone(rows, live),
+        gone=_unregistered_brokers(rows, live),
         able_brokers=len(understood.difference(drained)),
         led_by_drained=_count(rows.judged & is_in(rows.leader, understood.intersection(drained))),
         most_replicas=int(has_broker(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
-        topics=len(seen.configs),
-        deleting_topics=len(seen.deleting),
+        topics=len(view.configs),
+        deleting_topics=len(view.deleting),
         deletion_waits_for=_absent_from_deletion(rows, live),
-        partitions=seen.partitions.num_rows,
+        partitions=view.partitions.num_rows,
         offline=_count(rows.judged & marks.offline),
         **{name: _count(some) for name, some in named_kinds.items()},
-        named={name: _names(seen.partitions, some) for name, some in named_kinds.items()},
-        configs_not_understood=sum(config is None or None in config.values() for config in seen.configs.values()),
+        named={name: _names(view.partitions, some) for name, some in named_kinds.items()},
+        configs_not_understood=sum(config is None or None in config.values() for config in view.configs.values()),
         without_state=_count(rows.judged & marks.new),
         under_replicated=_count(rows.judged & marks.under_replicated),
         under_min_isr=_count(rows.judged & marks.under_min_isr),
@@ -134,42 +134,42 @@ def health_of(seen: ClusterView, *, default_min_isr: int, threshold: float, drai
         mendable=_count(due.repairable),
         stuck=_count(due.leaderless),
         imbalance=imbalance(rows, threshold),
-        quarantined=seen.quarantined,
+        quarantined=view.quarantined,
         blocking=[
-            *seen.blocking,
-            *_unparsable(seen.configs),
-            *_unborn(seen, unborn),
+            *view.blocking,
+            *_unparsable(view.configs),
+            *_stateless_reassignments(view, unborn),
         ],
-        throttled_brokers=sorted(seen.throttled_brokers),
-        throttled_topics=sorted(seen.throttled_topics),
+        throttled_brokers=sorted(view.throttled_brokers),
+        throttled_topics=sorted(view.throttled_topics),
     )
 
 
-def without_in_sync(seen: ClusterView) -> Bools:
+def without_in_sync(view: ClusterView) -> Bools:
     """Mark the offline partitions of which no replica that may be elected is in sync: those that are `stuck`."""
-    return repair_masks(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen)).leaderless
+    return repair_masks(arrays_of(view, DEFAULT_MIN_ISR), *_brokers_of(view)).leaderless
 
 
-def _brokers_of(seen: ClusterView) -> tuple[list[int], set[int]]:
+def _brokers_of(view: ClusterView) -> tuple[list[int], set[int]]:
     """Registered brokers, by id, and those of them that are understood: they may be elected."""
-    live = sorted(row["broker_id"] for row in seen.brokers)
-    return live, {row["broker_id"] for row in seen.brokers if row["understood"]}
+    live = sorted(row["broker_id"] for row in view.brokers)
+    return live, {row["broker_id"] for row in view.brokers if row["understood"]}
 
 
-def arrays_of(seen: ClusterView, default_min_isr: int) -> PartitionArrays:
+def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
     """Lay the partitions out for the rules that need no Spark."""
-    stored = StoredRows(seen.partitions)
-    topics = seen.partitions["topic"].combine_chunks().dictionary_encode()
+    stored = StoredRows(view.partitions)
+    topics = view.partitions["topic"].combine_chunks().dictionary_encode()
     number = topics.indices.to_numpy()
     names = topics.dictionary.to_pylist()
-    minima = [min_isr_of(seen.configs.get(name), default_min_isr) for name in names]
+    minima = [min_isr_of(view.configs.get(name), default_min_isr) for name in names]
     return PartitionArrays(
         replicas=stored.brokers("replicas"),
         isr=stored.brokers("isr"),
         leader=stored.brokers("leader")[:, 0],
-        has_state=np.asarray(pc.is_valid(seen.partitions["leader"])),
-        understood=_true_or_null(seen.partitions["understood"]),
-        deleting=np.array([name in seen.deleting for name in names], dtype=bool)[number],
+        has_state=np.asarray(pc.is_valid(view.partitions["leader"])),
+        understood=_true_or_null(view.partitions["understood"]),
+        deleting=np.array([name in view.deleting for name in names], dtype=bool)[number],
         min_isr=np.array(minima, dtype=np.int32)[number],
     )
 
@@ -178,7 +178,7 @@ def _true_or_null(column: pa.ChunkedArray) -> Bools:
     return np.asarray(pc.fill_null(column, True))  # noqa: FBT003 - as the rules read null
 
 
-def _named_and_gone(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
+def _unregistered_brokers(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
     """Count for each broker that is named and not registered the partitions that name it."""
     everybody = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
     absent = np.where(has_broker(everybody) & ~is_in(everybody, live), everybody, NO_LEADER)
@@ -204,19 +204,19 @@ def _stalled_row(stalled: Reassignment) -> Row:
     return row
 
 
-def _reassignments(seen: ClusterView, live: Collection[int]) -> list[Reassignment]:
+def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignment]:
     """Everything that moves or is asked to; what is not understood is left out."""
-    concerned = seen.partitions.filter(_moving(seen.partitions, seen.requested.keys())).to_pylist()
+    concerned = view.partitions.filter(_moving(view.partitions, view.requested.keys())).to_pylist()
     rows = {(row["topic"], row["partition"]): row for row in concerned}
     found = []
-    for key in sorted({*rows, *seen.requested}):
+    for key in sorted({*rows, *view.requested}):
         row = rows.get(key)
         if row is not None and row["understood"] is False:
             continue
         now = row and ReplicaAssignment(*(row[name] or [] for name in _ASSIGNMENT))
         isr = [] if row is None else row["isr"] or []
         found.append(
-            reassignment(key, now, seen.requested.get(key), isr, live, deleting=key[0] in seen.deleting),
+            reassignment(key, now, view.requested.get(key), isr, live, deleting=key[0] in view.deleting),
         )
     return found
 
@@ -254,15 +254,15 @@ def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
             yield {"path": path, "blocks": Blocked.START.value, "reason": reason, "mend": None}
 
 
-def _unborn(seen: ClusterView, unborn: Bools) -> Iterator[Row]:
+def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[Row]:
     """Topics of which a partition is reassigned that has no state and gets none: Kafka's controller ends over it.
 
     None is created where the topic is queued for deletion, or no replica is alive.
     """
-    for topic in sorted(set(seen.partitions["topic"].take(np.flatnonzero(unborn)).to_pylist())):
+    for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(unborn)).to_pylist())):
         moves = "a partition of it is reassigned and has no state"
         path, reason = f"{TOPICS}/{topic}", f"{moves}, and no replica of it is alive: start one of its brokers"
-        if topic in seen.deleting:
+        if topic in view.deleting:
             path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is to be deleted, {moves}"
         yield {"path": path, "blocks": Blocked.FAIL_OVER.value, "reason": reason, "mend": None}
 
@@ -270,7 +270,7 @@ def _unborn(seen: ClusterView, unborn: Bools) -> Iterator[Row]:
 def _names(partitions: pa.Table, some: Bools) -> list[str]:
     """The first few of some partitions."""
     rows = partitions.select(["topic", "partition"]).take(np.flatnonzero(some))
-    first = rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, NAMED)
+    first = rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, MAX_PARTITIONS_NAMED)
     return [f"{row['topic']}-{row['partition']}" for row in first.to_pylist()]
 
 

@@ -16,22 +16,22 @@ from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import PartitionMasks, has_broker, is_in, partition_masks
 from schemas.enums import PartitionState
 
-_DERIVED: Final = ("partition_state", "offline_replicas", "under_replicated", "under_min_isr")
-_OF_SNAPSHOT: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED}
+_DERIVED_COLUMNS: Final = ("partition_state", "offline_replicas", "under_replicated", "under_min_isr")
+_SNAPSHOT_COLUMNS: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED_COLUMNS}
 
-READ: Final = [name for name in schema_of("partitions").names if name not in _OF_SNAPSHOT]
+ZNODE_COLUMNS: Final = [name for name in schema_of("partitions").names if name not in _SNAPSHOT_COLUMNS]
 """Columns that znodes hold."""
 
 
-def observe_whole(hosts: str, topic: str | None = None) -> ClusterView:
+def read_all_columns(hosts: str, topic: str | None = None) -> ClusterView:
     """Read ZooKeeper with every column of partitions, of all topics or one."""
-    return view_now(hosts, topic=topic, columns=READ)
+    return view_now(hosts, topic=topic, columns=ZNODE_COLUMNS)
 
 
-def present_partitions(seen: ClusterView, default_min_isr: int) -> pa.Table:
+def with_derived_columns(view: ClusterView, default_min_isr: int) -> pa.Table:
     """Add to what was observed whole what follows from it, and `deletion_requested`."""
-    rows = arrays_of(seen, default_min_isr)
-    live = [row["broker_id"] for row in seen.brokers]
+    rows = arrays_of(view, default_min_isr)
+    live = [row["broker_id"] for row in view.brokers]
     marks = partition_masks(rows, live)
     columns = {
         "partition_state": pa.array(_states(marks), pa.string()),
@@ -41,7 +41,7 @@ def present_partitions(seen: ClusterView, default_min_isr: int) -> pa.Table:
     }
     understood = pa.array(rows.understood)
     nothing = {name: pa.nulls(len(rows.leader), column.type) for name, column in columns.items()}
-    table = seen.partitions.combine_chunks()
+    table = view.partitions.combine_chunks()
     for name, column in columns.items():
         table = table.append_column(name, pa.compute.if_else(understood, column, nothing[name]))
     return table.append_column("deletion_requested", pa.array(rows.deleting))

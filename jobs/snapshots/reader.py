@@ -37,13 +37,13 @@ from planner.text import pluralise
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """What an executor said, in the midst of stack traces of three languages."""
 
-TASKS_A_CORE: Final = 8
+TASKS_PER_CORE: Final = 8
 """Enough for cores to end at about the same time; what each task costs comes again with every later pass."""
 
-TOPICS_AT_ONCE: Final = 1000
+TOPICS_PER_COUNT: Final = 1000
 """Topics whose partitions are counted before it is looked whether they are too many already."""
 
-TALLY: Final = ("kind", "rows", "read", "decoded")
+TALLY_COLUMNS: Final = ("kind", "rows", "read", "decoded")
 """What is counted of each kind of row."""
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -85,21 +85,21 @@ def read_driver_metadata(settings: Settings) -> DriverMetadata:
         overrides, quarantine = with_retries(lambda: read_overrides(client))
         tiny = with_retries(lambda: _is_tiny(client))
     state.quarantine += quarantine
-    return DriverMetadata(state, tiny, _ask_settings(settings, state.brokers, overrides))
+    return DriverMetadata(state, tiny, _request_broker_configs(settings, state.brokers, overrides))
 
 
 def _is_tiny(client: KazooClient) -> bool:
     """Count partitions by their znodes, without reading them, until they are too many."""
     paths = [f"{TOPICS}/{topic}/partitions" for topic in children(client, TOPICS) or []]
     counted = 0
-    for start in range(0, len(paths), TOPICS_AT_ONCE):
-        counted += sum(map(len, children_of(client, paths[start : start + TOPICS_AT_ONCE])))
+    for start in range(0, len(paths), TOPICS_PER_COUNT):
+        counted += sum(map(len, children_of(client, paths[start : start + TOPICS_PER_COUNT])))
         if counted > TINY:
             return False
     return True
 
 
-def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
+def _request_broker_configs(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
     """Ask the brokers for their settings in a thread that keeps nobody from ending."""
     read_properties(settings.conf.command_config)  # what is wrong with the file is said before Spark is started
     answer: Future[list[Row]] = Future()
@@ -119,7 +119,7 @@ def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrid
 def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
     """Stage topics and partitions; by then the brokers have told their settings, or had the time to."""
     with phases.of("read", "reading topics and partitions", partial(tasks_done, tables.spark)):
-        staged, tallies = (_stage_here if small.tiny else _stage)(settings, tables)
+        staged, tallies = (_stage_on_driver if small.tiny else _stage_on_executors)(settings, tables)
         configs = small.configs.result()
     counts = _counts(phases, tallies)
     _warn_of_silent_brokers(configs)
@@ -135,16 +135,16 @@ def _quarantine(staged: DataFrame) -> list[Row]:
     return [row.asDict() for row in rows.collect()]
 
 
-def _stage_here(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
+def _stage_on_driver(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
     """Read by the driver, and tally there; on Spark the rows are part of the query and need no job of their own."""
     rows = read_here(settings.zookeeper)
     spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
     tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
-    return tables.arrow(rows, READ), tallies.rename_columns(TALLY).to_pylist()
+    return tables.arrow(rows, READ), tallies.rename_columns(TALLY_COLUMNS).to_pylist()
 
 
-def _stage(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
-    tasks = TASKS_A_CORE * default_parallelism(tables.spark)
+def _stage_on_executors(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
+    tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
     read = read_there(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
     try:
         staged = read.localCheckpoint()

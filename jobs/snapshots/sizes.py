@@ -24,7 +24,7 @@ from jobs.runtime.suggestions import suggestion
 from planner.text import pluralise
 from schemas.columns import TABLES
 
-NAMED: Final = 20
+MAX_LISTED: Final = 20
 """Brokers and log dirs that are named on stderr; --json names all."""
 
 
@@ -46,7 +46,7 @@ def take_sizes(settings: Settings) -> Result:
     with progress("asking brokers for their log dirs", detail):
         log_dirs, silent = read_log_dirs(brokers, settings.conf.command_config, count)
     if not log_dirs:
-        raise UnreadableError(_nobody(silent))
+        raise UnreadableError(_no_response_message(silent))
     logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
     with progress("writing sizes"):
         store_sizes(settings.lake, log_dirs, logs)
@@ -66,7 +66,7 @@ def _of_brokers(brokers: Collection[int]) -> str:
     return f"broker_id IN ({', '.join(map(str, sorted(brokers)))})"
 
 
-def _nobody(silent: Mapping[int, str]) -> str:
+def _no_response_message(silent: Mapping[int, str]) -> str:
     if not silent:
         return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
     return (
@@ -96,8 +96,8 @@ def _silent_lines(silent: Mapping[int, str]) -> list[str]:
 
 
 def _listed(lines: Collection[str]) -> str:
-    more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
-    return "\n  ".join([*list(lines)[:NAMED], *more])
+    more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
+    return "\n  ".join([*list(lines)[:MAX_LISTED], *more])
 
 
 def report_sizes(settings: Settings) -> None:

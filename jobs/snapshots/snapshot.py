@@ -20,7 +20,7 @@ from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import in_sight
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.repositories.drained_brokers import lines_of_ended, remove_expired
+from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.options import unexpected
@@ -33,14 +33,14 @@ from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.tables import TABLES
 
-SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
+RESULT_FIELDS = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
 
-COUNTED: Final = ("brokers", "topics", "partitions", "quarantined")
+COUNT_FIELDS: Final = ("brokers", "topics", "partitions", "quarantined")
 
 STEPS_SHOWN: Final = 3
 """Clusters of a fleet whose next command is shown: the others' differ in the name alone."""
 
-UNCLEAR: Final = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
+CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
 """What stands in place of a controller's id."""
 
 
@@ -49,7 +49,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
 
     `alone`: no other cluster, which may be larger, comes after it in this process.
     """
-    began = _Began()
+    began = _StartTime()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
         small = read_driver_metadata(settings)
@@ -57,19 +57,19 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
         settings.lake.ensure_tables()
         session = _session(settings, tiny=small.tiny, alone=alone)
         tables = SparkWarehouse(session, settings.lake, one_task=small.tiny)
-    with _alone_with(settings.lake) as waited:
+    with _exclusive_snapshot(settings.lake) as waited:
         if waited:  # the order of ids is that of readings
-            began = _Began()
+            began = _StartTime()
             small = read_driver_metadata(settings)
         reading = stage(settings, tables, small, phases)
         _end_drains(settings, reading.state)
-        row, counts = _written(settings, tables, reading, phases, began)
+        row, counts = _write_under_next_id(settings, tables, reading, phases, began)
     _warn(reading.state, counts)
-    return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
+    return {name: row[name] for name in RESULT_FIELDS} | counts | {"seconds_by_phase": phases.rounded}
 
 
 @contextmanager
-def _alone_with(lake: Warehouse) -> Iterator[bool]:
+def _exclusive_snapshot(lake: Warehouse) -> Iterator[bool]:
     """Take a snapshot while no other process takes one of the cluster or removes files; yield whether one did before.
 
     Each table is written as a whole, and the snapshot names the versions that belong together.
@@ -87,15 +87,15 @@ def _alone_with(lake: Warehouse) -> Iterator[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Began:
+class _StartTime:
     """When a snapshot was begun, by the calendar and by a clock that nobody sets."""
 
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     clock: float = field(default_factory=time.monotonic)
 
 
-def _written(
-    settings: Settings, tables: SparkWarehouse, reading: StagedMetadata, phases: Phases, began: _Began
+def _write_under_next_id(
+    settings: Settings, tables: SparkWarehouse, reading: StagedMetadata, phases: Phases, began: _StartTime
 ) -> tuple[Row, dict[str, int]]:
     """Write a reading under the next id; once more where another process, by which no lock is heeded, took that id."""
     while True:
@@ -108,7 +108,7 @@ def _written(
         log(f"surveyor: another process has taken snapshot {snapshot_id} meanwhile: this one is written again")
 
 
-def _row(settings: Settings, reading: StagedMetadata, began: _Began) -> Row:
+def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
     state = reading.state
     return {
         "taken_at": began.at,
@@ -130,7 +130,7 @@ def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:
     ended = remove_expired(settings.lake, state.control["controller_epoch"], state.live)
-    for line in lines_of_ended(ended):
+    for line in expired_drain_lines(ended):
         log(line)
 
 
@@ -194,8 +194,8 @@ def snapshot_line(cluster: str, result: Result) -> str:
     'snapshot 4 of east: 3 brokers, 2 topics, 60 partitions, 0 quarantined; no controller, epoch 7; 5.0 s (read 0.7, \
 write 1.2)'
     """
-    *counts, quarantined = (result[name] for name in COUNTED)
-    known = [pluralise(count, name.removesuffix("s")) for count, name in zip(counts, COUNTED, strict=False)]
+    *counts, quarantined = (result[name] for name in COUNT_FIELDS)
+    known = [pluralise(count, name.removesuffix("s")) for count, name in zip(counts, COUNT_FIELDS, strict=False)]
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
     return (
         f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(known)}, {quarantined} quarantined; "
@@ -210,4 +210,4 @@ def _controller(controller_id: int | None) -> str:
     >>> _controller(2), _controller(None)
     ('controller 2', 'a controller not understood')
     """
-    return UNCLEAR.get(controller_id, f"controller {controller_id}")
+    return CONTROLLER_PLACEHOLDERS.get(controller_id, f"controller {controller_id}")

@@ -21,7 +21,7 @@ from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty
-from jobs.repositories.snapshots import find_snapshot, rows_of_use
+from jobs.repositories.snapshots import find_snapshot, rows_to_keep
 from jobs.runtime.console import Result, emit_result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -35,7 +35,7 @@ GRACE_HOURS: Final = 1
 EMPTY_PLANS_KEPT: Final = timedelta(days=1)
 """How long plans that change nothing are kept: a schedule makes one each time that nothing is due."""
 
-OF_ONE_SNAPSHOT: Final = ("snapshots", "events", "imbalance", "whatif")
+PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and go with it, `snapshots` first."""
 
 
@@ -58,10 +58,10 @@ def vacuum_warehouse(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run
         if not dry_run:
             with progress("waiting for snapshots that are under way, or for another vacuum"):
                 stack.enter_context(locked(lake.warehouse, VACUUM))
-        return _vacuumed(lake, now, keep, dry_run=dry_run)
+        return _vacuum(lake, now, keep, dry_run=dry_run)
 
 
-def _vacuumed(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+def _vacuum(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     oldest = oldest_kept(lake.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
     before = {name: TableFiles(lake.path(name)).data() for name in TABLES}
     with progress("dropping rows"):
@@ -86,7 +86,7 @@ def _counts(rows_dropped: int, before: FileSizes, after: FileSizes) -> dict[str,
 def _drop_rows(lake: Warehouse, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
     """Drop rows that no snapshot from `oldest` on needs; return how many by table."""
     dropped = {}
-    for name in OF_ONE_SNAPSHOT:
+    for name in PER_SNAPSHOT_TABLES:
         dropped[name] = lake.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
         if dropped[name] and not dry_run:
             lake.delete(name, f"snapshot_id < {oldest}")
@@ -107,9 +107,9 @@ def _shorten_history(lake: Warehouse, oldest: int, *, dry_run: bool) -> int:
     until = ("snapshot_id", "<=", oldest)
     key = ["topic", "partition", "snapshot_id", "partition_state", "vanished"]
     rows = lake.read("partition_history", until, columns=key)
-    superfluous: int = rows.num_rows - rows_of_use(rows).num_rows
+    superfluous: int = rows.num_rows - rows_to_keep(rows).num_rows
     if superfluous and not dry_run:
-        lake.transform_rows("partition_history", until, rows_of_use)
+        lake.transform_rows("partition_history", until, rows_to_keep)
     return superfluous
 
 

@@ -51,10 +51,10 @@ from schemas.tables import PARTITIONS, TABLES, TOPICS
 
 VANISHED = "vanished"
 
-BROADCAST = 500_000
+MAX_BROADCAST_ROWS = 500_000
 """Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
 
-SCATTERED = 0.001
+MAX_MERGE_SHARE = 0.001
 """Share of changed partitions above which most files of the table hold one: a MERGE would save no space."""
 
 
@@ -169,7 +169,7 @@ class SnapshotWriter:
         count = cells.count()
         if not count:
             return None
-        few = F.broadcast(cells) if count <= BROADCAST else cells
+        few = F.broadcast(cells) if count <= MAX_BROADCAST_ROWS else cells
         was, is_now = (rows.transform(in_cells, few) for rows in (before, now.partitions))
         pairs = differing(was, now.derived(is_now)).localCheckpoint()
         counts = pairs.agg(F.count("*").alias("all"), F.count_if(has_changed()).alias("changed")).collect()[0]
@@ -231,7 +231,7 @@ class SnapshotWriter:
     def update_partitions(self, change: PartitionDiff, count: int) -> None:
         """Bring the table to what is now."""
         tables = self.tables
-        if change.count <= count * SCATTERED:
+        if change.count <= count * MAX_MERGE_SHARE:
             tables.merge("partitions", change.rows, KEY, VANISHED)
             return
         rows = tables.collect_arrow("partitions", change.rows)

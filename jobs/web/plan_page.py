@@ -26,7 +26,7 @@ from jobs.preconditions.copy_volume import Volume, volume
 from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.repository import find_plan, is_cycle, titled
+from jobs.repositories.plans.repository import find_plan, is_cycle, plan_title
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.repositories.stored_rows import StoredRows, summary
 from jobs.runtime.settings import Settings
@@ -57,7 +57,7 @@ class PlanTables:
 
     @classmethod
     def read(cls, lake: Warehouse, id_or_name: str) -> "PlanTables":
-        """Read a plan; raise UsageError where there is none, RefusedError where rows of it were edited or lost."""
+        """Read a plan; raise UsageError if it does not exist, RefusedError if its stored rows were changed."""
         row = find_plan(lake, id_or_name)
         mine = ("plan_id", "=", row["plan_id"])
         rows = {table: lake.read(table, mine) for table in ("changes", "operations", "rejections")}
@@ -82,8 +82,8 @@ def _refuse_edited(row: Row, rows: dict[str, pa.Table]) -> None:
     hashed = digest.summary(plan_header(row), rows)["plan_id"]
     if hashed != row["plan_id"]:
         raise RefusedError(
-            f"plan {titled(row)} is not what was planned: its rows hash to {hashed}; somebody edited or lost rows of "
-            "it, and no page to approve it from is made; plan again"
+            f"plan {plan_title(row)} is not what was planned: its rows hash to {hashed}; its stored rows were "
+            "changed or deleted, so no report is written; plan again"
         )
 
 
@@ -112,7 +112,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         "plan.html",
         about=about(plan.at.lake.cluster, plan.snapshot, now),
         plan={
-            "title": titled(row),
+            "title": plan_title(row),
             "kind": row["kind"],
             "status": row["status"],
             "created_at": shown_time(row["created_at"]),

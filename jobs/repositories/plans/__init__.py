@@ -1,1 +1,1 @@
-"""Plans as tables hold them: stored, named, found, and what became of each row."""
+"""Stored plans: their rows, names and commit outcomes."""

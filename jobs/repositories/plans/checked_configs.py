@@ -1,7 +1,7 @@
-"""Topic configs in plans: checked when they are planned, again before a commit writes, and warned of.
+"""Validation of topic configs when a plan is made and again before a commit writes them.
 
-In batch mode nobody validates what is written, and brokers die of a value they cannot parse; Kafka's controller would
-refuse it, so it is refused early in admin mode too. In: the configs asked for, or the operations of a plan.
+In batch mode no broker validates what is written, and a broker fails on a value that it cannot parse. Kafka's
+controller would refuse such a value, so it is refused early in admin mode too.
 """
 
 import json
@@ -14,14 +14,14 @@ from schemas.topic_configs import TIERED, config_name_faults, conflicts, value_f
 
 
 def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterator[str]:
-    """Say which of the values to be set cannot be."""
+    """Return a message for each invalid name or value."""
     if not unknown_allowed:
-        yield from (f"{fault}; --allow-unknown-config takes it unchecked" for fault in config_name_faults(config))
+        yield from (f"{fault}; --allow-unknown-config accepts it unchecked" for fault in config_name_faults(config))
     yield from value_faults(config)
 
 
 def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
-    """Raise RefusedError where a plan, whoever made it, sets what Kafka would not take."""
+    """Raise RefusedError if a plan of any origin sets a config that Kafka would not accept."""
     for operation in operations:
         data = json.loads(operation.data)
         config = set_by(operation)
@@ -35,12 +35,12 @@ def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
 
 
 def tiered(operations: Sequence[Operation]) -> bool:
-    """Tell whether a plan sets or deletes what only a broker with tiered storage can judge."""
+    """Whether a plan sets or deletes a config that only a broker with tiered storage can validate."""
     return any(TIERED in _configs(operation) for operation in operations)
 
 
 def set_by(operation: Operation) -> dict[str, str]:
-    """The values that an operation sets."""
+    """Return the configs that an operation sets."""
     return {name: value for name, value in _configs(operation).items() if value is not None}
 
 

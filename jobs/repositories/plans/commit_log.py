@@ -1,7 +1,7 @@
-"""What became of each row of a plan: intents written before the cluster is touched, outcomes after.
+"""The commit log: intents are recorded before the cluster is changed, outcomes after it.
 
-Rows of `commits` are only ever appended. An attempt that was killed leaves its intents pending; the next attempt reads
-the cluster, not the ledger, to see what was done.
+Rows of `commits` are only appended. An attempt that was killed leaves its intents pending. The next attempt reads the
+cluster, not the log, to determine what was done.
 """
 
 import json
@@ -23,66 +23,66 @@ from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRow
 
-_NAMED: Final = ("wave", "topic", "partition", "action")
-"""The columns of `commits` that name a change."""
+_CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
+"""The columns of `commits` that identify a change."""
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
-"""What a plan stays, whoever was committing it meanwhile."""
+"""Final statuses; a commit that is still running does not overwrite them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """What became of one change."""
+    """The outcome of one change."""
 
     change: PlanRow
     outcome: Outcome
     message: str
     state_version_after: int | None = None
     is_running: bool = False
-    """Whether Kafka's controller still carries out what was asked of it earlier."""
+    """Whether Kafka's controller still executes an earlier request for this change."""
     is_found: bool = False
-    """Whether it stood so when it was read: by a multi whose answer was lost, or by who was the controller before."""
+    """Whether it was already applied when read, by a multi whose response was lost or by the previous controller."""
 
 
 @dataclass(slots=True)
 class CommitLog:
-    """One attempt at a plan."""
+    """The log of one attempt to commit a plan."""
 
     warehouse: Warehouse
     plan: Plan
     author: Actor
     outcomes: list[RowOutcome] = field(default_factory=list)
     already_decided: int = 0
-    """How many of them were found applied before anything was done."""
+    """Number of outcomes that were already applied before this attempt wrote anything."""
     controller_epoch: int | None = None
-    """Under which we are the controller and stay it, None while we are not."""
+    """Epoch of this process while it is and remains the controller, else None."""
     broker_epochs: dict[int, int] = field(default_factory=dict)
-    """Of the brokers that are registered as the attempt begins."""
+    """Broker epochs of the brokers registered when the attempt starts."""
     written_under: int | None = None
-    """Under which we are, or were, the controller for this attempt; None where Kafka's is asked."""
+    """Epoch under which this attempt writes or wrote as controller; None if it submits to Kafka's controller."""
     intents_written: bool = False
     unfinished: bool = False
-    """What was asked for still runs, and the plan has something to do once it is complete."""
+    """Whether a request still runs, after which the plan has more to do."""
     unanswered: bool = False
-    """What was written was accepted by none of the brokers it was told to."""
+    """Whether none of the notified brokers accepted what was written."""
     _attempt: int | None = None
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt, taken once there is something to record: of two at once each has its own."""
+        """Number of this attempt, assigned at the first record; concurrent attempts get different numbers."""
         if self._attempt is None:
             self._attempt = next_attempt(self.warehouse, self.plan.plan_id)
         return self._attempt
 
     @classmethod
     def open(cls, lake: Warehouse, plan: Plan, author: Actor | None = None) -> "CommitLog":
-        """Begin an attempt in the name of an author, else of this process."""
+        """Start an attempt on behalf of an author; the default is the user of this process."""
         for table in ("commits", "plans"):
             lake.ensure_columns(table)
         return cls(lake, plan, author or this_actor())
 
     def append_intents(self, changes: Sequence[PlanRow]) -> None:
-        """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
+        """Record the intents and the status `committing`; raise RefusedError if the plan was closed."""
         self.refuse_closed()
         self.intents_written = True
         self.warehouse.append_all("commits", self._pending(changes))
@@ -94,7 +94,7 @@ class CommitLog:
         (row,) = self.warehouse.rows("plans", ("plan_id", "=", self.plan.plan_id))
         if row["status"] in CLOSED:
             raise RefusedError(
-                f"plan {self.plan.title} {closed_line(self.warehouse, row)}: nothing more of it is asked for; "
+                f"plan {self.plan.title} {closed_line(self.warehouse, row)}: nothing more of it is submitted; "
                 "plan again"
             )
 
@@ -105,34 +105,34 @@ class CommitLog:
         return row["status"] in CLOSED
 
     def append_now(self, verdicts: Iterable[RowOutcome]) -> None:
-        """Record at once what is no outcome of the plan's own changes, such as what a cancellation does."""
+        """Append outcomes that do not belong to the plan's own changes, such as those of a cancellation."""
         self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
-        """Record what is done with no partition: a take-over, a hand-back, a cancellation."""
+        """Append a step without a partition: a take-over or release of the controllership, or a cancellation."""
         self._append([self._common(outcome, message) | {"action": step.value}])
 
     def set_preflight_outcomes(self, settled: Sequence[RowOutcome]) -> None:
-        """Take note of the changes that nothing is to be done about, in place of what was noted before."""
+        """Replace the outcomes by those of changes that need no write."""
         self.outcomes = [*settled]
         self.already_decided = len(self.of(Outcome.APPLIED))
 
     def begin_again(self, settled: Sequence[RowOutcome]) -> None:
-        """Become the attempt after whatever was committed meanwhile, of which nothing was judged but this."""
+        """Restart as a new attempt, after commits that happened in the meantime, with only these outcomes."""
         self._attempt = None
         self.set_preflight_outcomes(settled)
 
     def judge(self, verdicts: Iterable[RowOutcome]) -> None:
-        """Take note of what became of changes; `close` writes it down."""
+        """Add outcomes of changes; `close` writes them."""
         self.outcomes += verdicts
 
     def replace_outcomes(self, verdicts: Iterable[RowOutcome]) -> None:
-        """Take back what was said of the same changes: what was accepted has come to nothing."""
+        """Replace the outcomes of the same changes, such as accepted requests that failed later."""
         newer = {verdict.change.place: verdict for verdict in verdicts}
         self.outcomes = [newer.get(verdict.change.place, verdict) for verdict in self.outcomes]
 
     def close(self) -> None:
-        """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
+        """Write the outcomes and the plan's new status; an attempt refused before it started writes nothing."""
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.outcomes)
         whole = len(self.outcomes) == self.plan.size
         drains = done and whole and self._drained()
@@ -143,7 +143,7 @@ class CommitLog:
         self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
 
     def _drained(self) -> bool:
-        """Record who is drained from now on, or no more; return whether the plan is about that."""
+        """Mark or unmark drained brokers; return whether the plan is a drain or an undrain."""
         drains = add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
         return drains or remove(self.warehouse, self.plan.row)
 
@@ -156,7 +156,7 @@ class CommitLog:
         return [verdict for verdict in self.outcomes if verdict.outcome is outcome]
 
     def _row(self, change: PlanRow, outcome: Outcome, message: str, version: int | None = None) -> Row:
-        named = {name: getattr(change, name) for name in _NAMED}
+        named = {name: getattr(change, name) for name in _CHANGE_COLUMNS}
         return self._common(outcome, message) | named | {"state_version_after": version}
 
     def _common(self, outcome: Outcome, message: str) -> Row:
@@ -171,11 +171,11 @@ class CommitLog:
         }
 
     def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:
-        """Make the rows of intents by columns: the controllership is held meanwhile."""
+        """Build the rows of intents by columns, which is fast, because the controllership is held in the meantime."""
         schema = schema_of("commits")
-        alike = self._common(Outcome.PENDING, "") | {"cluster": self.warehouse.cluster, "state_version_after": None}
-        named = {name: [getattr(change, name) for change in changes] for name in _NAMED}
-        columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}
+        common = self._common(Outcome.PENDING, "") | {"cluster": self.warehouse.cluster, "state_version_after": None}
+        named = {name: [getattr(change, name) for change in changes] for name in _CHANGE_COLUMNS}
+        columns = {name: named[name] if name in named else [common[name]] * len(changes) for name in schema.names}
         return pa.table(columns, schema=schema)
 
     def _append(self, rows: Iterable[Row]) -> None:
@@ -183,12 +183,12 @@ class CommitLog:
 
     def _status(self, status: PlanStatus) -> None:
         closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
-        mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
-        self.warehouse.update("plans", mine, status=quoted(status.value))
+        open_plan = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
+        self.warehouse.update("plans", open_plan, status=quoted(status.value))
 
 
 def next_attempt(lake: Warehouse, plan_id: str) -> int:
-    """Return the number of a commit of a plan that begins now: of two that begin at once each has its own."""
+    """Return the number for a new commit attempt; attempts that start concurrently get different numbers."""
     begun = lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
     number = [max(begun, default=0) + 1]
 
@@ -205,12 +205,14 @@ def next_attempt(lake: Warehouse, plan_id: str) -> int:
 
 
 def closed_line(lake: Warehouse, plan: Row) -> str:
-    """Say by whom, as recorded, and when a plan was cancelled or rolled back."""
+    """Return when and by which user a plan was cancelled or rolled back, as recorded."""
     if plan["status"] == PlanStatus.ROLLED_BACK:
-        ways = lake.rows("plans", ("kind", "=", PlanKind.REASSIGN.value))
-        back = [row for row in ways if json.loads(row["parameters"] or "{}").get("rollback_of") == plan["plan_id"]]
-        of_it = [row for way in back for row in lake.rows("commits", ("plan_id", "=", way["plan_id"]))]
-        return f"was rolled back{_recorded(of_it)}"
+        reassignments = lake.rows("plans", ("kind", "=", PlanKind.REASSIGN.value))
+        rollbacks = [
+            row for row in reassignments if json.loads(row["parameters"] or "{}").get("rollback_of") == plan["plan_id"]
+        ]
+        commits = [row for plan in rollbacks for row in lake.rows("commits", ("plan_id", "=", plan["plan_id"]))]
+        return f"was rolled back{_recorded(commits)}"
     steps = lake.rows("commits", ("plan_id", "=", plan["plan_id"]))
     return f"was cancelled{_recorded([row for row in steps if row['action'] == Step.CANCEL])}"
 
@@ -224,9 +226,9 @@ def _recorded(rows: Sequence[Row]) -> str:
 
 
 def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]]:
-    """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
+    """Return wave, topic and partition of changes that commits of a plan requested, or may have before a crash.
 
-    What a commit found applied already when it began, set aside as stale or never came to is not among it.
+    Changes that were already applied when a commit started, that were stale or that it never reached are excluded.
     """
     outcomes: dict[tuple[int, int, str, int], set[str]] = {}
     for row in lake.rows("commits", ("plan_id", "=", plan_id)):
@@ -238,16 +240,16 @@ def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]
 
 
 def close_plan(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
-    """Make a plan cancelled or rolled back: no commit goes on with it, and none that runs changes that."""
+    """Set a plan to cancelled or rolled back; no commit continues it or overwrites this status."""
     lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))
 
 
 def note_verified(lake: Warehouse, plan: Plan) -> None:
-    """Record when a plan was first found complete; a warehouse that cannot be written is left as it is."""
+    """Record when a plan was first found complete; only log a warning if the warehouse cannot be written."""
     if plan.size and plan.row.get("verified_at") is None:
         try:
             lake.ensure_columns("plans")
             now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
             lake.update("plans", f"plan_id = {quoted(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
         except (SurveyorError, OSError) as error:
-            log(f"surveyor: that plan {plan.title} is complete was not recorded: {error}")
+            log(f"surveyor: could not record that plan {plan.title} is complete: {error}")

@@ -1,7 +1,4 @@
-"""A plan's id and counts, made of its rows in Arrow, as `schemas.digest` has it, without an object for a row.
-
-In: the rows of a plan's tables, without its id. Out: plan_id, changes, rejected, moves.
-"""
+"""A plan's id and counts, computed from its rows in Arrow as `schemas.digest` defines them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -18,12 +15,12 @@ _BROKER_BITS: Final = 32
 
 
 def in_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
-    """Make a table of rows that were made without Spark; absent columns are null."""
+    """Convert rows to a table in the schema of `table`; absent columns are null."""
     return pa.Table.from_pylist(list(rows), schema=schema_of(table))
 
 
 def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
-    """Return plan_id, changes, rejected and moves; a table that is missing has no rows."""
+    """Return plan_id, changes, rejected and moves; a missing table counts as empty."""
     return {
         "plan_id": plan_id_of(header, {table: by_topic(table, each) for table, each in rows.items()}),
         "changes": rows["changes"].num_rows,
@@ -33,7 +30,7 @@ def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
 
 
 def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
-    """Each topic with the text of its rows: their lines, sorted.
+    """Return each topic with the text of its rows, as sorted lines.
 
     >>> row = {"topic": ["t"], "partition": [0], "action": ["elect"], "code": ["DRAINED"], "reason": [None]}
     >>> by_topic("rejections", pa.table(row))
@@ -47,22 +44,22 @@ def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
 
 
 def copied(changes: pa.Table) -> int:
-    """Count the replicas that changes have copied: of partitions that exist, those added that were not before."""
+    """Count the replicas that changes copy: those newly added to existing partitions."""
     existing = changes.select(["adding_before", "adding_after"]).filter(pc.invert(changes["is_new"]))
     return int(np.setdiff1d(_brokers(existing["adding_after"]), _brokers(existing["adding_before"])).size)
 
 
 def _lines(table: str, rows: pa.Table) -> pa.ChunkedArray:
-    """Join the cells of each row; what stays as it was is put into words once for before and after."""
+    """Join the cells of each row; equal columns, such as an unchanged before and after, are formatted once."""
     written: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
     for column in (rows[name] for name in HASHED[table]):
-        again = (texts for known, texts in written if column.equals(known))
-        written.append((column, next(again, None) or _cells(column)))
+        same = (texts for earlier, texts in written if column.equals(earlier))
+        written.append((column, next(same, None) or _cells(column)))
     return pc.binary_join_element_wise(*(texts for _, texts in written), SEPARATOR)
 
 
 def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as `schemas.digest.cell` writes them."""
+    """Format values as `schemas.digest.cell` does."""
     texts = _lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
     return pc.fill_null(texts, NULL)
 
@@ -77,7 +74,7 @@ def _lists(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _brokers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The broker ids of each row's list, each with its row in the higher bits."""
+    """Return the broker ids of all lists, each with its row number in the higher bits."""
     lists = column.combine_chunks()
     row, broker = pc.list_parent_indices(lists), pc.list_flatten(lists)
     joined: npt.NDArray[np.int64] = (row.to_numpy() << _BROKER_BITS) | broker.to_numpy()

@@ -1,7 +1,7 @@
-"""The names of plans: a plan may have several, a name is one plan's.
+"""The names of plans: a plan may have several names, and a name belongs to at most one plan.
 
-A name is never given away silently: whoever plans under a name that another snapshot's plan has is told so, or an
-incident of today would be answered by the plan of yesterday. `name` in `plans` is the first of `names`.
+Planning under a name that a plan on another snapshot has is refused. Otherwise a command could silently use yesterday's
+plan for today's incident. The column `name` of `plans` is the first of `names`.
 """
 
 import json
@@ -17,29 +17,29 @@ from schemas.digest import ID_LENGTH
 from schemas.enums import PlanKind
 
 _UNUSABLE: Final = re.compile(rf"\s*|-.*|[0-9a-f]{{{ID_LENGTH}}}")
-"""Nothing; what looks like an option; and what may be another plan's id, which comes before names."""
+"""Blank text, text that looks like an option, and text that looks like a plan id; ids are looked up before names."""
 
-_EVERY_PLAN: Final = ("snapshot_id", ">=", 0)
+_ALL_PLANS: Final = ("snapshot_id", ">=", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The name a plan is to have; `moves`: another plan that has it loses it."""
+    """The name to give to a plan; with `replaces`, a plan that already has the name loses it."""
 
     name: str | None = None
-    moves: bool = False
+    replaces: bool = False
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a name that no command would take for the plan."""
+        """Raise UsageError for a name that commands would not accept as a plan."""
         if self.name is not None and (not self.name.isprintable() or _UNUSABLE.fullmatch(self.name)):
             raise UsageError(
-                f"--name {self.name!r} cannot be the name of a plan: give it one of printable characters that begins "
-                f"with no dash, and that is not an id ({ID_LENGTH} of 0-9 and a-f)",
+                f"--name {self.name!r} cannot be the name of a plan: use printable characters, no leading dash, "
+                f"and not the form of an id ({ID_LENGTH} of 0-9 and a-f)",
             )
 
 
 def names_of(plan: Row) -> list[str]:
-    """Return a plan's names, the first one first; a table of an older version knows one at most.
+    """Return a plan's names, in the order they were given; a row of an older version has at most one.
 
     >>> names_of({"name": "a", "names": ["a", "b"]}), names_of({"name": "a"}), names_of({"name": None, "names": None})
     (['a', 'b'], ['a'], [])
@@ -48,7 +48,7 @@ def names_of(plan: Row) -> list[str]:
 
 
 def plan_named(lake: Warehouse, name: str | None) -> Row | None:
-    """Return the plan that has a name, None where none has; raise RefusedError where somebody gave it to several."""
+    """Return the plan that has a name, or None; raise RefusedError if several plans have it."""
     if name is None:
         return None
     plans = lake.read("plans")
@@ -59,12 +59,12 @@ def plan_named(lake: Warehouse, name: str | None) -> Row | None:
     namesakes = as_rows(plans.take(at))
     if len(namesakes) > 1:
         ids = ", ".join(sorted(plan["plan_id"] for plan in namesakes))
-        raise RefusedError(f"the name {name!r} is that of several plans, {ids}: say which by its id")
+        raise RefusedError(f"the name {name!r} belongs to several plans, {ids}: give the id of one of them")
     return namesakes[0]
 
 
 def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> Row:
-    """Give a plan a name beside those it has, and return its row; refused where another plan has it and keeps it."""
+    """Add a name to a plan and return its row; raise RefusedError if another plan has the name and keeps it."""
     given: list[Row] = []
 
     def renamed(table: pa.Table) -> pa.Table:
@@ -72,10 +72,10 @@ def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> Row:
         given[:] = [plan for plan in plans if plan["plan_id"] == plan_id]
         return pa.Table.from_pylist(plans, schema=table.schema)
 
-    lake.transform_rows("plans", _EVERY_PLAN, renamed)
+    lake.transform_rows("plans", _ALL_PLANS, renamed)
     if not given:
         raise RefusedError(
-            f"plan {plan_id} finds nothing to change, and a newer one took its place meanwhile; plan again"
+            f"plan {plan_id} has nothing to change and was replaced by a newer plan in the meantime; plan again"
         )
     return given[0]
 
@@ -85,53 +85,56 @@ def _renamed(plan: Row, plan_id: str, alias: Alias) -> Row:
     if alias.name and plan["plan_id"] == plan_id:
         names = [*(name for name in names if name != alias.name), alias.name]
     elif alias.name in names:
-        if not alias.moves:
-            raise RefusedError(f"{_taken(plan, alias.name)}; give this plan another --name, or {MOVE}")
+        if not alias.replaces:
+            raise RefusedError(
+                f"{_name_taken(plan, alias.name)}; give this plan another --name, or {REPLACE_NAME_HINT}"
+            )
         names.remove(alias.name)
     return {**plan, "name": names[0] if names else None, "names": names}
 
 
-MOVE: Final = "--replace-name, which takes the name from that plan"
+REPLACE_NAME_HINT: Final = "--replace-name, which removes the name from that plan"
 
 
 def refuse_older(named: Row, name: str, newest: int) -> None:
-    """Raise RefusedError if the plan that has the name is on an older snapshot than the newest."""
+    """Raise RefusedError if the plan with this name is based on a snapshot older than the newest."""
     if named["snapshot_id"] < newest:
         raise RefusedError(
-            f"{_taken(named, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
-            f"--snapshot {named['snapshot_id']} for the same plan again; or {MOVE}, to plan on snapshot {newest}",
+            f"{_name_taken(named, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
+            f"--snapshot {named['snapshot_id']} for the same plan again; "
+            f"or {REPLACE_NAME_HINT}, to plan on snapshot {newest}",
         )
 
 
 def refuse_refresh(named: Row, name: str) -> NoReturn:
-    """Raise RefusedError: a snapshot that is still to be taken is newer than that of any plan."""
+    """Raise RefusedError, because the snapshot that --refresh takes is newer than that of any stored plan."""
     raise RefusedError(
-        f"{_taken(named, name)}, and --refresh would plan on a newer one: no snapshot was taken, nothing was planned. "
-        f"Give another --name, or {MOVE}",
+        f"{_name_taken(named, name)}, and --refresh would plan on a newer one: no snapshot was taken, "
+        f"nothing was planned. Give another --name, or {REPLACE_NAME_HINT}",
     )
 
 
-def refuse_other_question(
+def refuse_other_parameters(
     named: Row, name: str, kind: PlanKind, parameters: dict[str, Any], snapshot_id: int | None
 ) -> None:
-    """Raise RefusedError unless the plan that has the name was asked for in the same words, on that snapshot if any."""
-    same = (named["kind"], named["parameters"]) == (kind.value, written(parameters))
+    """Raise RefusedError unless the plan with this name has the same kind, parameters and, if given, snapshot."""
+    same = (named["kind"], named["parameters"]) == (kind.value, parameters_json(parameters))
     if not same or snapshot_id not in {None, named["snapshot_id"]}:
         raise RefusedError(
-            f"{_taken(named, name)}, asked for with {_question(named)}; ask for the same, give this plan another "
-            f"--name, or {MOVE}",
+            f"{_name_taken(named, name)}, with the parameters {_stated_parameters(named)}; give the same "
+            f"parameters, give this plan another --name, or {REPLACE_NAME_HINT}",
         )
 
 
-def _taken(plan: Row, name: str) -> str:
+def _name_taken(plan: Row, name: str) -> str:
     return f"the name {name!r} is taken by plan {plan['plan_id']}: {plan['kind']} on snapshot {plan['snapshot_id']}"
 
 
-def _question(plan: Row) -> str:
-    """What was asked, without what came of it."""
-    return written({key: value for key, value in json.loads(plan["parameters"]).items() if key != "figures"})
+def _stated_parameters(plan: Row) -> str:
+    """The parameters given by the user, without the figures of the result."""
+    return parameters_json({key: value for key, value in json.loads(plan["parameters"]).items() if key != "figures"})
 
 
-def written(parameters: dict[str, Any]) -> str:
-    """Write what was asked as the table has it."""
+def parameters_json(parameters: dict[str, Any]) -> str:
+    """Encode a plan's parameters as stored in `plans`."""
     return json.dumps(parameters, sort_keys=True)

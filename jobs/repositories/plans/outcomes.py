@@ -1,8 +1,8 @@
-"""What became of plans and commits, counted for dashboards. No JVM.
+"""Counts of plans and commit outcomes for metrics and the dashboard. It needs no JVM.
 
-Rows of `commits` are intents, written before, and outcomes, written after: an intent without an outcome is what an
-attempt that was killed, or that still runs, leaves. Steps, such as a take-over, are not counted: they are no rows of a
-plan.
+Rows of `commits` are intents, written before a change, and outcomes, written after it. An intent without an outcome
+belongs to an attempt that was killed or still runs. Steps, such as a take-over of the controllership, are not counted
+because they are not rows of a plan.
 """
 
 from collections import Counter
@@ -23,18 +23,18 @@ _STEPS: Final = pa.array([step.value for step in Step])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Counts by the words of the tables; every word there is has a count."""
+    """Counts by status and outcome, including zeros."""
 
     plans: dict[str, int]
-    """Plans by status, without the cycles of `surveyor control`, which wait for no commit."""
+    """Plans by status, without the cycles of `surveyor control`, which are not committed."""
     rows: dict[str, int]
-    """Rows of `commits` by outcome; `pending`: intents without one."""
+    """Rows of `commits` by outcome; `pending` counts intents without an outcome."""
     last_commit_at: datetime | None
-    """When a commit last recorded something, UTC."""
+    """Time of the last row of `commits`, UTC."""
 
 
 def read_outcomes(lake: Warehouse) -> Outcomes:
-    """Count plans and rows of commits; raise UnreadableError where there are no such tables."""
+    """Count plans and rows of commits; raise UnreadableError if the tables do not exist."""
     plans = lake.read("plans", columns=["status", "kind", "parameters"]).to_pylist()
     statuses = Counter(plan["status"] for plan in plans if not is_cycle(plan))
     commits = lake.read("commits", columns=[*_KEY, "outcome", "committed_at"])

@@ -1,4 +1,4 @@
-"""Stored plans: found by id or alias, read whole, and checked against their id."""
+"""Stored plans: look up by id or alias, read, and verify against the id."""
 
 import json
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ from schemas.enums import PlanKind
 from schemas.rows import Change, Operation
 
 CONTROL: Final = "control"
-"""The parameter that the plan of a cycle of `surveyor control` has: its controller epoch."""
+"""Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""
 
-_EDITED: Final = "somebody edited or lost rows of it; plan again"
+_EDITED: Final = "its stored rows were changed or deleted; plan again"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan and its rows, in the order they are committed."""
+    """A plan and its rows, in commit order."""
 
     row: Row
     changes: list[Change]
     operations: list[Operation]
     rejections: list[Row]
     given_name: str = ""
-    """The id or name by which the user asked for it."""
+    """The id or name that the user gave."""
 
     @property
     def called(self) -> str:
-        """What the user calls it."""
+        """The id or name that the user gave, else the id."""
         return self.given_name or self.plan_id
 
     @property
@@ -45,23 +45,23 @@ class Plan:
 
     @property
     def title(self) -> str:
-        return titled(self.row)
+        return plan_title(self.row)
 
     @property
     def tasks(self) -> list[Operation]:
-        """The operations that no change carries: they are judged and recorded as changes are."""
+        """The operations without a change; they are judged and recorded like changes."""
         return [operation for operation in self.operations if operation.is_standalone]
 
     @property
     def size(self) -> int:
-        """How many changes and operations a commit has to do."""
+        """Number of changes and standalone operations that a commit executes."""
         return len(self.changes) + len(self.tasks)
 
 
-def titled(plan: Row) -> str:
+def plan_title(plan: Row) -> str:
     """Name a plan by its id and its names.
 
-    >>> titled({"plan_id": "5f", "name": "a", "names": ["a", "b"]}), titled({"plan_id": "5f", "name": None})
+    >>> plan_title({"plan_id": "5f", "name": "a", "names": ["a", "b"]}), plan_title({"plan_id": "5f", "name": None})
     ('5f (a, b)', '5f')
     """
     names = names_of(plan)
@@ -69,7 +69,7 @@ def titled(plan: Row) -> str:
 
 
 def is_cycle(plan: Row) -> bool:
-    """Whether a plan is the record of a cycle of `surveyor control`: it is over, and no commit goes on with it.
+    """Whether a plan records a cycle of `surveyor control`, which cannot be committed again.
 
     >>> is_cycle({"kind": "reconcile", "parameters": '{"control":8}'}), is_cycle({"kind": "elect", "parameters": "{}"})
     (True, False)
@@ -86,26 +86,26 @@ def find_plan(lake: Warehouse, id_or_name: str) -> Row:
         return rows[0]
     raise UsageError(
         f"no plan {id_or_name!r} of cluster {lake.cluster!r} in {lake.warehouse}; "
-        "`surveyor show plans` lists those there are",
+        "run `surveyor show plans` to list plans",
     )
 
 
 def read_plan(lake: Warehouse, id_or_name: str) -> Plan:
-    """Return a plan whole."""
+    """Return a plan with all its rows; raise RefusedError if they do not have the expected form."""
     row = find_plan(lake, id_or_name)
     mine = ("plan_id", "=", row["plan_id"])
     try:
         changes = msgspec.convert(lake.rows("changes", mine), list[Change])
         operations = msgspec.convert(lake.rows("operations", mine), list[Operation])
     except msgspec.ValidationError as error:
-        raise RefusedError(f"plan {titled(row)} is not what was planned: {error}; {_EDITED}") from None
+        raise RefusedError(f"plan {plan_title(row)} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
     operations.sort(key=attrgetter("sequence"))
     return Plan(row, changes, operations, lake.rows("rejections", mine), given_name=id_or_name)
 
 
 def refuse_edited(plan: Plan) -> None:
-    """Raise RefusedError unless the rows are those the plan's id was made of."""
+    """Raise RefusedError unless the rows hash to the plan's id."""
     rows = {
         "changes": [asdict(change) for change in plan.changes],
         "operations": [asdict(operation) for operation in plan.operations],
@@ -127,11 +127,11 @@ def refuse_unsubmitted(plan: Plan, submission: str) -> None:
     """Raise RefusedError unless a commit with access to this warehouse recorded exactly this submission."""
     if plan.row.get("submission") != submission:
         raise RefusedError(
-            f"plan {plan.title} was submitted by a client of ZooKeeper that did not record it in this warehouse: "
-            "nothing is carried out. Expected is `surveyor commit` with the warehouse of `surveyor control`",
+            f"plan {plan.title} was submitted without a record in this warehouse and is not executed; "
+            "run `surveyor commit` with the warehouse of `surveyor control`",
         )
 
 
 def moves_replicas(change: Change) -> bool:
-    """Tell whether a reassignment changes who holds the partition: one that only reorders is done at once."""
+    """Whether a reassignment changes the set of replicas; one that only reorders them completes at once."""
     return set(change.replicas_after) != set(change.replicas_before or ())

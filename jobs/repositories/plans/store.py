@@ -1,7 +1,6 @@
-"""How a plan is stored: its rows first and its row in `plans` last, all under its id, which is a hash of its content.
+"""Storage of plans: the rows are written first and the row in `plans` last, under an id that hashes the content.
 
-So a crash leaves no half plan, and planning again writes the same plan or finds it. In: a plan without id, and its rows
-wherever they are. Out: its row in `plans`.
+A crash therefore leaves no incomplete plan, and planning again writes or finds the same plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +11,16 @@ from typing import Any, Final, Protocol
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.names import Alias, give_name, names_of, written
+from jobs.repositories.plans.names import Alias, give_name, names_of, parameters_json
 from schemas.digest import plan_header
 from schemas.enums import PlanKind, PlanStatus
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
-"""Columns of `plans` that programs are told of a plan just made."""
+"""Columns of `plans` in the JSON result of a new plan."""
 
 
 class PlanRows(Protocol):
-    """The rows of a plan that has no id yet."""
+    """The rows of a plan without an id yet."""
 
     def summary(self, header: str) -> Row:
         """Return plan_id, changes, rejected and moves."""
@@ -32,7 +31,7 @@ class PlanRows(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHeader:
-    """What a plan says besides its rows; `broker_epochs` are those of the brokers alive."""
+    """A plan's metadata; `broker_epochs` are those of the live brokers."""
 
     kind: PlanKind
     parameters: dict[str, Any]
@@ -41,12 +40,12 @@ class PlanHeader:
     broker_epochs: Mapping[int, int]
     status: PlanStatus = PlanStatus.PLANNED
     command: str | None = None
-    """What was typed; it is no part of the plan's id, as one question can be typed in several ways."""
+    """The command line; it is not part of the plan's id, because different command lines can be equivalent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InMemoryRows:
-    """Rows that were made without Spark."""
+    """Rows computed without Spark."""
 
     lake: Warehouse
     changes: Sequence[Row]
@@ -58,7 +57,7 @@ class InMemoryRows:
 
     def write(self, plan_id: str) -> None:
         for table, rows in self._tables.items():
-            self.lake.replace(table, [{**row, "plan_id": plan_id} for row in rows], mine(plan_id))
+            self.lake.replace(table, [{**row, "plan_id": plan_id} for row in rows], plan_condition(plan_id))
 
     @property
     def _tables(self) -> dict[str, Sequence[Row]]:
@@ -66,7 +65,7 @@ class InMemoryRows:
 
 
 def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> Row:
-    """Store a plan, or find it stored; it gets the name beside those it has."""
+    """Store a plan unless it exists, add the alias to its names, and return its row."""
     epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in content.broker_epochs.items())
     plan: Row = {
         "cluster": lake.cluster,
@@ -74,7 +73,7 @@ def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) ->
         "names": [],
         "snapshot_id": content.snapshot_id,
         "kind": content.kind.value,
-        "parameters": written(content.parameters),
+        "parameters": parameters_json(content.parameters),
         "created_at": datetime.now(UTC),
         "status": content.status.value,
         "command": content.command,
@@ -82,20 +81,20 @@ def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) ->
         "brokers": sorted(epochs, key=itemgetter("broker_id")),
     }
     plan |= rows.summary(plan_header(plan))
-    known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
-    if not known:
+    existing = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
+    if not existing:
         rows.write(plan["plan_id"])
         same = lake.insert("plans", plan, ("plan_id", "=", plan["plan_id"]))
-        known = [same] if same else []
+        existing = [same] if same else []
         if is_empty(lake, plan):
             drop_plans(lake, _superseded(lake, plan))
-    stored = known[0] if known else plan
-    named = alias.name is None or alias.name in names_of(stored)
-    return stored if named else give_name(lake, plan["plan_id"], alias)
+    stored = existing[0] if existing else plan
+    is_named = alias.name is None or alias.name in names_of(stored)
+    return stored if is_named else give_name(lake, plan["plan_id"], alias)
 
 
 def is_empty(lake: Warehouse, plan: Row) -> bool:
-    """Whether a plan was never more than a look: a commit of it would do nothing, not even mark a broker as drained."""
+    """Whether a commit of the plan would do nothing, not even mark a broker as drained."""
     marks = plan["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN}
     if plan["changes"] or plan["status"] != PlanStatus.PLANNED or marks:
         return False
@@ -103,20 +102,20 @@ def is_empty(lake: Warehouse, plan: Row) -> bool:
 
 
 def _superseded(lake: Warehouse, plan: Row) -> list[str]:
-    """Plans without a name that found nothing to change, either, for the same question on an older snapshot."""
-    alike = [(name, "=", plan[name]) for name in ("kind", "parameters")]
-    older = lake.rows("plans", *alike, ("snapshot_id", "<", plan["snapshot_id"]))
+    """Return the empty, unnamed plans with the same parameters on an older snapshot."""
+    same_question = [(name, "=", plan[name]) for name in ("kind", "parameters")]
+    older = lake.rows("plans", *same_question, ("snapshot_id", "<", plan["snapshot_id"]))
     return [row["plan_id"] for row in older if not names_of(row) and is_empty(lake, row)]
 
 
 def drop_plans(lake: Warehouse, plan_ids: Sequence[str]) -> None:
-    """Delete plans that change nothing, the row in `plans` first: a crash leaves rows that no plan has."""
+    """Delete empty plans, the row in `plans` first; a crash leaves rows without a plan, which are ignored."""
     if plan_ids:
-        these = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"
+        condition = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"
         for table in ("plans", "rejections", "evidence"):
-            lake.delete(table, these)
+            lake.delete(table, condition)
 
 
-def mine(plan_id: str) -> str:
-    """The condition that names a plan's rows."""
+def plan_condition(plan_id: str) -> str:
+    """Return the SQL condition that selects a plan's rows."""
     return f"plan_id = {quoted(plan_id)}"

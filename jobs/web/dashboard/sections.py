@@ -10,7 +10,7 @@ import streamlit as st
 
 from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.preconditions.copy_volume import volume
-from jobs.repositories.plans.repository import titled
+from jobs.repositories.plans.repository import plan_title
 from jobs.repositories.stored_rows import summary
 from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
 from jobs.web.dashboard.cache import SnapshotRef, commit, held_by, plan, plans_and_commits, sections, views
@@ -112,7 +112,7 @@ def plans(place: SnapshotRef, max_age_hours: float) -> None:
 
 def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     chosen = plan(place.warehouse, place.cluster, plan_id)
-    st.subheader(plain(f"Plan {titled(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
+    st.subheader(plain(f"Plan {plan_title(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
     copied = volume(chosen.at.lake, chosen.changes)

@@ -81,8 +81,8 @@ def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None
 
 
 REFUSED: Final = "brokers refuse the controller, and no election comes about; a take-over above it mends that"
-EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, which is known: {REFUSED}"
-GONE: Final = f"/controller_epoch does not exist, and controller epoch 57 is known: {REFUSED}"
+EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one: {REFUSED}"
+GONE: Final = f"/controller_epoch does not exist, but controller epoch 57 is recorded: {REFUSED}"
 
 BLOCKING: Final[Row] = {"path": "/feature", "blocks": "fail-over", "reason": "why", "mend": None}
 

@@ -151,7 +151,7 @@ def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
     assert (done.exit_code, len(controller.requests)) == (REFUSED, 1), done.stderr
     assert lake.rows("plans")[0]["status"] == PlanStatus.CANCELLED
     assert "was cancelled by olga@desk at 20" in done.stderr
-    assert "nothing more of it is asked for; plan again" in done.stderr
+    assert "nothing more of it is submitted; plan again" in done.stderr
 
 
 @pytest.mark.usefixtures("plan")

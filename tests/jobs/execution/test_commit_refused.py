@@ -43,7 +43,7 @@ def test_lost_rows_are_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surve
     plan = store_plan(lake, tree, [creation(T, 0, [0, 1])], [topic_creation(T)])
     DeltaTable(lake.path(table)).delete()
 
-    assert "edited or lost rows of it; plan again" in refused(surveyor, tree.hosts, plan)
+    assert "its stored rows were changed or deleted; plan again" in refused(surveyor, tree.hosts, plan)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_a_name_that_several_plans_have_is_refused(
 
     assert (done.exit_code, leaders(tree)) == (REFUSED, {0})
     ids = ", ".join(sorted([plan.plan_id, other.plan_id]))
-    assert f"the name 'balance' is that of several plans, {ids}: say which by its id" in done.stderr
+    assert f"the name 'balance' belongs to several plans, {ids}: give the id of one of them" in done.stderr
 
 
 def test_a_name_is_no_id() -> None:
     """Whoever says it would get the plan of that id."""
-    with pytest.raises(UsageError, match=r"'0123456789abcdef' cannot be the name of a plan.* that is not an id"):
+    with pytest.raises(UsageError, match=r"'0123456789abcdef' cannot be the name of a plan.* not the form of an id"):
         Alias("0123456789abcdef")
     assert [Alias(name).name for name in ("0123456789abcde", "balance", None)] == ["0123456789abcde", "balance", None]
 

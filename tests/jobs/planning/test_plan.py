@@ -245,7 +245,7 @@ REFUSED = [
     (("assign", "--topic", "a/b", *SIZE), 2, "is no topic name"),
     (("assign", "--topic", "t", *SIZE, "--config", "x"), 2, "expected key=value"),
     (("assign", "--topic", "t", *SIZE, "--config", "segment.bytes=13"), 2, "--config: segment.bytes='13': expected a"),
-    (("assign", "--topic", "t", *SIZE, "--config", "x=y"), 2, "--allow-unknown-config takes it unchecked"),
+    (("assign", "--topic", "t", *SIZE, "--config", "x=y"), 2, "--allow-unknown-config accepts it unchecked"),
     (("assign", "--topic", "t", *SIZE, "--brokers", "0,1,7"), 23, "brokers 7 are not alive"),
     (("assign", "--topic", "t", *SIZE, "--strategy", "best"), 2, "expected one of kafka, simple"),
     (("elect",), 2, "--preferred"),

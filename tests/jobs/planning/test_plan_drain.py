@@ -96,7 +96,7 @@ def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tr
     ended = surveyor("snapshot")
 
     assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1,)], [])
-    assert "broker 1 is drained no more: another controller took over, and its replicas start" in ended.stderr
+    assert "broker 1 is no longer drained: another controller took over, which starts its replicas" in ended.stderr
     elected = surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "0")
     assert elected["rejected"] == 1, "broker 1 is not in the ISR, and drained no more"
 
@@ -114,7 +114,7 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
         ended = surveyor("snapshot")
 
     assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1, epoch)], [])
-    assert "broker 1 is drained no more: the broker registered again, and its replicas start" in ended.stderr
+    assert "broker 1 is no longer drained: the broker registered again, which starts its replicas" in ended.stderr
     assert not [step for step in status["due"] if "drained" in step["what"]]
 
 
@@ -274,18 +274,18 @@ def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tre
 EMPTY = [
     (
         ("drain", "--brokers", "1"),
-        "shows no broker (/brokers/ids is empty)",
+        "has no broker (/brokers/ids is empty)",
         "no broker of snapshot 1 would be left to lead",
     ),
     (
         ("reassign", "--rebalance"),
-        "shows no broker (/brokers/ids is empty)",
-        "shows no topic (/brokers/topics is empty)",
+        "has no broker (/brokers/ids is empty)",
+        "has no topic (/brokers/topics is empty)",
     ),
     (
         ("reassign", "--remove-brokers", "1"),
-        "shows no broker (/brokers/ids is empty)",
-        "shows no topic (/brokers/topics is empty)",
+        "has no broker (/brokers/ids is empty)",
+        "has no topic (/brokers/topics is empty)",
     ),
     (("reconcile",), None, None),
 ]

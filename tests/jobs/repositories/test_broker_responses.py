@@ -74,7 +74,7 @@ def test_the_newest_stays(rows: list[Row]) -> None:
         ((56, 101), (11, 101), 56),
         ((56, 101), (77, 101), 56),
         ((56, 101), (0, 101), 0),
-        ((56, 101), (-1, 102), -1),  # it started anew, and with it its log dirs
+        ((56, 101), (-1, 102), -1),  # restarted, with its log dirs
         ((0, 101), (-1, 101), -1),
         ((0, 101), (56, 101), 56),
     ],

@@ -110,7 +110,7 @@ def test_a_snapshot_does_not_differ_from_itself(changed: Warehouse, snapshot: in
 @pytest.mark.parametrize(("before", "after"), [("1", "4"), ("0", "1")])
 def test_unknown_snapshots_are_usage_errors(changed: Warehouse, before: str, after: str) -> None:
     ran = Surveyor(changed).run("show", "diff", before, after)
-    assert (ran.exit_code, "the oldest still there is 1, the newest is 3" in ran.stderr) == (2, True)
+    assert (ran.exit_code, "the oldest is 1, the newest is 3" in ran.stderr) == (2, True)
 
 
 def test_another_cluster_is_not_looked_at(changed: Warehouse) -> None:

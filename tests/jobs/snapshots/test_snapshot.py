@@ -449,7 +449,7 @@ def test_many_changes_and_few_leave_the_same_table(surveyor: Surveyor, tree: Kaf
     tables = []
     for share in (1.0, 0.0):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(snapshot_write, "SCATTERED", share)
+            patched.setattr(snapshot_write, "MAX_MERGE_SHARE", share)
             other = Surveyor(surveyor.hosts, surveyor.warehouse.with_name(f"copy-{share}"))
             shutil.copytree(surveyor.warehouse, other.warehouse)
             other.json("snapshot")

@@ -370,7 +370,7 @@ def test_dropped_snapshots_are_one_clear_error(cluster: Cluster) -> None:
         2,
         (
             "surveyor: no snapshot 2 of cluster 'default', dropped by `surveyor vacuum`; "
-            "the oldest still there is 4, the newest is 6\n"
+            "the oldest is 4, the newest is 6\n"
         ),
     )
 

@@ -161,7 +161,7 @@ def test_a_page_that_cannot_be_made(small: Warehouse, arguments: tuple[str, ...]
 def test_no_page_of_a_plan_that_was_edited(small: Warehouse, tmp_path: Path) -> None:
     small.update("changes", "topic = 'orders'", leader_after="0")
     done = Surveyor(small).run("report", "--plan", "grow", "--out", str(tmp_path / "page.html"))
-    assert (done.exit_code, "somebody edited or lost rows" in done.stderr) == (23, True)
+    assert (done.exit_code, "its stored rows were changed or deleted" in done.stderr) == (23, True)
     assert list(tmp_path.glob("*.html")) == []
 
 

@@ -224,7 +224,7 @@ def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
     assert [(verdict.outcome, verdict.change.partition) for verdict in turned] == [(Outcome.APPLIED, 0)] * 2
     assert done.exit_code == REFUSED
     assert " was cancelled" in done.stderr
-    assert "nothing more of it is asked for; plan again" in done.stderr
+    assert "nothing more of it is submitted; plan again" in done.stderr
     assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
     assert (surveyor.status(plan.plan_id), holder_now(kafka.hosts)) == (PlanStatus.CANCELLED, None)

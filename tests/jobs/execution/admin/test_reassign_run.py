@@ -418,7 +418,7 @@ def test_closed_by_somebody_between_waves(
     done = run(surveyor, kafka, plan, "--throttle", "5MB")
 
     assert done.exit_code == REFUSED
-    assert "was cancelled: nothing more of it is asked for; plan again" in " ".join(done.stderr.split())
+    assert "was cancelled: nothing more of it is submitted; plan again" in " ".join(done.stderr.split())
     assert (controller.waves, surveyor.status(plan.plan_id)) == ([[(T, 0), (T, 1)]], PlanStatus.CANCELLED)
     assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
 

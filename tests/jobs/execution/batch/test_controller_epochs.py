@@ -193,6 +193,6 @@ def test_admin_mode_does_not_ask_a_controller_that_brokers_refuse(
     auto = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts)
 
     assert admin.exit_code == REFUSED
-    assert "/controller_epoch is 7, earlier than controller epoch 57, which is known" in admin.stderr
+    assert "/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one" in admin.stderr
     assert "`surveyor reconcile --apply` takes over above it" in admin.stderr
     assert "mode batch (/controller_epoch is 7, earlier than controller epoch 57" in auto.stdout

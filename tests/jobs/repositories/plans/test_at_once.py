@@ -79,5 +79,5 @@ def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Warehous
 def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(lake: Warehouse) -> None:
     stored(lake)
 
-    with pytest.raises(RefusedError, match="a newer one took its place meanwhile; plan again"):
+    with pytest.raises(RefusedError, match="was replaced by a newer plan in the meantime; plan again"):
         give_name(lake, "0123456789abcdef", Alias("night"))

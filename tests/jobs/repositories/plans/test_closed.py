@@ -56,4 +56,4 @@ def test_who_closed_it_is_said_and_no_commit_goes_on(
     ledger = CommitLog(lake, Plan(row, [], [], []), Actor("anna@desk"))
     with pytest.raises(RefusedError) as refused:
         ledger.refuse_closed()
-    assert str(refused.value) == f"plan p {line}: nothing more of it is asked for; plan again"
+    assert str(refused.value) == f"plan p {line}: nothing more of it is submitted; plan again"
