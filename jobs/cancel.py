@@ -11,7 +11,7 @@ import typer
 
 from jobs.core.errors import ExitCode, UsageError
 from jobs.runtime.completion import plans
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -77,4 +77,4 @@ def cancel(
 
 
 if __name__ == "__main__":
-    run_alone(cancel)
+    run_as_script(cancel)

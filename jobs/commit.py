@@ -22,7 +22,7 @@ from jobs.runtime.options import (
     Yes,
     check_throttle,
     command,
-    run_alone,
+    run_as_script,
 )
 from jobs.runtime.settings import Settings
 
@@ -83,4 +83,4 @@ def commit(
 
 
 if __name__ == "__main__":
-    run_alone(commit)
+    run_as_script(commit)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import ExitCode
-from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, on_spark, run_alone
+from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -36,4 +36,4 @@ def control(
 
 
 if __name__ == "__main__":
-    run_alone(control)
+    run_as_script(control)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -25,4 +25,4 @@ def dashboard(
 
 
 if __name__ == "__main__":
-    run_alone(dashboard)
+    run_as_script(dashboard)

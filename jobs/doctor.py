@@ -1,7 +1,7 @@
 """`surveyor doctor`: find what prevents Surveyor from running here, and how to fix it. It needs no JVM."""
 
 from jobs.core.errors import ExitCode
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -14,4 +14,4 @@ def doctor(settings: Settings) -> ExitCode:
 
 
 if __name__ == "__main__":
-    run_alone(doctor)
+    run_as_script(doctor)

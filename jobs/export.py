@@ -7,7 +7,7 @@ import typer
 
 from jobs.core.errors import ExitCode
 from jobs.runtime.cli_enums import Format
-from jobs.runtime.options import PlanId, command, run_alone
+from jobs.runtime.options import PlanId, command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -38,4 +38,4 @@ def export(
 
 
 if __name__ == "__main__":
-    run_alone(export)
+    run_as_script(export)

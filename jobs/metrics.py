@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -35,4 +35,4 @@ def metrics(
 
 
 if __name__ == "__main__":
-    run_alone(metrics)
+    run_as_script(metrics)

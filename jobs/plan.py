@@ -9,7 +9,7 @@ import typer
 from jobs.core.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
 from jobs.runtime.completion import brokers as known_brokers
-from jobs.runtime.completion import by_comma, snapshots
+from jobs.runtime.completion import comma_separated, snapshots
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle
@@ -19,7 +19,7 @@ from schemas.enums import DrainMode
 
 Brokers = Annotated[
     str,
-    typer.Option(help="Comma-separated broker ids, planned together.", autocompletion=by_comma(known_brokers)),
+    typer.Option(help="Comma-separated broker ids, planned together.", autocompletion=comma_separated(known_brokers)),
 ]
 
 TOPICS_FILE: Final = "--topics-to-move-json-file"
@@ -201,20 +201,22 @@ def reassign(
     broker_list: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated ids of the brokers that may hold the topics.", autocompletion=by_comma(known_brokers)
+            help="Comma-separated ids of the brokers that may hold the topics.",
+            autocompletion=comma_separated(known_brokers),
         ),
     ] = None,
     add_brokers: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated ids of brokers to fill with their even share; others receive nothing.",
-            autocompletion=by_comma(known_brokers),
+            autocompletion=comma_separated(known_brokers),
         ),
     ] = None,
     remove_brokers: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated ids of brokers to empty; they may be dead.", autocompletion=by_comma(known_brokers)
+            help="Comma-separated ids of brokers to empty; they may be dead.",
+            autocompletion=comma_separated(known_brokers),
         ),
     ] = None,
     replace: Annotated[

@@ -7,7 +7,7 @@ import typer
 
 from jobs.core.errors import ExitCode, UsageError, raise_any
 from jobs.runtime.completion import brokers as known_brokers
-from jobs.runtime.completion import by_comma
+from jobs.runtime.completion import comma_separated
 from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
@@ -44,7 +44,8 @@ def assign(
     brokers: Annotated[
         str | None,
         typer.Option(
-            help="Brokers to use, in this order, as 0,1,2 [default: all].", autocompletion=by_comma(known_brokers)
+            help="Brokers to use, in this order, as 0,1,2 [default: all].",
+            autocompletion=comma_separated(known_brokers),
         ),
     ] = None,
     start_index: Annotated[
@@ -174,7 +175,7 @@ def delete(
     settings: Settings,
     *,
     topics: Annotated[
-        str, typer.Option(help="Comma-separated topics, as T1,T2.", autocompletion=by_comma(known_topics))
+        str, typer.Option(help="Comma-separated topics, as T1,T2.", autocompletion=comma_separated(known_topics))
     ],
     allow_internal: AllowInternal = False,
     options: PlanOptions,

@@ -23,7 +23,7 @@ from jobs.runtime.options import (
     Requests,
     Yes,
     on_spark,
-    run_alone,
+    run_as_script,
 )
 from jobs.runtime.settings import Settings
 
@@ -71,4 +71,4 @@ def reconcile(
 
 
 if __name__ == "__main__":
-    run_alone(reconcile)
+    run_as_script(reconcile)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import plans, snapshots
-from jobs.runtime.options import Throttle, check_throttle, command, run_alone
+from jobs.runtime.options import Throttle, check_throttle, command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -35,4 +35,4 @@ def report(
 
 
 if __name__ == "__main__":
-    run_alone(report)
+    run_as_script(report)

@@ -20,7 +20,7 @@ from jobs.runtime.options import (
     Yes,
     check_throttle,
     command,
-    run_alone,
+    run_as_script,
 )
 from jobs.runtime.settings import Settings
 
@@ -69,4 +69,4 @@ def rollback(
 
 
 if __name__ == "__main__":
-    run_alone(rollback)
+    run_as_script(rollback)

@@ -1,6 +1,6 @@
 """`surveyor sizes`: record the bytes of each replica by broker and log dir. It needs no JVM."""
 
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -13,4 +13,4 @@ def sizes(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    run_alone(sizes)
+    run_as_script(sizes)

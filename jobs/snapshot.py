@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import ExitCode
-from jobs.runtime.options import on_spark, run_alone
+from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -24,4 +24,4 @@ def snapshot(
 
 
 if __name__ == "__main__":
-    run_alone(snapshot)
+    run_as_script(snapshot)

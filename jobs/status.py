@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import snapshots
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -39,4 +39,4 @@ def status(
 
 
 if __name__ == "__main__":
-    run_alone(status)
+    run_as_script(status)

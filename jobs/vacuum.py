@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -27,4 +27,4 @@ def vacuum(
 
 
 if __name__ == "__main__":
-    run_alone(vacuum)
+    run_as_script(vacuum)

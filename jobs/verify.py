@@ -6,7 +6,7 @@ import typer
 
 from jobs.core.errors import ExitCode
 from jobs.runtime.cli_enums import TextFormat
-from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_alone
+from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -37,4 +37,4 @@ def verify(
 
 
 if __name__ == "__main__":
-    run_alone(verify)
+    run_as_script(verify)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import snapshots
-from jobs.runtime.options import on_spark, run_alone
+from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -35,4 +35,4 @@ def whatif(
 
 
 if __name__ == "__main__":
-    run_alone(whatif)
+    run_as_script(whatif)

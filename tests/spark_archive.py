@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.java.class_archives import retire_others
+from jobs.adapters.java.class_archives import remove_outdated
 from jobs.adapters.spark.class_archive import JVM_OPTIONS, spark_archive, variables
 
 JVM: Final = (
@@ -49,7 +49,7 @@ def record() -> None:
         written = Path(workshop, "spark.jsa")
         _run(Path(workshop), variables(f"{JVM} -XX:ArchiveClassesAtExit={written}", _CONF))
         if written.is_file():
-            retire_others(archive)
+            remove_outdated(archive)
             written.replace(archive)
 
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
-from jobs.adapters.zookeeper.migration import in_sight
+from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.advice.outage import Outage
-from jobs.core.units import shown_duration
+from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_CLOCK_SKEW_SECONDS
 from jobs.preconditions.reassignments import stalled_steps
 from jobs.repositories.controller_epochs import set_back
@@ -88,7 +88,7 @@ def next_steps(situation: ClusterSituation) -> list[Suggestion]:
 
 def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
     if sign := situation.health.migration:
-        yield Suggestion(in_sight(sign))
+        yield Suggestion(migration_notice(sign))
 
 
 def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -176,7 +176,7 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
         return
     gone_for = min(situation.gone_for(broker) or 0.0 for broker in lost)
     have = "has" if len(lost) == 1 else "have"
-    what = f"broker{'s' * (len(lost) > 1)} {abbreviate(lost)} {have} been gone for {shown_duration(gone_for)} at least"
+    what = f"broker{'s' * (len(lost) > 1)} {abbreviate(lost)} {have} been gone for {format_duration(gone_for)} at least"
     if health.most_replicas > health.able_brokers:
         too_few = f"{pluralise(health.able_brokers, 'broker')} cannot hold {pluralise(health.most_replicas, 'replica')}"
         yield Suggestion(f"{what}: before giving up, add another broker, as {too_few}")
@@ -203,7 +203,7 @@ def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:
     elif age is None:
         yield Suggestion("no snapshot yet: plans are made on one, and `show` shows it", "snapshot")
     elif age > OLD_SNAPSHOT_SECONDS:
-        yield Suggestion(f"the last snapshot is {shown_duration(age)} old", "snapshot")
+        yield Suggestion(f"the last snapshot is {format_duration(age)} old", "snapshot")
 
 
 def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:

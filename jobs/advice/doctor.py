@@ -21,7 +21,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_why_not, read_overrides
+from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.delta.warehouse_paths import is_local, refuse_unwritable
@@ -31,16 +31,16 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_E
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.credentials import OPTION, config_of
 from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
-from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
+from jobs.adapters.zookeeper.probes import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.cluster import BLOCKING_SHOWN, repair_suggestion
 from jobs.core.errors import SurveyorError, UsageError
-from jobs.core.units import shown_bytes
+from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.snapshots import as_of
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import typed
+from jobs.runtime.suggestions import with_full_command
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from planner.text import pluralise
@@ -144,7 +144,7 @@ def _warehouse(settings: Settings) -> Checks:
         yield CheckResult(
             "warehouse",
             CheckStatus.FINE if enough else CheckStatus.WARNING,
-            f"{where} can be written, {shown_bytes(free)} free",
+            f"{where} can be written, {format_bytes(free)} free",
             None if enough else "make room: a write that finds none fails, and leaves the tables as they were",
         )
     recent = warehouse_status_if_readable(settings.lake)
@@ -200,7 +200,7 @@ def _znodes(settings: Settings, state: ClusterState) -> Checks:
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
     if paths:
         advice = [
-            f"{step.what}: {typed(settings, step).command}"
+            f"{step.what}: {with_full_command(settings, step).command}"
             for step in map(repair_suggestion, blocking[:BLOCKING_SHOWN])
         ]
         advice.append("surveyor snapshot; surveyor show quarantine")
@@ -226,7 +226,7 @@ def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Chec
 
 def _permissions(client: KazooClient, hosts: str) -> CheckResult:
     """Whether we may write what batch mode writes, as ZooKeeper itself says."""
-    if closed := not_ours_to_write(client):
+    if closed := unwritable_paths(client):
         user = f"the user of {OPTION}" if config_of(hosts) else "anybody, as Surveyor comes"
         return CheckResult(
             "permissions", CheckStatus.WARNING, f"not to be written by {user}: {', '.join(closed)}", _LET_WRITE
@@ -248,7 +248,7 @@ def now() -> float:
 def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
     """Our clock against ZooKeeper's; where that is not told, against the newest of what was written."""
     before = now()
-    told = seconds_there(client)
+    told = server_time(client)
     after = now()
     there = _last_written(client, state) if told is None else told
     if there - after > MAX_CLOCK_SKEW_SECONDS:
@@ -282,7 +282,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
 
 
 def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> Checks:
-    configs, why_not = read_configs_and_why_not(
+    configs, why_not = read_configs_and_failures(
         state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
     )
     silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})

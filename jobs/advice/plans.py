@@ -48,12 +48,12 @@ def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -
 
 def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
     """The same commit, to be applied, with whatever else it was told."""
-    return [same_step(settings, "apply", "commit", name, "--apply", but=RECONCILE_ONLY_OPTIONS)] if due else []
+    return [same_step(settings, "apply", "commit", name, "--apply", exclude=RECONCILE_ONLY_OPTIONS)] if due else []
 
 
 def list_all_command(settings: Settings, name: str) -> str:
     """Write the dry run of a commit, with whatever else it was told, that lists everything."""
-    return same_line(settings, "commit", name, "--all", but=(*RECONCILE_ONLY_OPTIONS, "apply", "yes"))
+    return same_line(settings, "commit", name, "--all", exclude=(*RECONCILE_ONLY_OPTIONS, "apply", "yes"))
 
 
 def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[str, int]) -> list[Suggestion]:
@@ -107,7 +107,7 @@ def _after_verification(
 def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete: bool) -> list[Suggestion]:
     """What comes after a plan was called back; `again`: not all of it was; `complete`: some of it was through."""
     if again:
-        return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", but=["apply"])]
+        return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", exclude=["apply"])]
     if complete and plan.row["kind"] == PlanKind.REASSIGN:
         return [suggestion(settings, "lead back what is complete", "rollback", plan.called)]
     return []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from jobs.core.units import shown_bytes, shown_duration
+from jobs.core.units import format_bytes, format_duration
 from jobs.preconditions.copy_progress import CopyProgress
 from planner.reassignment.copy_rate import (
     CopyRate,
@@ -86,15 +86,15 @@ def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:
     'bytes unknown, lag unknown'
     """
     done, total, unknown, lag = (pace[name] for name in ("bytes_done", "bytes_total", "unknown", "lag"))
-    parts = [f"{shown_bytes(done)} of {shown_bytes(total)} ({_percent(done, total)} %)"]
+    parts = [f"{format_bytes(done)} of {format_bytes(total)} ({_percent(done, total)} %)"]
     if unknown:
         parts = ["bytes unknown"] if unknown == pace["replicas"] else [*parts, f"bytes of {unknown} of them unknown"]
     parts.append("lag unknown" if lag is None else f"at most {lag} offsets behind")
     if estimate:
         rate, left = pace["bytes_per_second"], pace["seconds_left"]
-        parts += [] if rate is None else [f"{shown_bytes(rate)}/s"]
+        parts += [] if rate is None else [f"{format_bytes(rate)}/s"]
         parts.append(
-            "time left unknown" if left is None else f"about {shown_duration(left)} left" if left else "all there"
+            "time left unknown" if left is None else f"about {format_duration(left)} left" if left else "all there"
         )
     return ", ".join(parts)
 

@@ -19,7 +19,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, default_min_isr_of, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import emit_result, log
-from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, written
+from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, render
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
@@ -69,7 +69,7 @@ def _write(settings: Settings, out: Path | None) -> None:
     if out is not None:
         refuse_unwritable(out)
     families = _families_of_all(settings)
-    text = written(families)
+    text = render(families)
     result = {"samples": [_sample_row(family, sample) for family in families for sample in family.samples]}
     if out is None:
         emit_result(settings, result)
@@ -91,7 +91,7 @@ def _serve(settings: Settings, listen: str) -> None:
     """
     address = parse_address("--listen", listen)
     _families_of_all(settings)
-    with SinglePageServer(address, PATH, CONTENT_TYPE, lambda: written(_families_of_all(settings))) as page:
+    with SinglePageServer(address, PATH, CONTENT_TYPE, lambda: render(_families_of_all(settings))) as page:
         log(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
         page.serve_forever()
 

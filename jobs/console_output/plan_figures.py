@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.core.units import shown_bytes
+from jobs.core.units import format_bytes
 from jobs.repositories.figures import Figures, figures_in
 from planner.text import pluralise
 
@@ -74,7 +74,7 @@ def notes(plan: Row) -> Iterator[str]:
         yield from _rack_notes(figures)
         yield from _uneven_notes(figures)
         if "moves_bytes" in figures:
-            yield f"moves {shown_bytes(figures['moves_bytes'])}"
+            yield f"moves {format_bytes(figures['moves_bytes'])}"
             yield _sizes_line(figures["sizes"])
         yield from _undone_notes(figures)
 
@@ -107,7 +107,7 @@ def _crowd_spans(figures: Figures) -> Iterator[Span]:
 def byte_spans(figures: Figures) -> Iterator[Span]:
     """Return the least and the most bytes of a broker, where sizes are known."""
     if "bytes_per_broker" in figures:
-        spans = (f"{shown_bytes(low)}..{shown_bytes(high)}" for low, high in figures["bytes_per_broker"])
+        spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures["bytes_per_broker"])
         yield Span("bytes per broker", *spans)
 
 
@@ -230,12 +230,12 @@ def byte_lines(figures: Figures) -> Iterator[str]:
     """
     if "moves_bytes" not in figures:
         return
-    yield f"moves {shown_bytes(figures['moves_bytes'])}"
+    yield f"moves {format_bytes(figures['moves_bytes'])}"
     yield from (span.line for span in byte_spans(figures))
     changed = {name: span for name, span in figures["bytes_by_broker"].items() if span[0] != span[1]}
     if changed:
         listed = [
-            f"{name}: {' → '.join(map(shown_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]
+            f"{name}: {' → '.join(map(format_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]
         ]
         more = [f"and {len(changed) - BROKERS_SHOWN} more"] if len(changed) > BROKERS_SHOWN else []
         yield f"bytes by broker {', '.join([*listed, *more])}"

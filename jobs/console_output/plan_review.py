@@ -33,7 +33,7 @@ from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.repositories.plans.names import names_of
 from jobs.repositories.plans.repository import find_plan, plan_title
 from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
-from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
+from jobs.runtime.console import LINES_SHOWN, format_cell, next_in_json, next_lines, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.text import DRAINED_LEADS, plan_size, pluralise
@@ -151,7 +151,7 @@ class Review:
         yield from (f"  {line}" for line in figure_lines(self.row))
         yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
         if self.row["kind"] == PlanKind.UNDRAIN:
-            brokers = shown(json.loads(self.row["parameters"])["brokers"])
+            brokers = format_cell(json.loads(self.row["parameters"])["brokers"])
             yield f"  brokers {brokers} count as drained until this is committed"
             yield "  who is out of an ISR returns by itself"
         if self.only.flags:

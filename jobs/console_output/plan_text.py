@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.core.units import shown_bytes
+from jobs.core.units import format_bytes
 from jobs.preconditions.deletion_impact import DeletionImpact
 from jobs.repositories.plans.checked_configs import set_by
 from jobs.repositories.plans.repository import Plan
-from jobs.runtime.console import LINES_SHOWN, shown, truncate
+from jobs.runtime.console import LINES_SHOWN, format_cell, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.text import DRAINED_LEADS, join_words, plan_size, pluralise
@@ -116,7 +116,8 @@ def deletion_line(deleted: DeletionImpact) -> str:
         known.append(f"{deleted.records:,} records")
     if deleted.bytes is not None:
         known.append(
-            f"{shown_bytes(deleted.bytes)} ({pluralise(deleted.replicas, 'replica')}, as of {shown(deleted.sizes_at)})"
+            f"{format_bytes(deleted.bytes)} ({pluralise(deleted.replicas, 'replica')}, "
+            f"as of {format_cell(deleted.sizes_at)})"
         )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
     what = f" with {join_words(known)}" if known else ""
@@ -147,7 +148,7 @@ def evidence_line(evidence: Row) -> str:
     seen, size = evidence["last_in_isr_snapshot"], evidence["log_size"]
     in_sync = "never seen in sync"
     if seen is not None:
-        at = shown(evidence["last_in_isr_at"])
+        at = format_cell(evidence["last_in_isr_at"])
         in_sync = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
     parts = [row_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", in_sync]
     parts.append("log size unknown" if size is None else f"log of {size} bytes")
@@ -220,7 +221,7 @@ def rejection_lines(settings: Settings, plan: Plan) -> list[str]:
 def _moved(name: str, before: object, after: object) -> str | None:
     if before == after:
         return None
-    return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
+    return f"{name} {format_cell(after)}" if before is None else f"{name} {format_cell(before)}→{format_cell(after)}"
 
 
 def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Operation]) -> Iterator[str]:

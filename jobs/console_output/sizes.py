@@ -11,7 +11,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.console_output.tables import laid_out
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.core.units import shown_bytes
+from jobs.core.units import format_bytes
 from jobs.preconditions.copy_volume import usable_bytes
 from jobs.runtime.console import emit_result
 from jobs.runtime.settings import Settings
@@ -54,12 +54,12 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
         if usable := usable_bytes(settings.lake):
             rows = [{**row, "usable_bytes": usable.get(row["broker_id"])} for row in rows]
             columns = (*(name for name in columns if name != "future" or any(row["future"] for row in rows)), FREE)
-        title = f"sizes of {settings.cluster}: {shown_bytes(sum(row['bytes'] for row in rows))}"
+        title = f"sizes of {settings.cluster}: {format_bytes(sum(row['bytes'] for row in rows))}"
     else:
         rows, columns = _of_topic(settings.lake, topic), REPLICA_COLUMNS
-        title = f"sizes of {topic}: {shown_bytes(sum(row['bytes'] for row in rows))} in {len(rows)} logs"
+        title = f"sizes of {topic}: {format_bytes(sum(row['bytes'] for row in rows))} in {len(rows)} logs"
     counts = ("bytes", "largest", "usable_bytes")
-    shown = [{**row, **{name: shown_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
+    shown = [{**row, **{name: format_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
     shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
     emit_result(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
 

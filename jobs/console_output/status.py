@@ -16,7 +16,7 @@ from jobs.advice.cluster import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.status_line import escape_control_chars
-from jobs.core.units import shown_duration
+from jobs.core.units import format_duration
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import (
@@ -27,7 +27,7 @@ from jobs.repositories.warehouse_status import (
 )
 from jobs.runtime.console import emit_result, wrapped, write_json
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, typed
+from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import view_now, view_of
 from jobs.snapshots.health import Health, health_of
 from planner.text import abbreviate, pluralise
@@ -58,7 +58,7 @@ class Status:
     @property
     def steps(self) -> list[Suggestion]:
         """What is due; its commands are for this cluster and warehouse."""
-        return [typed(self.settings, step) for step in next_steps(self.situation)]
+        return [with_full_command(self.settings, step) for step in next_steps(self.situation)]
 
     @property
     def json(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _when(status: Status) -> str:
     if status.taken_at is None:
         return _moment(status.situation.now)
     age = (status.situation.now - status.taken_at).total_seconds()
-    return f"taken {_moment(status.taken_at)}, {shown_duration(max(age, 0))} ago"
+    return f"taken {_moment(status.taken_at)}, {format_duration(max(age, 0))} ago"
 
 
 def _figures(status: Status) -> Iterator[tuple[str, str]]:
@@ -285,7 +285,7 @@ def _last_snapshot(status: Status) -> str:
     age = status.situation.snapshot_age
     if recent.snapshot is None or age is None:
         return "not known" if recent.fault else "none"
-    return f"{recent.snapshot['snapshot_id']}, {shown_duration(max(age, 0))} ago"
+    return f"{recent.snapshot['snapshot_id']}, {format_duration(max(age, 0))} ago"
 
 
 def _moment(now: datetime) -> str:

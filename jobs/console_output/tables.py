@@ -14,7 +14,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
-from jobs.core.units import shown_duration
+from jobs.core.units import format_duration
 from jobs.repositories.plans.names import names_of
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot
@@ -72,7 +72,7 @@ def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = ""
     is_read = settings.for_people and sys.__stdout__ is not None  # which stays None where stdout is closed
     if snapshot_id is None and is_read and age > STALE_SECONDS:
         newer = f"`{command_line(settings, *now.split())}` reads ZooKeeper" if now else "take a `surveyor snapshot`"
-        log(f"surveyor: snapshot {snapshot['snapshot_id']} is {shown_duration(age)} old; to see the present: {newer}")
+        log(f"surveyor: snapshot {snapshot['snapshot_id']} is {format_duration(age)} old; to see the present: {newer}")
     return snapshot
 
 
@@ -89,7 +89,7 @@ def of_snapshot(snapshot: Row) -> Row:
 def age_line(snapshot: Row, rows: int) -> str:
     """Say how many rows there are, and of when."""
     taken_at: datetime = snapshot["taken_at"]
-    age = shown_duration(_age(snapshot))
+    age = format_duration(_age(snapshot))
     return f"{pluralise(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 

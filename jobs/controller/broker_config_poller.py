@@ -16,7 +16,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import read_configs_and_why_not, read_overrides
+from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
 from jobs.adapters.delta.warehouse import Row
 from jobs.execution.batch.broker_protocols import IBP, unsupported_protocols
 from jobs.runtime.settings import Settings
@@ -40,7 +40,7 @@ def by_admin(client: KazooClient, settings: Settings) -> Ask:
 
     def ask(brokers: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
         overrides, _ = read_overrides(client)
-        return read_configs_and_why_not(brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS)
+        return read_configs_and_failures(brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS)
 
     return ask
 

@@ -22,8 +22,8 @@ from jobs.adapters.zookeeper.controllership import (
     SessionLostError,
     await_reconnect,
     controllership,
+    current_controller,
     refuse_take_over,
-    who_controls,
 )
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
@@ -206,7 +206,7 @@ def _controllership(
 ) -> Iterator[ResidentController]:
     """Take over, and resign by ending the session."""
     us, recorded = settings.conf.controller_id, latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
-    with controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), above=recorded) as control:
+    with controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), latest_known_epoch=recorded) as control:
         log(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
             log(line)
@@ -225,7 +225,7 @@ def _wait_for_successor(settings: Settings) -> str:
     with progress("waiting for a broker to become the controller"):
         try:
             controller = poll_until(
-                lambda: who_controls(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
+                lambda: current_controller(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
         except SurveyorError as error:
             return f"nobody knows who is the controller now: {error}"

@@ -88,7 +88,7 @@ Fault = tuple[type[SurveyorError], str]
 """What is raised where there is no other, and with which words."""
 
 
-SHOWN: Final = 50
+MAX_FAULTS_SHOWN: Final = 50
 
 
 def raise_any(faults: Iterable[Fault]) -> None:
@@ -99,7 +99,7 @@ def raise_any(faults: Iterable[Fault]) -> None:
     kind, message = listed[0]
     if len(listed) > 1:
         kind = UsageError if any(kind is UsageError for kind, _ in listed) else RefusedError
-        lines = [f"{len(listed)} faults, nothing was planned:", *(text for _, text in listed[:SHOWN])]
-        lines += [f"... and {len(listed) - SHOWN} more"] if len(listed) > SHOWN else []
+        lines = [f"{len(listed)} faults, nothing was planned:", *(text for _, text in listed[:MAX_FAULTS_SHOWN])]
+        lines += [f"... and {len(listed) - MAX_FAULTS_SHOWN} more"] if len(listed) > MAX_FAULTS_SHOWN else []
         message = "\n  ".join(lines)
     raise kind(message)

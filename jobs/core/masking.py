@@ -10,9 +10,9 @@ from typing import Any, Final
 
 HIDDEN: Final = "(hidden)"
 
-_SUSPECT: Final = r"passw|secret|token|jaas|credential|key|cert|auth"
-_NAME: Final = re.compile(_SUSPECT, re.IGNORECASE)
-_IN_TEXT: Final = re.compile(rf"([\w.\-]*(?:{_SUSPECT})[\w.\-]*\s*(?:=| is now )\s*).*", re.IGNORECASE | re.DOTALL)
+_SENSITIVE: Final = r"passw|secret|token|jaas|credential|key|cert|auth"
+_NAME: Final = re.compile(_SENSITIVE, re.IGNORECASE)
+_IN_TEXT: Final = re.compile(rf"([\w.\-]*(?:{_SENSITIVE})[\w.\-]*\s*(?:=| is now )\s*).*", re.IGNORECASE | re.DOTALL)
 
 
 def is_sensitive(name: str) -> bool:

@@ -21,7 +21,7 @@ CERTIFICATE: Final = "ssl.certificate.location"
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
-def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str, str]:
+def read_key_values(path: Path, option: str, known_keys: Collection[str]) -> dict[str, str]:
     """Read a file that `option` named; raise UsageError on what is not known, and where everybody may read a password.
 
     No value is ever part of a message.
@@ -32,18 +32,20 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
         properties = javaproperties.loads(read_text_file(path, f"{option} {path}"))
         mode = path.stat().st_mode
     except (OSError, javaproperties.InvalidUEscapeError) as error:
-        raise UsageError(f"cannot read {option} {path}: {_why(error)}") from None
+        raise UsageError(f"cannot read {option} {path}: {_error_text(error)}") from None
     values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
     for key, value in values.items():
-        if key not in known or not value:
-            raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
+        if key not in known_keys or not value:
+            raise UsageError(
+                f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known_keys)}"
+            )
     if any(_is_secret(key) for key in values):
-        _refuse_open(f"{option} {path} has a password in it", path, mode)
+        _refuse_shared(f"{option} {path} has a password in it", path, mode)
     named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
     if named in values and KEY_PASSWORD not in values:
         own = Path(values[named])
         with suppress(OSError):  # whoever opens it says so
-            _refuse_open(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
+            _refuse_shared(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
     return values
 
 
@@ -73,14 +75,14 @@ def load_pem(
         raise UsageError(f"{file}: {setting}: {error.strerror}") from None
 
 
-def _refuse_open(what: str, path: Path, mode: int) -> None:
+def _refuse_shared(what: str, path: Path, mode: int) -> None:
     if mode & stat.S_IRWXO:
         raise UsageError(f"{what}, and everybody may read or change it: chmod o= {path}")
     if mode & stat.S_IWGRP:
         raise UsageError(f"{what}, and its group may change it: chmod g-w {path}")
 
 
-def _why(error: OSError | ValueError) -> str:
+def _error_text(error: OSError | ValueError) -> str:
     if isinstance(error, OSError):
         return str(error.strerror)
     return "a \\u in it is not followed by four digits"

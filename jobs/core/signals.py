@@ -24,21 +24,25 @@ from jobs.core.errors import ExitCode
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-DOUBLE: Final = 1.0
+REPEAT_WINDOW_SECONDS: Final = 1.0
 """Seconds within which a second signal counts as the first: people press Ctrl-C twice, shells send it to all."""
 
 GRACE_SECONDS: Final = 5.0
 """Seconds that children, Spark's JVM above all, have to end by themselves and remove their temporary files."""
 
-ENDED: Final = "interrupted; nothing was written to the cluster"
-ENDED_AFTER: Final = "interrupted; what was asked of the cluster before stands, and `surveyor verify` shows it"
-ENDED_AGAIN: Final = "interrupted again and stopped at once: run the same command again, it goes on where this one was"
+INTERRUPTED_MESSAGE: Final = "interrupted; nothing was written to the cluster"
+INTERRUPTED_AFTER_WRITES_MESSAGE: Final = (
+    "interrupted; what was asked of the cluster before stands, and `surveyor verify` shows it"
+)
+INTERRUPTED_AGAIN_MESSAGE: Final = (
+    "interrupted again and stopped at once: run the same command again, it goes on where this one was"
+)
 
 
 class _InterruptMode(Enum):
-    INTERRUPT = auto()
-    UNWINDING = auto()
-    DEFERRED = auto()
+    END_AT_ONCE = auto()
+    RAISE = auto()
+    DEFER = auto()
 
 
 class _State:
@@ -47,16 +51,16 @@ class _State:
     guarded = False
     as_json = False
     result_file: Path | None = None
-    mode = _InterruptMode.INTERRUPT
-    whole = False
+    mode = _InterruptMode.END_AT_ONCE
+    is_uninterruptible = False
     """Whether what runs now must not be cut in two."""
-    waits = False
+    is_pending = False
     """Whether KeyboardInterrupt is to be raised as soon as that has ended."""
-    first: tuple[signal.Signals, float] | None = None
+    first_signal: tuple[signal.Signals, float] | None = None
     """The first signal that a way other than AT_ONCE was told of, and when."""
-    over = False
+    is_finished = False
     """Whether the last line is said."""
-    last_words = ENDED
+    end_message = INTERRUPTED_MESSAGE
     """What is true of this process if it ends at once."""
 
 
@@ -77,46 +81,46 @@ def is_guarded() -> bool:
     return _state.guarded
 
 
-def ignore() -> None:
+def ignore_signals() -> None:
     """Heed neither signal any more: the command's result is settled, and said."""
     for number in SIGNALS:
         with suppress(ValueError):  # in another thread handlers stay as they are
             signal.signal(number, signal.SIG_IGN)
 
 
-def conclude() -> None:
+def stop_handling() -> None:
     """The command knows how it ends and is about to say so: a signal that comes now has nothing to add."""
     if _state.guarded:
-        _state.over = True
-        ignore()
+        _state.is_finished = True
+        ignore_signals()
 
 
-def answer_json(*, as_json: bool, result_file: Path | None) -> None:
+def set_json_output(*, as_json: bool, result_file: Path | None) -> None:
     """Give programs their JSON object, on stdout and in the result file, when the command is interrupted, too."""
     _state.as_json, _state.result_file = as_json, result_file
 
 
 def interrupted() -> bool:
     """Whether a signal came that a `defer_signals` commit should stop for."""
-    return _state.first is not None
+    return _state.first_signal is not None
 
 
 def exit_code() -> ExitCode:
     """128 and the signal's number, as shells have it; Ctrl-C's where there was none."""
-    return ExitCode(128 + (_state.first[0] if _state.first else signal.SIGINT))
+    return ExitCode(128 + (_state.first_signal[0] if _state.first_signal else signal.SIGINT))
 
 
 @contextmanager
 def raise_on_signal() -> Iterator[None]:
     """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` put things in order."""
-    with _shutting_down(_InterruptMode.UNWINDING):
+    with _interrupt_mode(_InterruptMode.RAISE):
         yield
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
     """Let the first signal only be noted: who holds the controllership looks at `interrupted` at every border."""
-    with _shutting_down(_InterruptMode.DEFERRED):
+    with _interrupt_mode(_InterruptMode.DEFER):
         yield
 
 
@@ -126,53 +130,53 @@ def uninterruptible() -> Iterator[None]:
 
     For what takes no time, and is `raise_on_signal` otherwise.
     """
-    outer, _state.whole = _state.whole, True
+    outer, _state.is_uninterruptible = _state.is_uninterruptible, True
     try:
         yield
     finally:
-        _state.whole = outer
-        if _state.waits and not outer:
-            _state.waits = False
+        _state.is_uninterruptible = outer
+        if _state.is_pending and not outer:
+            _state.is_pending = False
             raise KeyboardInterrupt
 
 
 @contextmanager
-def _shutting_down(way: _InterruptMode) -> Iterator[None]:
-    alone = not _state.guarded and threading.current_thread() is threading.main_thread()
-    before = [signal.getsignal(number) for number in SIGNALS]
-    outer, _state.mode = _state.mode, way
-    _state.last_words = ENDED_AFTER  # what cannot be ended at once writes to the cluster
-    if alone:  # called as a library: the caller's handlers come back afterwards
+def _interrupt_mode(mode: _InterruptMode) -> Iterator[None]:
+    is_library_call = not _state.guarded and threading.current_thread() is threading.main_thread()
+    previous_handlers = [signal.getsignal(number) for number in SIGNALS]
+    outer, _state.mode = _state.mode, mode
+    _state.end_message = INTERRUPTED_AFTER_WRITES_MESSAGE  # what cannot be ended at once writes to the cluster
+    if is_library_call:  # called as a library: the caller's handlers come back afterwards
         install_handlers()
     try:
         yield
     finally:
         _state.mode = outer
-        if alone:
-            _state.guarded, _state.first, _state.last_words = False, None, ENDED
-            for number, handler in zip(SIGNALS, before, strict=True):
+        if is_library_call:
+            _state.guarded, _state.first_signal, _state.end_message = False, None, INTERRUPTED_MESSAGE
+            for number, handler in zip(SIGNALS, previous_handlers, strict=True):
                 signal.signal(number, handler)
 
 
-def refuse_to_unwind() -> None:
+def end_unless_own_interrupt() -> None:
     """End at once where KeyboardInterrupt is a library's doing, such as PySpark's while it starts, and not ours."""
-    if _state.guarded and _state.mode is _InterruptMode.INTERRUPT and _state.first is None:
-        end(ExitCode.INTERRUPTED, _state.last_words)
+    if _state.guarded and _state.mode is _InterruptMode.END_AT_ONCE and _state.first_signal is None:
+        end_process(ExitCode.INTERRUPTED, _state.end_message)
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
     now = time.monotonic()
     end_line(number)
-    if _state.mode is _InterruptMode.INTERRUPT:
-        end(128 + number, _state.last_words)
-    if _state.first is None:
-        _state.first = signal.Signals(number), now
-        if _state.mode is _InterruptMode.UNWINDING:
-            _state.waits = _state.whole
-            if not _state.whole:
+    if _state.mode is _InterruptMode.END_AT_ONCE:
+        end_process(128 + number, _state.end_message)
+    if _state.first_signal is None:
+        _state.first_signal = signal.Signals(number), now
+        if _state.mode is _InterruptMode.RAISE:
+            _state.is_pending = _state.is_uninterruptible
+            if not _state.is_uninterruptible:
                 raise KeyboardInterrupt
-    elif now > _state.first[1] + DOUBLE:
-        end(128 + number, ENDED_AGAIN)
+    elif now > _state.first_signal[1] + REPEAT_WINDOW_SECONDS:
+        end_process(128 + number, INTERRUPTED_AGAIN_MESSAGE)
 
 
 def end_line(number: int) -> None:
@@ -182,10 +186,10 @@ def end_line(number: int) -> None:
         _write(2, "\n")
 
 
-def end(code: int, line: str) -> NoReturn:
+def end_process(code: int, line: str) -> NoReturn:
     """End this process and its children now, with one line: no handler, `finally` or library has another word."""
-    ignore()
-    _state.over = True
+    ignore_signals()
+    _state.is_finished = True
     status_line.end()
     # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
     _write(2, f"surveyor: {line}\n")
@@ -204,7 +208,7 @@ def _write(descriptor: int, text: str) -> None:
         os.write(descriptor, text.encode())
 
 
-def hand_on(source: int, without: bytes = b"") -> None:
+def relay_stderr(source: int, without: bytes = b"") -> None:
     """Hand a child's stderr, the reading end of a pipe, on to ours, in a thread, until our last line is said.
 
     A JVM that is told to end in the midst of work complains of that in many words. `without` is left out, too: what it
@@ -213,7 +217,7 @@ def hand_on(source: int, without: bytes = b"") -> None:
 
     def relay() -> None:
         while output := os.read(source, 1 << 16):
-            if not _state.over:
+            if not _state.is_finished:
                 with status_line.suspended():
                     _write(2, (output.replace(without, b"") if without else output).decode(errors="replace"))
 
@@ -225,12 +229,12 @@ def _end_children() -> None:
     deadline = time.monotonic() + GRACE_SECONDS
     for child in _children():
         _send(child, signal.SIGTERM)
-    while (left := _children()) and time.monotonic() < deadline:
+    while (remaining := _children()) and time.monotonic() < deadline:
         time.sleep(0.02)
-        for child in left:
+        for child in remaining:
             with suppress(OSError):
                 os.waitpid(child, os.WNOHANG)
-    for child in left:
+    for child in remaining:
         _send(child, signal.SIGKILL)
 
 

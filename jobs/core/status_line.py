@@ -11,20 +11,20 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Final
 
-_AWAY: Final = b"\r\x1b[K"
+_CLEAR_LINE: Final = b"\r\x1b[K"
 
 _STDERR: Final = 2
 
-_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """What a terminal would do instead of showing it: delete, colour, turn text around; not the next line, nor a tab."""
 
 
 class _Line:
     """What stands on it."""
 
-    drawn = False
-    asks = False
-    over = False
+    is_drawn = False
+    is_asking = False
+    is_finished = False
     """Whether nothing is drawn any more: the process ends."""
     lock = Lock()
 
@@ -37,19 +37,19 @@ def is_live() -> bool:
 def escape_control_chars(text: str) -> str:
     r"""Escape what a terminal would obey: a host, a rack, a cluster's id or who commits may be called anything.
 
-    >>> print(harmless("rack \x1b[2J, \u202e1\nand so on"))
+    >>> print(escape_control_chars("rack \x1b[2J, \u202e1\nand so on"))
     rack \x1b[2J, \u202e1
     and so on
     """
-    return _OBEYED.sub(lambda odd: repr(odd[0])[1:-1], text)
+    return _CONTROL_CHARS.sub(lambda odd: repr(odd[0])[1:-1], text)
 
 
 def draw(text: str) -> None:
     """Show this in place of what stood there."""
     with _Line.lock:
-        if not (_Line.asks or _Line.over):
-            _Line.drawn = True
-            _write(_AWAY + escape_control_chars(text).encode(errors="replace"))
+        if not (_Line.is_asking or _Line.is_finished):
+            _Line.is_drawn = True
+            _write(_CLEAR_LINE + escape_control_chars(text).encode(errors="replace"))
 
 
 @contextmanager
@@ -62,14 +62,14 @@ def suspended() -> Iterator[None]:
 
 def clear() -> None:
     """Take it away; what is written next begins where it began. Waits for nobody, as signals' handlers must not."""
-    if _Line.drawn:
-        _Line.drawn = False
-        _write(_AWAY)
+    if _Line.is_drawn:
+        _Line.is_drawn = False
+        _write(_CLEAR_LINE)
 
 
 def end() -> None:
     """Draw nothing from now on."""
-    _Line.over = True
+    _Line.is_finished = True
     clear()
 
 
@@ -77,15 +77,15 @@ def end() -> None:
 def asking() -> Iterator[None]:
     """A question stands there, and waits for its answer."""
     clear()
-    _Line.asks = True
+    _Line.is_asking = True
     try:
         yield
     finally:
-        _Line.asks = False
+        _Line.is_asking = False
 
 
 def is_asking() -> bool:
-    return _Line.asks
+    return _Line.is_asking
 
 
 def _write(text: bytes) -> None:

@@ -45,7 +45,7 @@ _BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
 """Bytes a second, as 50000000, 50MB/s or 64MiB."""
 
-_LARGEST: Final = 2**63 - 1
+_MAX_RATE: Final = 2**63 - 1
 
 SLOW_BYTES_PER_SECOND: Final = 1_000
 
@@ -58,7 +58,7 @@ def parse_seconds(option: str, text: str) -> float:
     """
     parts = _DURATION.fullmatch("0s" if text == "0" else text)
     if parts is None:
-        raise _refused(option, text, "duration", "30s, 10m, 24h, 7d or 2w")
+        raise _invalid(option, text, "duration", "30s, 10m, 24h, 7d or 2w")
     return float(parts[1]) * _SECONDS[parts[2]]
 
 
@@ -69,7 +69,7 @@ def parse_period(option: str, text: str) -> timedelta:
     (datetime.timedelta(seconds=43200), datetime.timedelta(days=56))
     """
     if not re.fullmatch(PERIOD, text):
-        raise _refused(option, text, "period", "hours, days or weeks, as 12h, 30d or 8w")
+        raise _invalid(option, text, "period", "hours, days or weeks, as 12h, 30d or 8w")
     return timedelta(seconds=parse_seconds(option, text))
 
 
@@ -81,34 +81,34 @@ def parse_rate(option: str, text: str) -> int:
     """
     parts = re.fullmatch(RATE, text)
     rate = 0 if parts is None else int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
-    if not 0 < rate <= _LARGEST:
-        raise _refused(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
+    if not 0 < rate <= _MAX_RATE:
+        raise _invalid(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
     return rate
 
 
-def slow_rate(option: str, text: str) -> str | None:
+def slow_rate_warning(option: str, text: str) -> str | None:
     """Warn of a rate below 1 kB/s, which most often lacks its unit; None for any other.
 
-    >>> slow_rate("--throttle", "50")
+    >>> slow_rate_warning("--throttle", "50")
     '--throttle 50 is 50 bytes a second, at which a gigabyte takes 231 days; 50MB/s is 50 million bytes a second'
-    >>> slow_rate("--throttle", "50kB/s")
+    >>> slow_rate_warning("--throttle", "50kB/s")
     """
     rate = parse_rate(option, text)
     if rate >= SLOW_BYTES_PER_SECOND:
         return None
-    time = shown_duration(1_000_000_000 / rate)
+    time = format_duration(1_000_000_000 / rate)
     what = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
     return f"{what}; {rate}MB/s is {rate} million bytes a second"
 
 
-def _refused(option: str, text: str, what: str, expected: str) -> UsageError:
+def _invalid(option: str, text: str, what: str, expected: str) -> UsageError:
     return UsageError(f"{option} {text!r} is no {what}: expected {expected}")
 
 
-def shown_bytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Write bytes in the largest unit of which there is one.
 
-    >>> [shown_bytes(count) for count in (0, 1023, 1536, 5 * 2**30, 2**60, -2048)]
+    >>> [format_bytes(count) for count in (0, 1023, 1536, 5 * 2**30, 2**60, -2048)]
     ['0 B', '1023 B', '1.5 KiB', '5.0 GiB', '1024.0 PiB', '-2.0 KiB']
     """
     if abs(count) < _STEP:
@@ -121,10 +121,10 @@ def shown_bytes(count: float) -> str:
     return f"{scaled:.1f} {unit}"
 
 
-def shown_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write how long something takes, about.
 
-    >>> [shown_duration(seconds) for seconds in (0, 41.6, 725, 7200, 100_000, 300_000)]
+    >>> [format_duration(seconds) for seconds in (0, 41.6, 725, 7200, 100_000, 300_000)]
     ['0 s', '42 s', '12 min', '2 h 0 min', '27 h 46 min', '3 days']
     """
     if round(seconds) < 2 * _MINUTE:

@@ -18,7 +18,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.adapters.zookeeper.connection import connected, poll_until
-from jobs.adapters.zookeeper.controllership import who_controls
+from jobs.adapters.zookeeper.controllership import current_controller
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import raise_on_signal
@@ -203,13 +203,13 @@ class DemoScenario:
             )
 
     def is_ours(self) -> bool:
-        return who_controls(self.zookeeper) == self.settings.conf.controller_id
+        return current_controller(self.zookeeper) == self.settings.conf.controller_id
 
     def has_repaired(self) -> bool:
         return all(VICTIM not in {state.leader, *state.isr} for _, state in self.states())
 
     def has_controller(self) -> bool:
-        return who_controls(self.zookeeper) != NO_CONTROLLER
+        return current_controller(self.zookeeper) != NO_CONTROLLER
 
     def all_in_sync(self) -> bool:
         return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())

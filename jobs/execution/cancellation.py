@@ -15,10 +15,17 @@ from typing import Final
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANSWERED, Admin, error_name, named
+from jobs.adapters.brokers.admin import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    NONE,
+    UNKNOWN_OUTCOME,
+    Admin,
+    describe_error,
+    error_name,
+)
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.connection import connected, poll_until, sync
-from jobs.adapters.zookeeper.lease import Lease, holder_now
+from jobs.adapters.zookeeper.lease import Lease, current_holder
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
@@ -37,7 +44,7 @@ from jobs.preconditions.cancellation import (
 )
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
-from jobs.runtime.console import LINES_SHOWN, Result, confirm, emit_result, is_terminal, log, shown
+from jobs.runtime.console import LINES_SHOWN, Result, confirm, emit_result, format_cell, is_terminal, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
@@ -127,7 +134,7 @@ def _cancel_leased(
 
 def _is_being_committed(settings: Settings, plan: Plan) -> bool:
     """Tell whether a commit of this plan runs; it may be about to ask."""
-    holder = holder_now(settings.zookeeper)
+    holder = current_holder(settings.zookeeper)
     return holder is not None and holder.plan == plan.plan_id
 
 
@@ -237,8 +244,8 @@ class _CancellationRun:
         self.lease.refuse_lost()
         try:
             return self.admin.reassign(targets), "the controller's answer did not name it"
-        except UNANSWERED as error:
-            return {}, f"no answer came ({named(error)})"
+        except UNKNOWN_OUTCOME as error:
+            return {}, f"no answer came ({describe_error(error)})"
 
     def _wait(
         self, keys: Sequence[Key], until_not: ReassignmentStatus, refused: set[Key]
@@ -387,7 +394,7 @@ def _lines(plan: Plan, findings: CancellationPlan) -> Iterator[str]:
     if len(lines) > LINES_SHOWN:
         yield f"  ... and {len(lines) - LINES_SHOWN} more"
     if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
-        brokers = shown(json.loads(plan.row["parameters"])["brokers"])
+        brokers = format_cell(json.loads(plan.row["parameters"])["brokers"])
         yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`, end it by a plan undrain"
 
 
@@ -396,9 +403,9 @@ def _line(finding: PartitionStatus) -> str | None:
     if finding.risk is not None:
         return f"  {name}  goes on: {finding.risk.code}: {finding.risk.reason}"
     if finding.status is ReassignmentStatus.IN_PROGRESS:
-        return f"  {name}  to be cancelled: {finding.detail} → {shown(before)}"
+        return f"  {name}  to be cancelled: {finding.detail} → {format_cell(before)}"
     if finding.status is ReassignmentStatus.OUT_OF_ORDER:
-        return f"  {name}  cancelled, order to be restored: {finding.detail} → {shown(before)}"
+        return f"  {name}  cancelled, order to be restored: {finding.detail} → {format_cell(before)}"
     if finding.status in _UNCHANGED_TEXTS:
         return f"  {name}  {_UNCHANGED_TEXTS[finding.status]}: {finding.detail}"
     return None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
-from jobs.adapters.zookeeper.controllership import MAX_TRIES, Controllership, OvertakenError
+from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, Controllership, OvertakenError
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
@@ -112,7 +112,7 @@ def _write_pending(
     notify_brokers: NotifyBrokers | None,
 ) -> None:
     """Write it as the controller; where another one took over before us, perhaps for the same plan, judge it anew."""
-    for _ in range(MAX_TRIES):
+    for _ in range(MAX_TAKEOVER_ATTEMPTS):
         if not preflight.pending:
             log("  nothing is due")
             return
@@ -136,8 +136,8 @@ def _write_pending(
         preflight = recheck(settings, ledger.plan, preflight)
         ledger.begin_again(preflight.already_decided)
     raise SurveyorError(
-        f"another controller took over {MAX_TRIES} times while what is due was judged: nothing was written; find out "
-        "who fights over /controller (broker logs: 'Controller'), then commit again"
+        f"another controller took over {MAX_TAKEOVER_ATTEMPTS} times while what is due was judged: nothing was "
+        "written; find out who fights over /controller (broker logs: 'Controller'), then commit again"
     )
 
 

@@ -6,7 +6,7 @@ command says --yes.
 
 from collections.abc import Mapping, Sequence
 
-from jobs.adapters.brokers.admin import UNANSWERED, AdminUnavailableError
+from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.preflight import Preflight
 from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact
@@ -32,8 +32,8 @@ def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) ->
     """Ask the leaders; where some do not answer, nobody knows, and the topics are deleted all the same."""
     try:
         with progress("asking brokers for their offsets"), admin_of(settings, preflight.state) as admin:
-            return {topic: records for topic in topics if (records := admin.records(topic)) is not None}
-    except (AdminUnavailableError, *UNANSWERED):
+            return {topic: records for topic in topics if (records := admin.record_count(topic)) is not None}
+    except (AdminUnavailableError, *UNKNOWN_OUTCOME):
         return {}
 
 

@@ -7,7 +7,7 @@ theirs. What a plan of this warehouse has set comes first and is put back to wha
 from collections.abc import Iterator
 from typing import Final
 
-from jobs.adapters.brokers.admin import NONE, UNANSWERED, Admin, named
+from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
@@ -96,8 +96,8 @@ def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: di
     lease.refuse_lost()
     try:
         answer = admin.alter_override(kind.value, "" if name == DEFAULT_BROKER_ZNODE else name, dict.fromkeys(values))
-    except UNANSWERED as error:
-        return f"no answer ({named(error)}); start it, then cancel again"
+    except UNKNOWN_OUTCOME as error:
+        return f"no answer ({describe_error(error)}); start it, then cancel again"
     return None if answer == NONE else str(answer)
 
 

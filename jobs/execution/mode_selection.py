@@ -2,7 +2,7 @@
 
 import json
 
-from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reached, read_properties
+from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.core.errors import RefusedError, UsageError
 from jobs.execution.admin.connections import admin_of
@@ -151,10 +151,10 @@ def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | N
     addresses = _addresses(settings, state)
     try:
         with admin_of(settings, state) as admin:
-            silence = admin.silence()
+            silence = admin.unresponsive_reason()
     except AdminUnavailableError as error:
         raise _unreachable_from_here(controller, str(error)) from None
-    if silence is not None and not is_reached(addresses):
+    if silence is not None and not is_reachable(addresses):
         raise _unreachable_from_here(
             controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}"
         )
@@ -167,7 +167,7 @@ def why_controller_unreachable(settings: Settings, state: ClusterState) -> str |
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
-    if is_reached(addresses):
+    if is_reachable(addresses):
         return None
     return f"broker {controller}, the controller, is not reached at {', '.join(addresses) or 'any address'}"
 

@@ -16,10 +16,10 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import (
     NO_REASSIGNMENT_IN_PROGRESS,
     NONE,
-    UNANSWERED,
+    UNKNOWN_OUTCOME,
     AdminUnavailableError,
+    describe_error,
     error_name,
-    named,
 )
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, reassign_requests
@@ -220,8 +220,8 @@ def _apply(
 def _request_cancellation(reassign: Any, due: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
     try:
         answered: Mapping[Key, int] = reassign(dict.fromkeys(due))
-    except UNANSWERED as error:
-        log(f"surveyor: no answer came ({named(error)}); what ZooKeeper shows decides")
+    except UNKNOWN_OUTCOME as error:
+        log(f"surveyor: no answer came ({describe_error(error)}); what ZooKeeper shows decides")
         return {}
     return answered
 

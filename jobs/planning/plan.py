@@ -13,7 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.adapters.spark.session import BROADCASTING, ONE_TASK, TINY, default_parallelism, start_session, with_settings
+from jobs.adapters.spark.session import (
+    BROADCASTING,
+    ONE_TASK,
+    SMALL_CLUSTER_PARTITIONS,
+    default_parallelism,
+    start_session,
+    with_settings,
+)
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
@@ -103,7 +110,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
-    tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= TINY
+    tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= SMALL_CLUSTER_PARTITIONS
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(lake, "partition_history"))
     tables = SparkWarehouse(session, lake, one_task=session.one_task)
     with progress("planning", lambda: session.doing):

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.spark.session import tallied
+from jobs.adapters.spark.session import cached_with_counts
 from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import vanished_states
 from jobs.planning.topics.existing_topic import operation
@@ -90,7 +90,9 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) 
     """What is due where nothing is asked for, or is left to others: all partitions are looked at once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
-    verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=STATELESS)
+    verdicts, counts = cached_with_counts(
+        judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=STATELESS
+    )
     at_most = counts["due"] + counts["refused"]
     rejections = rejections_of(verdicts) if counts["refused"] else None
     if counts["stateless"]:
@@ -234,7 +236,7 @@ class _RequestedSteps:
 
 
 def _tallied_decisions(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
-    return tallied(
+    return cached_with_counts(
         cycle.decisions,
         due="action IS NOT NULL",
         refused=_REFUSED,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.core.units import shown_bytes, shown_duration
+from jobs.core.units import format_bytes, format_duration
 from jobs.repositories.stored_rows import Ints, StoredRows
 from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, Action
@@ -111,14 +111,14 @@ class Volume:
             return
         partly = f", and {pluralise(self.unknown, 'replica')} of unknown size" if self.unknown else ""
         time = (
-            f"; at least {shown_duration(self.seconds(rate))} at {rate} B/s a broker"
+            f"; at least {format_duration(self.seconds(rate))} at {rate} B/s a broker"
             if rate
             else "; --throttle, as 50MB/s, bounds each broker and says how long that takes"
         )
-        yield f"copies {pluralise(self.replicas, 'replica')}, {shown_bytes(self.bytes)}{partly}{time}"
+        yield f"copies {pluralise(self.replicas, 'replica')}, {format_bytes(self.bytes)}{partly}{time}"
         if len(self.waves) > 1:
             each = [
-                shown_bytes(wave.bytes) + (f" in {shown_duration(wave.seconds(rate))}" if rate else "")
+                format_bytes(wave.bytes) + (f" in {format_duration(wave.seconds(rate))}" if rate else "")
                 for wave in self.waves[:WAVES_SHOWN]
             ]
             more = ", ..." if len(self.waves) > WAVES_SHOWN else ""
@@ -194,7 +194,7 @@ def space_warnings(lake: Warehouse, volume: Volume) -> Iterator[str]:
     """Warn of brokers that receive more bytes than their disks have left, where they have said how many those are."""
     usable = usable_bytes(lake) if volume.received else {}
     full = [
-        f"{broker} ({shown_bytes(count)}, {shown_bytes(usable[broker])} left)"
+        f"{broker} ({format_bytes(count)}, {format_bytes(usable[broker])} left)"
         for broker, count in sorted(volume.received.items())
         if broker in usable and count > usable[broker]
     ]

@@ -153,7 +153,7 @@ def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> C
 
     def between_looks() -> None:
         if ledger.is_closed:
-            lease.let_go()
+            lease.release()
         if until is not None and time.monotonic() >= until:
             raise StillRunningError(f"--max-wait {max_wait:g} s is over{resume_hint(ledger)}")
 

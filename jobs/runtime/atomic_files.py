@@ -16,7 +16,7 @@ from jobs.core.errors import SurveyorError, UsageError
 _READABLE_BY_ALL: Final = 0o644
 """Whoever collects it, or opens it, may be another user."""
 
-_KEPT_OF_NAME: Final = 40
+_PREFIX_CHARS: Final = 40
 """Characters of its name that the one beside it begins with, after a dot: a name may be as long as names can be."""
 
 
@@ -25,11 +25,11 @@ def refuse_unwritable(out: Path, option: str = "--out") -> None:
     if str(out) in {".", "-"}:  # which an empty name is, and what other programs take for stdout
         raise UsageError(f"{option} names no file: give the name of one that is to be written")
     special = out.exists() and not out.is_file() and not out.is_dir()
-    if not (os.access(out, os.W_OK) if special else not out.is_dir() and _takes_files(out.absolute().parent)):
+    if not (os.access(out, os.W_OK) if special else not out.is_dir() and _accepts_files(out.absolute().parent)):
         raise UsageError(f"{option} {out} cannot be written: name a file in a folder that exists and can be written")
 
 
-def _takes_files(folder: Path) -> bool:
+def _accepts_files(folder: Path) -> bool:
     """Try it: permissions say nothing to root, who may write to /proc by them."""
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -56,7 +56,7 @@ def replace_file(out: Path, text: str) -> int:
 
 def _replace(path: Path, content: bytes) -> None:
     """Make it under a name that node_exporter's textfile collector, which reads *.prom, passes over."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_KEPT_OF_NAME]}.")
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_PREFIX_CHARS]}.")
     try:
         with os.fdopen(number, "wb") as file:
             file.write(content)

@@ -20,7 +20,7 @@ Completed = list[tuple[str, str]]
 
 Completer = Callable[[typer.Context, str], Completed]
 
-_OFFERED: Final = 50
+_MAX_OFFERED: Final = 50
 """The newest plans and snapshots; nobody looks for an older one by Tab."""
 
 
@@ -38,7 +38,7 @@ def plans(ctx: typer.Context, incomplete: str) -> Completed:
     """Plans by their names, those without one by their ids, the newest first."""
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_OFFERED]
+        rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_MAX_OFFERED]
         for row in rows:
             for name in row.get("names") or [row["name"] or row["plan_id"]]:
                 yield name, f"{row['kind']}, {row['status']}"
@@ -72,12 +72,14 @@ def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         taken = lake.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by([("snapshot_id", "descending")])
-        return [(str(row["snapshot_id"]), f"{row['taken_at']:%F %T}") for row in taken.slice(0, _OFFERED).to_pylist()]
+        return [
+            (str(row["snapshot_id"]), f"{row['taken_at']:%F %T}") for row in taken.slice(0, _MAX_OFFERED).to_pylist()
+        ]
 
     return _completed(ctx, incomplete, known)
 
 
-def by_comma(one: Completer) -> Completer:
+def comma_separated(one: Completer) -> Completer:
     """Several by comma: the last of them is completed, and none is offered twice."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Completed:
@@ -88,10 +90,10 @@ def by_comma(one: Completer) -> Completer:
 
 
 def _completed(
-    ctx: typer.Context, incomplete: str, known: Callable[["Conf", "Warehouse"], Iterable[tuple[str, str]]]
+    ctx: typer.Context, incomplete: str, candidates: Callable[["Conf", "Warehouse"], Iterable[tuple[str, str]]]
 ) -> Completed:
     with suppress(Exception):
-        return [(name, text) for name, text in known(*_where(ctx)) if name.startswith(incomplete)]
+        return [(name, text) for name, text in candidates(*_where(ctx)) if name.startswith(incomplete)]
     return []
 
 
@@ -102,10 +104,10 @@ def _where(ctx: typer.Context) -> tuple["Conf", "Warehouse"]:
     spare_pandas()
     from jobs.adapters.delta.warehouse import Warehouse  # noqa: PLC0415 - as above
     from jobs.runtime.settings import DEFAULT_WAREHOUSE, Sources, load_conf  # noqa: PLC0415 - as above
-    from jobs.runtime.suggestions import typed_in  # noqa: PLC0415 - as above
+    from jobs.runtime.suggestions import typed_options  # noqa: PLC0415 - as above
 
     given = ctx.params
     conf = load_conf(given.get("conf_path"))
-    sources = Sources(typed_in(ctx), given.get("conf_path"))
-    folder = sources.prefer("warehouse", given.get("warehouse"), conf.warehouse, tell=lambda _: None)
+    sources = Sources(typed_options(ctx), given.get("conf_path"))
+    folder = sources.prefer("warehouse", given.get("warehouse"), conf.warehouse, notify=lambda _: None)
     return conf, Warehouse(folder or DEFAULT_WAREHOUSE, given.get("cluster") or "default")

@@ -17,7 +17,7 @@ import typer
 
 from jobs.core import status_line
 from jobs.core.status_line import escape_control_chars
-from jobs.runtime.yaml_output import in_yaml
+from jobs.runtime.yaml_output import to_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from jobs.runtime.settings import Settings
     from jobs.runtime.suggestions import Suggestion
 
-LINE: Final = 80
+LINE_COLUMNS: Final = 80
 """Columns of text that is no table: a narrow terminal has them."""
 
 Result = dict[str, Any]
 
 
-WIDTH: Final = 2000
+UNLIMITED_COLUMNS: Final = 2000
 """Columns where stdout is no terminal: a log or a file wraps nothing, and nothing is cut off."""
 
 
@@ -41,12 +41,12 @@ def stdout(least: int = 0) -> "Console":
     from rich.console import Console  # noqa: PLC0415 - programs, and people who are told a line, do not need it
 
     console = Console()
-    width = max(least, console.width if console.is_terminal else WIDTH)
+    width = max(least, console.width if console.is_terminal else UNLIMITED_COLUMNS)
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # None: nor bold headings
     return Console(highlight=False, emoji=False, width=width, color_system=colors)
 
 
-def write_whatever_comes() -> None:
+def escape_unencodable() -> None:
     """Let stdout and stderr escape what their encoding lacks: on a terminal of Latin-1, in a file's name of bytes.
 
     Of one that whoever started us has closed, Python makes None: what is for stderr would then go to stdout.
@@ -64,7 +64,7 @@ COLORS: Final = {"+": "32", "-": "31", "~": "33"}
 _SIGN: Final = re.compile(r"(?<=^  )[-+~](?= )|(?<=^  would be written: )[-+~](?= )")
 
 
-def painted(line: str, stream: TextIO) -> str:
+def colored(line: str, stream: TextIO) -> str:
     """Give the sign of a change its colour on a terminal, unless NO_COLOR is set or the terminal has none."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
         return line
@@ -74,7 +74,7 @@ def painted(line: str, stream: TextIO) -> str:
 def log(line: str) -> None:
     """Write a line of progress or log to stderr."""
     with status_line.suspended():
-        seen = painted(escape_control_chars(line), sys.stderr)
+        seen = colored(escape_control_chars(line), sys.stderr)
         print(seen, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
 
@@ -93,7 +93,7 @@ def emit_result(
             show(part)
     elif not settings.as_json:
         lists = {name: value for name, value in result.items() if isinstance(value, list)}
-        sys.stdout.writelines(in_yaml({name: result[name] for name in result if name not in lists}, lists))
+        sys.stdout.writelines(to_yaml({name: result[name] for name in result if name not in lists}, lists))
 
 
 def next_in_json(steps: "Iterable[Suggestion]") -> Result:
@@ -113,7 +113,7 @@ def is_terminal() -> bool:
 
 def confirm(question: str) -> bool:
     """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
-    _forget_keys()
+    _discard_typed_keys()
     try:
         with status_line.asking():
             return typer.confirm(question, err=True)
@@ -124,7 +124,7 @@ def confirm(question: str) -> bool:
 
 def typed_answer(question: str) -> str:
     """Ask on the terminal for a word, which is none where it is closed instead (Ctrl-D)."""
-    _forget_keys()
+    _discard_typed_keys()
     try:
         with status_line.asking():
             return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
@@ -133,7 +133,7 @@ def typed_answer(question: str) -> str:
         return ""
 
 
-def _forget_keys() -> None:
+def _discard_typed_keys() -> None:
     """Keys pressed before a question was there are no answer to it."""
     with suppress(OSError, ValueError, termios.error):  # what is no terminal has no such keys
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
@@ -142,7 +142,7 @@ def _forget_keys() -> None:
 def show(part: "Table | str") -> None:
     """Print what people read: a line as it is, but for what a terminal would obey."""
     if isinstance(part, str):
-        print(painted(escape_control_chars(part), sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
+        print(colored(escape_control_chars(part), sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
         return
     console = stdout(part.width or 0)
     if console.is_terminal:
@@ -156,7 +156,7 @@ def show(part: "Table | str") -> None:
 def wrapped(text: str, label: str) -> list[str]:
     """Break a text into lines of LINE columns at most, its label before the first."""
     return textwrap.wrap(
-        text, LINE, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
+        text, LINE_COLUMNS, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
     ) or [label]
 
 
@@ -182,7 +182,7 @@ def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Ma
             for sink in sinks:
                 sink.write(text)
     if not (settings.as_json or settings.for_people):
-        sys.stdout.writelines(in_yaml(result, lists))
+        sys.stdout.writelines(to_yaml(result, lists))
 
 
 def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
@@ -216,25 +216,25 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
         show_edge=False,
         pad_edge=False,
     )
-    cells = [[shown(row[column]) for row in rows] for column in columns]
+    cells = [[format_cell(row[column]) for row in rows] for column in columns]
     numeric = [all(isinstance(row[column], int | float | None) for row in rows) for column in columns]
-    widths = _widths(columns, cells, numeric, stdout().width - _BETWEEN * (len(columns) - 1))
+    widths = _widths(columns, cells, numeric, stdout().width - _COLUMN_GAP * (len(columns) - 1))
     for column, width, is_numeric in zip(columns, widths, numeric, strict=True):
         heading = column if len(column) <= width else _folded(column)
         drawn.add_column(heading, justify="right" if is_numeric else "left", overflow="fold", width=width)
     for row in zip(*cells, strict=True):
         drawn.add_row(*map(Text, row))
-    drawn.width = sum(widths) + _BETWEEN * (len(columns) - 1)
+    drawn.width = sum(widths) + _COLUMN_GAP * (len(columns) - 1)
     return drawn
 
 
-_BETWEEN: Final = 3
+_COLUMN_GAP: Final = 3
 """Columns of the terminal between two of a table."""
 
-_FOLDED: Final = 8
+_MIN_FOLD_COLUMNS: Final = 8
 """Columns that a text is not folded below."""
 
-_COPIED: Final = ("plan_id",)
+_NEVER_FOLDED: Final = ("plan_id",)
 """Columns whose texts are never folded: people copy them into the next command."""
 
 
@@ -255,7 +255,7 @@ def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Seq
     widths = [max(content, len(column)) for content, column in zip(longest, columns, strict=True)]
     least = [
         max(
-            content if is_numeric or column in _COPIED else min(content, _FOLDED),
+            content if is_numeric or column in _NEVER_FOLDED else min(content, _MIN_FOLD_COLUMNS),
             *map(len, _folded(column).split("\n")),
         )
         for content, is_numeric, column in zip(longest, numeric, columns, strict=True)
@@ -266,10 +266,10 @@ def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Seq
     return widths
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
+def format_cell(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
     r"""Write a cell for people.
 
-    >>> [shown(value) for value in (None, True, [2, 0], 0.8, {"a": "b"}, "\x1b[2J")]
+    >>> [format_cell(value) for value in (None, True, [2, 0], 0.8, {"a": "b"}, "\x1b[2J")]
     ['', 'yes', '[2,0]', '0.800', 'a=b', '\\x1b[2J']
     """
     match value:
@@ -282,9 +282,9 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
         case datetime():
             text = value.strftime("%Y-%m-%d %H:%M:%S")
         case list():
-            text = "[" + ",".join(map(shown, value)) + "]"
+            text = "[" + ",".join(map(format_cell, value)) + "]"
         case dict():
-            text = " ".join(f"{key}={shown(item)}" for key, item in value.items())
+            text = " ".join(f"{key}={format_cell(item)}" for key, item in value.items())
         case _:
             text = str(value)
     return text if text.isprintable() else escape_control_chars(text).replace("\n", r"\n").replace("\t", r"\t")

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from jobs.runtime.lazy_commands import LazyCommand
 
-OTHERS: Final = "Commands"
+DEFAULT_PART: Final = "Commands"
 
 SYNONYMS: Final = {
     **dict.fromkeys(("get", "list", "ls", "describe"), "show"),
@@ -90,7 +90,8 @@ class HelpPage(TyperGroup):
     def parts(self) -> list[tuple[str, list[str]]]:
         """The names of the commands by what they are for, in the order they were added in."""
         titles = {
-            name: str(getattr(command, "rich_help_panel", None) or OTHERS) for name, command in self.commands.items()
+            name: str(getattr(command, "rich_help_panel", None) or DEFAULT_PART)
+            for name, command in self.commands.items()
         }
         return [(title, [*names]) for title, names in groupby(titles, key=lambda name: titles[name])]
 

@@ -11,19 +11,19 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from jobs.adapters.delta.warehouse_paths import why_unwritten
-from jobs.adapters.spark.remote import REMOTE, why_elsewhere
-from jobs.adapters.spark.submit_environment import behave_as_submitted
+from jobs.adapters.delta.warehouse_paths import disk_error_message
+from jobs.adapters.spark.remote import REMOTE, remote_error_message
+from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.core.signals import answer_json, conclude, exit_code, install_handlers, refuse_to_unwind
-from jobs.core.units import slow_rate
+from jobs.core.signals import end_unless_own_interrupt, exit_code, install_handlers, set_json_output, stop_handling
+from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
-from jobs.runtime.console import log, write_json, write_whatever_comes
+from jobs.runtime.completion import brokers, clusters, comma_separated, plans, snapshots
+from jobs.runtime.console import escape_unencodable, log, write_json
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.settings import UNBOUNDED, settings_from
-from jobs.runtime.suggestions import typed_in
+from jobs.runtime.settings import NO_THROTTLE, settings_from
+from jobs.runtime.suggestions import typed_options
 
 Cluster = Annotated[
     str,
@@ -63,7 +63,7 @@ AllowSilent = Annotated[
     typer.Option(
         metavar="BROKERS",
         help="Brokers, as 2,5, that need not answer before batch mode writes.",
-        autocompletion=by_comma(brokers),
+        autocompletion=comma_separated(brokers),
     ),
 ]
 AllowUnclean = Annotated[
@@ -147,18 +147,18 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
 
     @functools.wraps(function)
     def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
-        write_whatever_comes()
+        escape_unencodable()
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
-        with reported(as_json=as_json, result_file=None):  # where the error of a result file cannot go
+        with report_errors(as_json=as_json, result_file=None):  # where the error of a result file cannot go
             if result_file is not None:
                 refuse_unwritable(result_file, "--result-file")
-        with reported(as_json=as_json, result_file=result_file):
-            behave_as_submitted()
-            _refuse_bytes(context.params)
+        with report_errors(as_json=as_json, result_file=result_file):
+            adapt_to_spark_submit()
+            _refuse_non_utf8(context.params)
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
-            settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_in(context))
+            settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_options(context))
             its_own = {"context": context} if "context" in own.parameters else {}
             code = function(settings, **arguments, **its_own) or ExitCode.DONE
             sys.stdout.flush()  # while somebody is there to say that nobody reads it
@@ -180,9 +180,9 @@ def check_throttle(throttle: str | None, configured: str | None = None) -> None:
     `configured` is the rate of the cluster's configuration file, which applies without the option.
     """
     option, rate = ("--throttle", throttle) if throttle else ("the throttle of the configuration file,", configured)
-    if rate in {None, UNBOUNDED}:
+    if rate in {None, NO_THROTTLE}:
         return
-    slow = slow_rate(option, str(rate))
+    slow = slow_rate_warning(option, str(rate))
     if slow is not None:
         log(f"surveyor: warning: {slow}")
 
@@ -192,7 +192,7 @@ def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
         raise UsageError(f"--json is one form and -o {output} another: give one of the two")
 
 
-def _refuse_bytes(given: Mapping[str, object]) -> None:
+def _refuse_non_utf8(given: Mapping[str, object]) -> None:
     """Raise UsageError for what is no text; a path may be any bytes, a name in the tables or a folder of theirs not."""
     for name, value in given.items():
         if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
@@ -200,12 +200,12 @@ def _refuse_bytes(given: Mapping[str, object]) -> None:
 
 
 @contextmanager
-def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
+def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
-    answer_json(as_json=as_json, result_file=result_file)
+    set_json_output(as_json=as_json, result_file=result_file)
 
     def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - for programs
-        conclude()
+        stop_handling()
         log(f"surveyor: {message}")
         try:
             write_json({"error": message, "exit_code": int(code), **result}, as_json, result_file)
@@ -217,7 +217,7 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        refuse_to_unwind()
+        end_unless_own_interrupt()
         message = "interrupted: what was begun is as a crash leaves it, the same command goes on from there"
         end_with(message, exit_code())
     except SurveyorError as error:
@@ -225,14 +225,14 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except BrokenPipeError:
-        conclude()
+        stop_handling()
         _drop_stdout()
         log("surveyor: nobody reads the output any more; it is not whole")
         raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        end_with(unexpected(error), ExitCode.ERROR)
+        end_with(unexpected_error_message(error), ExitCode.ERROR)
 
 
 def _drop_stdout() -> None:
@@ -240,14 +240,14 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def unexpected(error: Exception) -> str:
+def unexpected_error_message(error: Exception) -> str:
     """Say in one line what nobody has foreseen, or that a disk is to blame."""
     first = (str(error).splitlines() or [""])[0][:300]
     otherwise = f"unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where"
-    return why_unwritten(error) or why_elsewhere(error) or otherwise
+    return disk_error_message(error) or remote_error_message(error) or otherwise
 
 
-def run_alone(function: Command) -> None:
+def run_as_script(function: Command) -> None:
     """Run one command as a script, as spark-submit does."""
     install_handlers()
     app = typer.Typer(

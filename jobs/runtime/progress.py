@@ -9,18 +9,18 @@ from typing import Final
 
 from jobs.core import status_line
 from jobs.core.units import Part
-from jobs.runtime.console import LINE, log
+from jobs.runtime.console import LINE_COLUMNS, log
 
-LONG: Final = 2.0
+SHOW_AFTER_SECONDS: Final = 2.0
 """Seconds after which a step says that it is still at work."""
 
-AGAIN: Final = 10.0
+LINE_INTERVAL_SECONDS: Final = 10.0
 """Seconds between two lines of a step that goes on."""
 
-REDRAWN: Final = 0.5
+REDRAW_INTERVAL_SECONDS: Final = 0.5
 """Seconds between two looks of a bar."""
 
-_BAR: Final = 20
+_BAR_COLUMNS: Final = 20
 """Columns of a bar."""
 
 Detail = Callable[[], Part | str]
@@ -35,7 +35,9 @@ def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
     """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
     started = time.monotonic()
     done = Event()
-    ticker = Thread(target=_drawn if status_line.is_live() else _told, args=(step, detail, done), daemon=True)
+    ticker = Thread(
+        target=_draw_progress if status_line.is_live() else _log_progress, args=(step, detail, done), daemon=True
+    )
     _steps.append(done)
     ticker.start()
     try:
@@ -46,28 +48,28 @@ def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
         _steps.remove(done)
         status_line.clear()
     seconds = time.monotonic() - started
-    if seconds >= LONG:
+    if seconds >= SHOW_AFTER_SECONDS:
         log(f"  ... {step}: {seconds:.1f} s")
 
 
-def _told(step: str, detail: Detail | None, done: Event) -> None:
-    if done.wait(LONG):
+def _log_progress(step: str, detail: Detail | None, done: Event) -> None:
+    if done.wait(SHOW_AFTER_SECONDS):
         return
-    started = time.monotonic() - LONG
+    started = time.monotonic() - SHOW_AFTER_SECONDS
     so_far = ""
     while True:
         far = str(detail()) if detail else ""
         log(f"  ... {step}{': ' * bool(far)}{far}{so_far}")
-        if done.wait(AGAIN):
+        if done.wait(LINE_INTERVAL_SECONDS):
             return
         so_far = f", {time.monotonic() - started:.0f} s so far"
 
 
-def _drawn(step: str, detail: Detail | None, done: Event) -> None:
+def _draw_progress(step: str, detail: Detail | None, done: Event) -> None:
     started = time.monotonic()
-    wait = LONG
+    wait = SHOW_AFTER_SECONDS
     while not done.wait(wait):
-        wait = REDRAWN
+        wait = REDRAW_INTERVAL_SECONDS
         if _steps[-1] is done:
             status_line.draw(bar(step, detail() if detail else "", time.monotonic() - started, _columns()))
 
@@ -81,8 +83,8 @@ def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:
     ('  ... planning: starting Spark, 2 s', '  ... plan')
     """
     if isinstance(far, Part):
-        full = _BAR * far.done // far.of
-        text = f" {'━' * full}{'─' * (_BAR - full)} {far}"
+        full = _BAR_COLUMNS * far.done // far.of
+        text = f" {'━' * full}{'─' * (_BAR_COLUMNS - full)} {far}"
     else:
         text = f": {far}" if far else ""
     return f"  ... {step}{text}, {seconds:.0f} s"[:columns]
@@ -91,10 +93,10 @@ def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:
 def _columns() -> int:
     """One less than there are, so that the cursor stays in the line."""
     try:
-        there = os.get_terminal_size(2).columns
+        columns = os.get_terminal_size(2).columns
     except OSError:
-        there = 0
-    return (there or LINE) - 1
+        columns = 0
+    return (columns or LINE_COLUMNS) - 1
 
 
 class Phases:

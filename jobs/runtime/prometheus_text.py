@@ -35,15 +35,15 @@ def merged(families: Iterable[Family]) -> list[Family]:
     """Join the families of one name, as those of several clusters: a name must come once."""
     joined: dict[str, Family] = {}
     for family in families:
-        before = joined[family.name].samples if family.name in joined else ()
-        joined[family.name] = Family(family.name, family.help, (*before, *family.samples), family.type)
+        previous_samples = joined[family.name].samples if family.name in joined else ()
+        joined[family.name] = Family(family.name, family.help, (*previous_samples, *family.samples), family.type)
     return list(joined.values())
 
 
-def written(families: Iterable[Family]) -> str:
+def render(families: Iterable[Family]) -> str:
     r"""Write families; one without samples is left out.
 
-    >>> print(written([Family("a_ratio", "Of \\ it.", (Sample({"b": 'x"y'}, 0.5), Sample({}, 2)))]), end="")
+    >>> print(render([Family("a_ratio", "Of \\ it.", (Sample({"b": 'x"y'}, 0.5), Sample({}, 2)))]), end="")
     # HELP a_ratio Of \\ it.
     # TYPE a_ratio gauge
     a_ratio{b="x\"y"} 0.5

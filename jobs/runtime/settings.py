@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from jobs.adapters.delta.warehouse_paths import absolute, refuse_impossible, refuse_odd_name
+from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
 from jobs.adapters.spark.remote import address
 from jobs.core.errors import UsageError
 from jobs.core.text_files import read_text_file
@@ -34,7 +34,7 @@ CONTROLLER_ID: Final = 2147483647
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
-UNBOUNDED: Final = "none"
+NO_THROTTLE: Final = "none"
 """What takes a throttle away."""
 
 
@@ -100,7 +100,7 @@ class Settings:
         """Bytes a second that replicas are copied with: as typed, else as the file has it; None for no bound."""
         typed = self.typed.get("throttle")
         text = typed[-1] if typed else self.conf.throttle
-        return None if text in {None, UNBOUNDED} else parse_rate("--throttle", str(text))
+        return None if text in {None, NO_THROTTLE} else parse_rate("--throttle", str(text))
 
     @property
     def lake(self) -> "Warehouse":
@@ -165,35 +165,35 @@ def settings_from(
     if warehouse == "":
         raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
     folder = sources.prefer("warehouse", warehouse, conf.warehouse) or DEFAULT_WAREHOUSE
-    refuse_impossible(folder)
+    refuse_invalid_path(folder)
     if remote is not None:
         address(remote)
         folder = absolute(folder)
     for name in (cluster, *conf.clusters):
-        refuse_odd_name(name)
+        refuse_invalid_cluster_name(name)
     if fleet:
         if "zookeeper" in sources.typed:
             raise UsageError("--zookeeper names one cluster, --all takes those of --conf: give one of the two")
         if zookeeper is not None:
             log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
-        every = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
-        alike = {name: words for name, words in (typed or {}).items() if name != "cluster"}
-        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote, typed=alike)
+        members = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
+        common_options = {name: words for name, words in (typed or {}).items() if name != "cluster"}
+        return Settings(cluster, folder, ClusterConf(), as_json, result_file, members, remote, typed=common_options)
     if conf.clusters and cluster not in conf.clusters:
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
-    known = conf.clusters.get(cluster, ClusterConf())
+    cluster_conf = conf.clusters.get(cluster, ClusterConf())
     given = {
-        "zookeeper": sources.prefer("zookeeper", zookeeper, known.zookeeper),
-        "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, known.zookeeper_config),
+        "zookeeper": sources.prefer("zookeeper", zookeeper, cluster_conf.zookeeper),
+        "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, cluster_conf.zookeeper_config),
         "command_config": command_config,
     }
     flags = {key: value for key, value in given.items() if value is not None}
     return Settings(
         cluster=cluster,
         warehouse=folder,
-        conf=known.model_copy(update=flags),
+        conf=cluster_conf.model_copy(update=flags),
         as_json=as_json or output is Output.JSON,
         result_file=result_file,
         remote=remote,
@@ -213,14 +213,14 @@ class Sources:
     conf_path: Path | None
 
     def prefer(
-        self, name: str, told: _Value | None, in_file: _Value | None, tell: Callable[[str], None] = log
+        self, name: str, value: _Value | None, in_file: _Value | None, notify: Callable[[str], None] = log
     ) -> _Value | None:
         """Choose between what an option or its environment variable told, and the file; tell of a choice."""
-        if told is None or in_file is None or told == in_file or name in self.typed:
-            return in_file if told is None else told
+        if value is None or in_file is None or value == in_file or name in self.typed:
+            return in_file if value is None else value
         named = ("conf_path",) if name == "warehouse" else ("conf_path", "cluster")
         file_is_meant = any(each in self.typed for each in named)
-        of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{told} of SURVEYOR_{name.upper()}"
+        of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{value} of SURVEYOR_{name.upper()}"
         used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
-        tell(f"surveyor: {used} is used, not {other}")
-        return in_file if file_is_meant else told
+        notify(f"surveyor: {used} is used, not {other}")
+        return in_file if file_is_meant else value

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 Typed = Mapping[str, tuple[str, ...]]
 """Options that were typed, by the name of their parameter: the words of each."""
 
-WHERE: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_config", "command_config")
+CLUSTER_OPTIONS: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_config", "command_config")
 """Options that say which cluster is meant, and how it is reached."""
 
-OF_A_LIVE_CLUSTER: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
+LIVE_CLUSTER_OPTIONS: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
 
-ON_TABLES_ALONE: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
+WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
 """Commands that reach no cluster, unless an option says so."""
 
-REACHING: Final = frozenset({"--refresh", "--now"})
+CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--refresh", "--now"})
 
-FORM: Final = frozenset({"as_json", "result_file", "output"})
+OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Suggestion:
     """What zookeeper-shell.sh is to do, where no command of Surveyor's helps."""
 
 
-def typed_in(context: typer.Context) -> Typed:
+def typed_options(context: typer.Context) -> Typed:
     """Return the options that were typed on this command line."""
     words = {parameter.name: _words(parameter, context) for parameter in context.command.params if parameter.name}
     return {name: some for name, some in words.items() if some}
@@ -67,17 +67,17 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
     >>> typed = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
     >>> typed |= {"zookeeper_config": ("--zookeeper-config", "zk.properties")}
     >>> settings = Settings("default", "/my data", ClusterConf(), typed=typed)
-    >>> next_step(settings, "review", "show", "plan", "repair").command
+    >>> suggestion(settings, "review", "show", "plan", "repair").command
     "surveyor show plan repair --warehouse '/my data'"
-    >>> next_step(settings, "apply", "commit", "repair", "--apply").command
+    >>> suggestion(settings, "apply", "commit", "repair", "--apply").command
     "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
-    >>> next_step(settings, "see", "show", "brokers", "--now").command
+    >>> suggestion(settings, "see", "show", "brokers", "--now").command
     "surveyor show brokers --now --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     """
     return Suggestion(what, command_line(settings, *command))
 
 
-def typed(settings: "Settings", step: Suggestion) -> Suggestion:
+def with_full_command(settings: "Settings", step: Suggestion) -> Suggestion:
     """A step with its command as it is typed, on the same cluster."""
     if step.zookeeper_shell is not None:
         return Suggestion(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
@@ -86,12 +86,12 @@ def typed(settings: "Settings", step: Suggestion) -> Suggestion:
 
 def command_line(settings: "Settings", *command: str) -> str:
     """Write a command for the same cluster."""
-    reaches = command[0] not in ON_TABLES_ALONE or bool(REACHING.intersection(command))
-    names = [name for name in WHERE if reaches or name not in OF_A_LIVE_CLUSTER]
+    reaches = command[0] not in WAREHOUSE_ONLY_COMMANDS or bool(CLUSTER_ACCESS_OPTIONS.intersection(command))
+    names = [name for name in CLUSTER_OPTIONS if reaches or name not in LIVE_CLUSTER_OPTIONS]
     return _line(settings, command, names)
 
 
-def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str] = ()) -> Suggestion:
+def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[str] = ()) -> Suggestion:
     """Name a command that is to have every option that this one was given, `but` some.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
@@ -99,12 +99,12 @@ def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str]
     >>> same_step(settings, "apply", "commit", "repair", "--apply").command
     'surveyor commit repair --apply --mode batch'
     """
-    return Suggestion(what, same_line(settings, *command, but=but))
+    return Suggestion(what, same_line(settings, *command, exclude=exclude))
 
 
-def same_line(settings: "Settings", *command: str, but: Iterable[str] = ()) -> str:
+def same_line(settings: "Settings", *command: str, exclude: Iterable[str] = ()) -> str:
     """Write a command with every option that this one was given, `but` some."""
-    return _line(settings, command, settings.typed.keys() - FORM - {*but})
+    return _line(settings, command, settings.typed.keys() - OUTPUT_OPTIONS - {*exclude})
 
 
 def stated_command(settings: "Settings", *command: str) -> str:
@@ -115,7 +115,7 @@ def stated_command(settings: "Settings", *command: str) -> str:
     >>> stated_command(Settings("default", "w", ClusterConf(), typed=typed), "plan", "config")
     "surveyor plan config --set 'ssl.key.password=(hidden)' --by-size"
     """
-    left_out = {*WHERE, *FORM, "remote"}
+    left_out = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, "remote"}
     options = [word for name, words in settings.typed.items() if name not in left_out for word in words]
     return shlex.join(["surveyor", *command, *map(masked_text, options)])
 

@@ -17,7 +17,7 @@ from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
-from jobs.adapters.zookeeper.multi_read import read_many, without_collection
+from jobs.adapters.zookeeper.multi_read import gc_paused, read_many
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import as_of, table_as_of
@@ -86,7 +86,7 @@ def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = P
 
     Raise UnreadableError where nothing answers, or no cluster keeps its metadata.
     """
-    with without_collection(), connected(hosts, RATES_TIMEOUT_SECONDS) as client:
+    with gc_paused(), connected(hosts, RATES_TIMEOUT_SECONDS) as client:
         state = with_retries(lambda: read_cluster(client, hosts))
         configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine

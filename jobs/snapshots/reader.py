@@ -23,11 +23,11 @@ from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.spark.session import TINY, default_parallelism, tasks_done
+from jobs.adapters.spark.session import SMALL_CLUSTER_PARTITIONS, default_parallelism, task_progress
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, sync, with_retries
 from jobs.adapters.zookeeper.multi_read import children_of
-from jobs.adapters.zookeeper.source import READ, read_here, read_there
+from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors
 from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
@@ -94,7 +94,7 @@ def _is_tiny(client: KazooClient) -> bool:
     counted = 0
     for start in range(0, len(paths), TOPICS_PER_COUNT):
         counted += sum(map(len, children_of(client, paths[start : start + TOPICS_PER_COUNT])))
-        if counted > TINY:
+        if counted > SMALL_CLUSTER_PARTITIONS:
             return False
     return True
 
@@ -118,7 +118,7 @@ def _request_broker_configs(settings: Settings, brokers: Sequence[Row], override
 
 def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
     """Stage topics and partitions; by then the brokers have told their settings, or had the time to."""
-    with phases.of("read", "reading topics and partitions", partial(tasks_done, tables.spark)):
+    with phases.of("read", "reading topics and partitions", partial(task_progress, tables.spark)):
         staged, tallies = (_stage_on_driver if small.tiny else _stage_on_executors)(settings, tables)
         configs = small.configs.result()
     counts = _counts(phases, tallies)
@@ -137,7 +137,7 @@ def _quarantine(staged: DataFrame) -> list[Row]:
 
 def _stage_on_driver(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
     """Read by the driver, and tally there; on Spark the rows are part of the query and need no job of their own."""
-    rows = read_here(settings.zookeeper)
+    rows = read_in_process(settings.zookeeper)
     spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
     tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
     return tables.arrow(rows, READ), tallies.rename_columns(TALLY_COLUMNS).to_pylist()
@@ -145,7 +145,7 @@ def _stage_on_driver(settings: Settings, tables: SparkWarehouse) -> tuple[DataFr
 
 def _stage_on_executors(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
     tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
-    read = read_there(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
+    read = read_on_executors(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
     try:
         staged = read.localCheckpoint()
     except (PySparkException, Py4JError) as error:

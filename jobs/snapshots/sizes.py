@@ -16,7 +16,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.core.errors import UnreadableError
-from jobs.core.units import Part, shown_bytes
+from jobs.core.units import Part, format_bytes
 from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -115,7 +115,7 @@ def report_sizes(settings: Settings) -> None:
         suggestion(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
     ]
     emit_result(
-        settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}", steps=steps
+        settings, result, f"sizes of {settings.cluster}: {format_bytes(result['bytes'])} in {counts}", steps=steps
     )
 
 

@@ -18,12 +18,12 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
-from jobs.adapters.zookeeper.migration import in_sight
+from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import Result, emit_result, log
-from jobs.runtime.options import unexpected
+from jobs.runtime.options import unexpected_error_message
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
@@ -138,7 +138,7 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
     if not state.brokers:
         log("surveyor: no broker is registered in /brokers/ids: every partition counts as offline")
     if state.migration:
-        log(f"surveyor: {in_sight(state.migration)}")
+        log(f"surveyor: {migration_notice(state.migration)}")
     if counts["quarantined"]:
         log(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
 
@@ -179,7 +179,7 @@ def _take_or_report(settings: Settings) -> Result:
     try:
         return take_snapshot(settings, alone=False)
     except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
-        message = str(error) if isinstance(error, SurveyorError) else unexpected(error)
+        message = str(error) if isinstance(error, SurveyorError) else unexpected_error_message(error)
         log(f"surveyor: {settings.cluster}: {message}")
         return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 

@@ -121,7 +121,7 @@ def _remove_files(
     dry_run: bool,
 ) -> dict[str, FileSizes]:
     """Join small files and remove those not needed; return each table's files then: path to bytes."""
-    named, after = lake.versions_named(oldest), {}
+    named, after = lake.referenced_versions(oldest), {}
     for name in TABLES:
         files = TableFiles(lake.path(name))
         if dry_run:

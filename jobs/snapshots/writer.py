@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, as_rows
-from jobs.adapters.spark.session import tasks_done
+from jobs.adapters.spark.session import task_progress
 from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import last_seen_after
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -90,7 +90,7 @@ class SnapshotWriter:
 
     def write(self) -> dict[str, int]:
         """Write every table but `snapshots`; return the counts."""
-        tasks = partial(tasks_done, self.tables.spark)
+        tasks = partial(task_progress, self.tables.spark)
         with self.phases.of("difference", "comparing with the last snapshot", tasks):
             now = self.current()
             change = None if self.last is None else self.changed_since(self.before(), now)

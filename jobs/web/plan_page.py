@@ -21,7 +21,7 @@ from jobs.console_output.plan_review import Review, RowFilter
 from jobs.console_output.plan_text import deletion_lines, shown_data, without_topic_ids
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
-from jobs.core.units import shown_bytes, shown_duration
+from jobs.core.units import format_bytes, format_duration
 from jobs.preconditions.copy_volume import Volume, volume
 from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.repositories.figures import figures_in
@@ -116,7 +116,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
             "kind": row["kind"],
             "status": row["status"],
             "created_at": shown_time(row["created_at"]),
-            "age": shown_duration(max((now - row["created_at"]).total_seconds(), 0)),
+            "age": format_duration(max((now - row["created_at"]).total_seconds(), 0)),
             "more_reasons": max(sums["reasons_in_all"] - REASONS_SHOWN, 0),
             "question": question_of(row["parameters"]),
             "command": row.get("command"),
@@ -161,9 +161,9 @@ def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
         cells = {"wave": str(wave.wave), "replicas copied": plainly(wave.replicas)}
         cells |= {name: plainly(counts[number]) for name, counts in columns.items() if len(counts) == len(copied.waves)}
         if copied.is_known:
-            cells["bytes"] = shown_bytes(wave.bytes)
+            cells["bytes"] = format_bytes(wave.bytes)
         if copied.is_known and rate:
-            cells["at least"] = shown_duration(wave.seconds(rate))
+            cells["at least"] = format_duration(wave.seconds(rate))
         waves.append(cells)
     return PageFigures(spans, waves, sentences)
 
@@ -199,7 +199,7 @@ def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator
     elif row["status"] != PlanStatus.PLANNED:
         yield f"this plan is {row['status']}: a commit of it has begun already; commits so far are listed below"
     if now - row["created_at"] > timedelta(hours=max_age_hours):
-        age = shown_duration((now - row["created_at"]).total_seconds())
+        age = format_duration((now - row["created_at"]).total_seconds())
         yield f"this plan is {age} old, and a commit refuses what is older than {max_age_hours:g} h; plan again"
     newest = last_snapshot(plan.at.lake)
     if newest is not None and newest["snapshot_id"] > row["snapshot_id"]:
@@ -217,9 +217,9 @@ def question_of(parameters: str | None) -> str:
 
 def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | None) -> list[Fact]:
     row = plan.row
-    known = [Fact("bytes copied", shown_bytes(copied.bytes))] if copied.is_known else []
+    known = [Fact("bytes copied", format_bytes(copied.bytes))] if copied.is_known else []
     if copied.is_known and rate:
-        known.append(Fact("time at the throttle, at least", shown_duration(copied.seconds(rate))))
+        known.append(Fact("time at the throttle, at least", format_duration(copied.seconds(rate))))
     actions = [fact(f"{each['action']}", each["rows"]) for each in sums["actions"]] if len(sums["actions"]) > 1 else []
     return [
         fact("changes", row["changes"]),
@@ -282,7 +282,7 @@ def _brokers(plan: PlanTables) -> dict[str, Any]:
     ]
     if bytes_held:
         held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:MOST_BROKERS]
-        charts.append(_chart("Bytes held, by broker", held, shown_bytes))
+        charts.append(_chart("Bytes held, by broker", held, format_bytes))
     counts = [f"{what}_{side}" for what in ("leaders", "replicas") for side in _SIDES]
     table = {
         "broker": [str(row["broker_id"]) for row in rows],

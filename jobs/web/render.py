@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.core.units import shown_duration
+from jobs.core.units import format_duration
 from jobs.web.charts import plainly
 
 _PACKAGE: Final = "jobs.web"
@@ -54,7 +54,7 @@ def about(cluster: str, snapshot: Row, now: datetime) -> Row:
     known = {"cluster": cluster, "cluster_id": snapshot["cluster_id"], "snapshot_id": snapshot["snapshot_id"]}
     if taken is None:
         return {**known, "taken_at": "", "iso": "", "age": "", "made_at": shown_time(now)}
-    age = shown_duration(max((now - taken).total_seconds(), 0))
+    age = format_duration(max((now - taken).total_seconds(), 0))
     iso = taken.astimezone(UTC).isoformat()
     return {**known, "taken_at": shown_time(taken), "iso": iso, "age": age, "made_at": shown_time(now)}
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UsageError
-from jobs.core.units import shown_bytes
+from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import emit_result
@@ -45,7 +45,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     written = replace_file(path, html)
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"
-    emit_result(settings, result, f"report of {about}: {path} ({shown_bytes(written)})")
+    emit_result(settings, result, f"report of {about}: {path} ({format_bytes(written)})")
 
 
 def summaries(lake: Warehouse, snapshot: Row) -> Summaries:

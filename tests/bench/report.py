@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jobs.runtime.console import shown, table
+from jobs.runtime.console import format_cell, table
 from tests.bench.figures import Cost, Figure, Row, growths
 
 
@@ -81,7 +81,7 @@ def _for_programs(row: Mapping[str, Any]) -> Row:
 def _markdown(rows: Sequence[Row]) -> str:
     columns = list(rows[0])
     rules = ["---:" if _numeric(rows, column) else "---" for column in columns]
-    cells = [[shown(row[column]) for column in columns] for row in rows]
+    cells = [[format_cell(row[column]) for column in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rules, *cells))
 
 

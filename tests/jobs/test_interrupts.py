@@ -61,10 +61,10 @@ main()
 
 READ_BY_EXECUTORS = """\
 from jobs.snapshots import reader
-reader.TINY = 0
-read_there = reader.read_there
+reader.SMALL_CLUSTER_PARTITIONS = 0
+read_on_executors = reader.read_on_executors
 asleep = "java_method('java.lang.Thread', 'sleep', 60000L) = 'null'"
-reader.read_there = lambda *args: read_there(*args).where(asleep)
+reader.read_on_executors = lambda *args: read_on_executors(*args).where(asleep)
 from jobs.entry import main
 main()
 """
@@ -134,10 +134,10 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
 
 COMPLAINING = """\
 import os, subprocess, time
-from jobs.core.signals import hand_on, install_handlers
+from jobs.core.signals import relay_stderr, install_handlers
 install_handlers()
 reading, writing = os.pipe()
-hand_on(reading)
+relay_stderr(reading)
 child = "trap 'echo told to end >&2; exit 1' TERM; echo at work >&2; while :; do sleep 0.05; done"
 subprocess.Popen(["sh", "-c", child], stderr=writing)
 time.sleep(30)

@@ -60,24 +60,24 @@ _SETTINGS: Final = {
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
 
 
-CONNECTING: Final = 5.0
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
 """Seconds that a connection may take."""
 
-BOOTSTRAPPING: Final = 10.0
+BOOTSTRAP_TIMEOUT_SECONDS: Final = 10.0
 """Seconds within which some broker must answer."""
 
-OFFSETS_MS: Final = 5_000
+OFFSETS_TIMEOUT_MS: Final = 5_000
 """Milliseconds that leaders may take to be found and to say which offsets they hold."""
 
-UNANSWERED: Final = (KafkaError, OSError)
+UNKNOWN_OUTCOME: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
 
 
-class _InTime(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python is untyped
+class _BoundedTlsTransport(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python is untyped
     """TLS that a broker answers in time: kafka-python itself waits for ever for one that has stopped."""
 
     async def handshake(self) -> None:
-        until = time.monotonic() + CONNECTING
+        until = time.monotonic() + CONNECT_TIMEOUT_SECONDS
         while True:
             try:
                 self._sock.do_handshake()
@@ -89,7 +89,7 @@ class _InTime(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python i
                 return
 
 
-manager.KafkaSSLTransport = _InTime  # which it has no other door for
+manager.KafkaSSLTransport = _BoundedTlsTransport  # which it has no other door for
 
 
 class AdminUnavailableError(SurveyorError):
@@ -129,7 +129,7 @@ class Admin:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
-        with _controller_found():
+        with _require_controller():
             answer = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
         return {
             (result.topic, partition.partition_id): partition.error_code
@@ -140,26 +140,26 @@ class Admin:
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         """Ask for targets; None cancels what runs."""
         request = {TopicPartition(*key): replicas for key, replicas in targets.items()}
-        with _since_2_4():
+        with _require_2_4():
             answer = self.client.alter_partition_reassignments(request)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
 
     def reassignments(self) -> dict[Key, list[int]]:
         """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
         try:
-            answer = self._listed()
-        except UNANSWERED:
+            answer = self._list_reassignments()
+        except UNKNOWN_OUTCOME:
             self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
             try:
-                answer = self._listed()
-            except UNANSWERED as error:
+                answer = self._list_reassignments()
+            except UNKNOWN_OUTCOME as error:
                 raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
         return {
             (tp.topic, tp.partition): target(assignment["replicas"], assignment["removing_replicas"])
             for tp, assignment in answer.items()
         }
 
-    def silence(self) -> str | None:
+    def unresponsive_reason(self) -> str | None:
         """Say that the controller heard a question and did not answer it; None if it answered, be it with an error.
 
         `ListPartitionReassignments` goes through the controller's own thread, as everything that it is asked to do.
@@ -167,28 +167,28 @@ class Admin:
         try:
             self.client.list_partition_reassignments()
         except (KafkaTimeoutError, RequestTimedOutError) as error:
-            return f"Kafka's controller does not answer ({named(error)})"
+            return f"Kafka's controller does not answer ({describe_error(error)})"
         except (IncompatibleBrokerVersion, BrokerResponseError):
             return None
-        except (RuntimeError, IndexError, *UNANSWERED) as error:  # IndexError: kafka-python knows no broker
+        except (RuntimeError, IndexError, *UNKNOWN_OUTCOME) as error:  # IndexError: kafka-python knows no broker
             raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
         return None
 
-    def _listed(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
-        with _since_2_4():
+    def _list_reassignments(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        with _require_2_4():
             return self.client.list_partition_reassignments()
 
     def create_topics(self, topics: Mapping[str, Creation]) -> dict[str, int]:
         """Create topics in one request; what was answered for each."""
         request = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in topics.items()}
-        with _controller_found():
+        with _require_controller():
             answer = self.client.create_topics(request, raise_errors=False)
         return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         """Add partitions, so that there are `total`."""
         request = {topic: {"count": total, "assignments": added}}
-        with _controller_found():
+        with _require_controller():
             answer = self.client.create_partitions(request, raise_errors=False)
         return int(answer.results[0].error_code)
 
@@ -204,7 +204,7 @@ class Admin:
         response = answer[kind][resource]
         return NONE if response == "OK" else str(response)
 
-    def records(self, topic: str) -> int | None:
+    def record_count(self, topic: str) -> int | None:
         """Count the offsets from the first to the last of each partition, None where some leader did not say.
 
         Compaction and transactions leave gaps, so there are no more records than that.
@@ -213,10 +213,10 @@ class Admin:
             (known,) = self.client.describe_topics([topic])
             partitions = [TopicPartition(topic, row["partition_index"]) for row in known["partitions"]]
             first, last = (
-                self.client.list_partition_offsets(dict.fromkeys(partitions, spec), timeout_ms=OFFSETS_MS)
+                self.client.list_partition_offsets(dict.fromkeys(partitions, spec), timeout_ms=OFFSETS_TIMEOUT_MS)
                 for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
             )
-        except (RuntimeError, *UNANSWERED):
+        except (RuntimeError, *UNKNOWN_OUTCOME):
             return None
         return sum(int(last[partition].offset - first[partition].offset) for partition in partitions)
 
@@ -225,7 +225,7 @@ class Admin:
         ids = {name: _uuid(topic_id) for name, topic_id in topics.items() if topic_id is not None}
         names = {str(uuid): name for name, uuid in ids.items()}
         request = [ids.get(name, name) for name in topics]
-        with _controller_found():
+        with _require_controller():
             answer = self.client.delete_topics(request, raise_errors=False)
         results = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
         return {name: int(result["error_code"]) for name, result in results}
@@ -237,10 +237,10 @@ def _uuid(topic_id: str) -> UUID:
 
 
 @contextmanager
-def _since_2_4() -> Iterator[None]:
+def _require_2_4() -> Iterator[None]:
     """Refuse what brokers before 2.4 do not know."""
     try:
-        with _controller_found():
+        with _require_controller():
             yield
     except IncompatibleBrokerVersion:
         raise RefusedError(
@@ -249,7 +249,7 @@ def _since_2_4() -> Iterator[None]:
 
 
 @contextmanager
-def _controller_found() -> Iterator[None]:
+def _require_controller() -> Iterator[None]:
     """A controller that nobody finds has answered nothing, and done nothing."""
     try:
         yield
@@ -257,11 +257,11 @@ def _controller_found() -> Iterator[None]:
         raise AdminUnavailableError(f"Kafka's controller did not answer ({error}); commit again") from None
 
 
-def is_reached(addresses: Sequence[str]) -> bool:
+def is_reachable(addresses: Sequence[str]) -> bool:
     """Tell whether somebody listens at one of these addresses, as seen from here."""
     for address in addresses:
         host, _, port = address.rpartition(":")
-        with suppress(OSError), socket.create_connection((host, int(port)), timeout=CONNECTING):
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_SECONDS):
             return True
     return False
 
@@ -279,15 +279,15 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
 def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
     """Make kafka-python's client, or say why it cannot be made."""
     try:
-        made = _AdminClient(
+        client = _AdminClient(
             bootstrap_servers=list(addresses),
-            bootstrap_timeout_ms=int(1000 * BOOTSTRAPPING),
+            bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
             request_timeout_ms=20_000,
             **settings,
         )
     except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it chooses from no brokers at all
         return None, str(error)
-    return made, ""
+    return client, ""
 
 
 @contextmanager
@@ -323,10 +323,10 @@ def connected_admin(
         client.close()
 
 
-def named(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Say what was raised, its name once.
 
-    >>> named(KafkaTimeoutError("after 20 s")), named(TimeoutError("timed out"))
+    >>> describe_error(KafkaTimeoutError("after 20 s")), describe_error(TimeoutError("timed out"))
     ('KafkaTimeoutError: after 20 s', 'TimeoutError: timed out')
     """
     name, text = type(error).__name__, str(error)

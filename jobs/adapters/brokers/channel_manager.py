@@ -15,13 +15,18 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.connection import ANSWER, DISCONNECTED, PAUSE, BrokerConnection
+from jobs.adapters.brokers.connection import (
+    DISCONNECTED,
+    RESPONSE_TIMEOUT_SECONDS,
+    RETRY_BACKOFF_SECONDS,
+    BrokerConnection,
+)
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
-_EVER: Final = float("inf")
+_NO_DEADLINE: Final = float("inf")
 """A deadline for encoding: who stays has time."""
 
 STARTING_BACKOFF_SECONDS: Final = 0.02
@@ -29,10 +34,10 @@ STARTING_SECONDS: Final = 30.0
 """How soon, and for how long, a broker is tried again to which no connection was made yet: it registers before it
 listens, and answers clients from then on."""
 
-AUTHORIZED: Final = 1.0
+AUTHENTICATION_BACKOFF_SECONDS: Final = 1.0
 """Seconds after which a broker that does not let us in is tried again: certificates and users change meanwhile."""
 
-Heard = Callable[[BrokerResponse], None]
+OnResponse = Callable[[BrokerResponse], None]
 """Takes an answer, in the thread of the broker that gave it."""
 
 
@@ -64,33 +69,33 @@ class BrokerQueue:
 
     broker: Row
     client_id: str
-    heard: Heard
+    on_response: OnResponse
     listener: Listener = PLAIN
-    _waves: list[_Pending] = field(default_factory=list)
-    _something: Condition = field(default_factory=Condition)
-    _over: Event = field(default_factory=Event)
+    _batches: list[_Pending] = field(default_factory=list)
+    _not_empty: Condition = field(default_factory=Condition)
+    _stopped: Event = field(default_factory=Event)
     _busy: bool = False
     _channel: BrokerConnection | None = None
     _was_connected: bool = False
-    _since: float = field(default_factory=time.monotonic)
+    _started_at: float = field(default_factory=time.monotonic)
     is_ahead: bool = False
     """Whether only the thread for starting brokers knows the registration, and no cycle yet."""
 
     def start(self) -> None:
         Thread(target=self._run, daemon=True, name=f"tell-{self.broker['broker_id']}").start()
 
-    def put(self, wave: _Pending) -> None:
-        with self._something:
-            self._waves.append(wave)
-            self._something.notify()
+    def put(self, batch: _Pending) -> None:
+        with self._not_empty:
+            self._batches.append(batch)
+            self._not_empty.notify()
 
     @property
     def is_idle(self) -> bool:
         """Whether everything was answered."""
-        with self._something:
-            return not self._waves and not self._busy
+        with self._not_empty:
+            return not self._batches and not self._busy
 
-    def move(self, broker: Row) -> None:
+    def update_endpoints(self, broker: Row) -> None:
         """Speak to a broker at other endpoints from now on; what was not answered is sent there again."""
         self.broker = broker
         if channel := self._channel:
@@ -98,94 +103,104 @@ class BrokerQueue:
 
     def stop(self) -> None:
         """Drop what is waiting, and wake the thread from whatever it waits for."""
-        self._over.set()
-        with self._something:
-            self._waves.clear()
-            self._something.notify()
+        self._stopped.set()
+        with self._not_empty:
+            self._batches.clear()
+            self._not_empty.notify()
         if channel := self._channel:
             channel.abort()
 
     def _run(self) -> None:
-        while wave := self._next():
+        while batch := self._next():
             with suppress(TooLateError):
-                self._send(wave)
-            with self._something:
+                self._send(batch)
+            with self._not_empty:
                 self._busy = False
         if self._channel is not None:
             self._channel.close()
 
     def _next(self) -> _Pending | None:
-        with self._something:
-            while not self._waves and not self._over.is_set():
-                self._something.wait()
-            if self._over.is_set():
+        with self._not_empty:
+            while not self._batches and not self._stopped.is_set():
+                self._not_empty.wait()
+            if self._stopped.is_set():
                 return None
-            waves, self._waves = self._waves, []
+            batches, self._batches = self._batches, []
             self._busy = True
-        return waves[0] if len(waves) == 1 else _merge(waves, self.broker)
+        return batches[0] if len(batches) == 1 else _merge(batches, self.broker)
 
-    def _send(self, wave: _Pending) -> None:
-        for request in wave.requests(self.broker["broker_id"]):
-            answer = self._until_answered(wave.messages, request)
+    def _send(self, batch: _Pending) -> None:
+        for request in batch.requests(self.broker["broker_id"]):
+            answer = self._send_until_answered(batch.messages, request)
             if answer is None:
                 return
-            self.heard(answer)
+            self.on_response(answer)
 
-    def _until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
-        told = BrokerResponse(self.broker, messages.announcement.controller_epoch, request.api, request.notices, None)
-        while not self._over.is_set():
+    def _send_until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
+        unanswered = BrokerResponse(self.broker, messages.batch.controller_epoch, request.api, request.notices, None)
+        while not self._stopped.is_set():
             try:
                 channel = self._connected()
                 version = channel.version(request)
-                channel.send(request.api, version, messages.body(request, version, self.broker), self._over, _soon())
-                return replace(told, version=version, data=channel.answer(self._over, _soon()))
+                channel.send(
+                    request.api,
+                    version,
+                    messages.body(request, version, self.broker),
+                    self._stopped,
+                    _response_deadline(),
+                )
+                return replace(
+                    unanswered, version=version, data=channel.receive_response(self._stopped, _response_deadline())
+                )
             except AuthenticationFailedError:
-                self._lose()
-                self._over.wait(AUTHORIZED)
+                self._disconnect()
+                self._stopped.wait(AUTHENTICATION_BACKOFF_SECONDS)
             except UnreachableBrokerError:
-                return told
+                return unanswered
             except DISCONNECTED:
-                self._lose()
-                self._over.wait(self._backoff)
+                self._disconnect()
+                self._stopped.wait(self._backoff)
         return None
 
     @property
     def _backoff(self) -> float:
-        is_starting = not self._was_connected and time.monotonic() - self._since < STARTING_SECONDS
-        return STARTING_BACKOFF_SECONDS if is_starting else PAUSE
+        is_starting = not self._was_connected and time.monotonic() - self._started_at < STARTING_SECONDS
+        return STARTING_BACKOFF_SECONDS if is_starting else RETRY_BACKOFF_SECONDS
 
     def _connected(self) -> BrokerConnection:
         if self._channel is not None and self._channel.broker["endpoints"] != self.broker["endpoints"]:
-            self._lose()  # it was being made while the broker moved
+            self._disconnect()  # it was being made while the broker moved
         if self._channel is None:
-            self._channel = BrokerConnection.to(self.broker, self.client_id, lambda: None, ANSWER, self.listener)
+            self._channel = BrokerConnection.to(
+                self.broker, self.client_id, lambda: None, RESPONSE_TIMEOUT_SECONDS, self.listener
+            )
             self._was_connected = True
         return self._channel
 
-    def _lose(self) -> None:
+    def _disconnect(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
 
-def _soon() -> float:
-    return time.monotonic() + ANSWER
+def _response_deadline() -> float:
+    return time.monotonic() + RESPONSE_TIMEOUT_SECONDS
 
 
-def _merge(waves: Sequence[_Pending], broker: Row) -> _Pending:
+def _merge(batches: Sequence[_Pending], broker: Row) -> _Pending:
     """Put together what waits for one broker, in the order in which it was queued."""
-    newest = waves[-1].messages.announcement
-    mine = (
+    newest = batches[-1].messages.batch
+    own_notices = (
         notice
-        for wave in waves
+        for wave in batches
         for request in wave.messages.requests(broker["broker_id"])
         for notice in request.notices
     )
     known = {row["broker_id"]: row for row in newest.brokers}
     brokers = [*{**known, broker["broker_id"]: broker}.values()]
-    announcement = replace(newest, brokers=brokers, notices=[*merged(mine, broker["broker_id"])])
-    alone, introduces = (any(getattr(wave, name) for wave in waves) for name in ("alone", "introduces"))
-    return _Pending(EncodedRequests(announcement, _EVER), send_live_brokers=alone, introduces=introduces)
+    announcement = replace(newest, brokers=brokers, notices=[*merged(own_notices, broker["broker_id"])])
+    alone, introduces = (any(getattr(wave, name) for wave in batches) for name in ("send_live_brokers", "introduces"))
+    return _Pending(EncodedRequests(announcement, _NO_DEADLINE), send_live_brokers=alone, introduces=introduces)
 
 
 def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
@@ -196,12 +211,12 @@ def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
     latest: dict[tuple[str, str, int], Notice] = {}
     for notice in notices:
         key = notice.api, notice.topic, notice.partition
-        before = latest.pop(key, None)
-        if before is not None:
+        previous = latest.pop(key, None)
+        if previous is not None:
             notice = with_values(  # noqa: PLW2901 - what came before leaves its mark on it
                 notice,
-                is_new=notice.is_new or before.is_new,
-                delete_partition=notice.delete_partition or before.delete_partition,
+                is_new=notice.is_new or previous.is_new,
+                delete_partition=notice.delete_partition or previous.delete_partition,
             )
         opposite = {LEADER_AND_ISR: STOP_REPLICA, STOP_REPLICA: LEADER_AND_ISR}.get(notice.api)
         if opposite is not None:
@@ -215,29 +230,27 @@ class ChannelManager:
     """The queues of a controllership: one to each registration of a broker."""
 
     client_id: str
-    heard: Heard
+    on_response: OnResponse
     listener: Listener = PLAIN
     _queues: dict[int, BrokerQueue] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
-    def send(
-        self, announcement: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
-    ) -> None:
+    def send(self, batch: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()) -> None:
         """Put into the queues what is due; `alone`: brokers to which the brokers alive are news by themselves.
 
         `introduced`: brokers that start, and get all metadata before anything else.
         """
-        messages, newsworthy = EncodedRequests(announcement, _EVER), frozenset(alone)
-        told = {broker for notice in announcement.notices for broker in notice.brokers}
+        messages, newsworthy = EncodedRequests(batch, _NO_DEADLINE), frozenset(alone)
+        recipients = {broker for notice in batch.notices for broker in notice.brokers}
         with self._lock:
-            self.retain(announcement.brokers)
-            for broker in sorted((told | newsworthy) & self._queues.keys() & announcement.live):
+            self.retain(batch.brokers)
+            for broker in sorted((recipients | newsworthy) & self._queues.keys() & batch.live):
                 wave = _Pending(messages, send_live_brokers=broker in newsworthy, introduces=broker in introduced)
                 self._queues[broker].put(wave)
 
     def send_ahead(self, broker: Row, announcement: ControlBatch) -> None:
         """Send this to a broker that starts, and that no cycle knows yet; its queue is kept until one does."""
-        broker_id, wave = broker["broker_id"], _Pending(EncodedRequests(announcement, _EVER), introduces=True)
+        broker_id, wave = broker["broker_id"], _Pending(EncodedRequests(announcement, _NO_DEADLINE), introduces=True)
         with self._lock:
             queue = self._queues.get(broker_id)
             if queue is not None and queue.broker["broker_epoch"] > broker["broker_epoch"]:
@@ -245,7 +258,7 @@ class ChannelManager:
             if queue is None or queue.broker["broker_epoch"] < broker["broker_epoch"]:
                 if queue is not None:
                     queue.stop()
-                self._queues[broker_id] = queue = BrokerQueue(broker, self.client_id, self.heard, self.listener)
+                self._queues[broker_id] = queue = BrokerQueue(broker, self.client_id, self.on_response, self.listener)
                 queue.is_ahead = True
                 queue.start()
             queue.put(wave)
@@ -273,9 +286,11 @@ class ChannelManager:
                 queue.stop()
                 del self._queues[broker_id]
             elif rows[broker_id]["endpoints"] != queue.broker["endpoints"]:
-                queue.move(rows[broker_id])
+                queue.update_endpoints(rows[broker_id])
         for broker_id in rows.keys() - self._queues.keys():
-            self._queues[broker_id] = queue = BrokerQueue(rows[broker_id], self.client_id, self.heard, self.listener)
+            self._queues[broker_id] = queue = BrokerQueue(
+                rows[broker_id], self.client_id, self.on_response, self.listener
+            )
             queue.start()
 
     @property

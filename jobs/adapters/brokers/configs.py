@@ -68,7 +68,7 @@ APIS: Final = (
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
-EACH: Final = 2.0
+BROKER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds that one broker has to tell its settings: one that answers takes a hundredth of it.
 
 They are asked at once, so this bounds the whole, too: once for every AT_ONCE brokers or part of it."""
@@ -82,7 +82,7 @@ def read_broker_configs(
     command_config: Path | None,
     overrides: Overrides,
     patience: float,
-    each: float = EACH,
+    broker_timeout: float = BROKER_TIMEOUT_SECONDS,
 ) -> list[Row]:
     """Ask every broker for its settings and versions, in parallel; return rows of BROKER_CONFIGS, unstamped.
 
@@ -91,18 +91,24 @@ def read_broker_configs(
     default, assumed.
     Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
-    rows, _ = read_configs_and_why_not(brokers, command_config, overrides, patience, each)
+    rows, _ = read_configs_and_failures(brokers, command_config, overrides, patience, broker_timeout)
     return rows
 
 
-def read_configs_and_why_not(
-    brokers: Sequence[Row], command_config: Path | None, overrides: Overrides, patience: float, each: float = EACH
+def read_configs_and_failures(
+    brokers: Sequence[Row],
+    command_config: Path | None,
+    overrides: Overrides,
+    patience: float,
+    broker_timeout: float = BROKER_TIMEOUT_SECONDS,
 ) -> tuple[list[Row], dict[int, str]]:
     """Return the same rows, and by broker id why one did not answer at all."""
-    answers, why_not = ask_brokers(brokers, read_properties(command_config), patience, _ask, each=each)
+    answers, failures = ask_brokers(
+        brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
+    )
     ids = sorted({broker["broker_id"] for broker in brokers})
     rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
-    return rows, why_not
+    return rows, failures
 
 
 def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[Row]]:
@@ -126,7 +132,7 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
             continue
         config, unread = ({}, []) if znode.data is None else read_config(znode.data)
         if config is not None:  # what is no config at all Kafka takes for an empty one
-            overrides[entity] = _kept(config)
+            overrides[entity] = _retained(config)
         if unread:
             quarantine.append(row | {"reason": "; ".join(unread)})
     return overrides, quarantine
@@ -139,17 +145,17 @@ def _entity(path: str) -> int | None:
     return None if name == DEFAULT_ENTITY else int(name)
 
 
-def _kept(config: Mapping[str, str | None]) -> BrokerSettings:
+def _retained(config: Mapping[str, str | None]) -> BrokerSettings:
     return {name: value for name, value in config.items() if name in KAFKA_DEFAULTS}
 
 
 def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Iterator[Row]:
-    overridden = {**_kept(overrides.get(None, {})), **_kept(overrides.get(broker_id, {}))}
+    overridden = {**_retained(overrides.get(None, {})), **_retained(overrides.get(broker_id, {}))}
     read = {name: value for name, value in overridden.items() if value is not None}
-    known = {name: None if value is None else parsed(value) for name, value in {**read, **answer}.items()}
+    values = {name: None if value is None else parsed(value) for name, value in {**read, **answer}.items()}
     for name, default in _DEFAULTS.items():
-        assumed = name not in known
-        yield {"broker_id": broker_id, "name": name, "value": known.get(name, default), "assumed": assumed}
+        assumed = name not in values
+        yield {"broker_id": broker_id, "name": name, "value": values.get(name, default), "assumed": assumed}
 
 
 def _ask(ask: Ask, broker: Row) -> BrokerSettings:

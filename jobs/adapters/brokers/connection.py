@@ -17,42 +17,42 @@ from typing import Any, Final, Self
 
 from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, Row, header
 from jobs.adapters.brokers.kio_reader import entity_reader
-from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, refuse_alert, tls_in_words
+from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, explain_tls_errors, refuse_alert
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
 
-ANSWER: Final = 30.0
+RESPONSE_TIMEOUT_SECONDS: Final = 30.0
 """Seconds an answer may take before the request is sent again (`controller.socket.timeout.ms`)."""
 
-QUIET: Final = 1.0
+IDLE_BEFORE_PROBE_SECONDS: Final = 1.0
 """Seconds without a byte after which a broker is asked on another connection whether it is there."""
 
-PROBE: Final = 3.0
+PROBE_TIMEOUT_SECONDS: Final = 3.0
 """Seconds that such a question, and a connection, may take."""
 
-PAUSE: Final = 0.1
+RETRY_BACKOFF_SECONDS: Final = 0.1
 """Seconds between two tries, as Kafka's RequestSendThread waits."""
 
 CONNECT_TIMEOUT_SECONDS: Final = 6.0
 """Seconds within which brokers must have answered before anything is written: they register before they answer."""
 
-REFUSALS: Final = 30
+MAX_REFUSED_CONNECTIONS: Final = 30
 """Connections refused in a row, PAUSE apart, after which a broker is taken for gone.
 
 Brokers of 3.9 register a moment before they take connections (`KafkaServer.startup`, `enableRequestProcessing`); one
 that refuses for longer has most likely ended, and its session has not."""
 
 _API_VERSIONS: Final = 18
-_TOP_ERROR: Final = 5
+_TOP_ERROR_OFFSET: Final = 5
 """Where the error code of a whole response stands: after the correlation id and no tags."""
 
 DISCONNECTED: Final = (OSError, struct.error)
 """What ends a connection: it broke, or what came on it makes no sense."""
 
-_LONG_OVER: Final = 0
+_STALE_BROKER_EPOCH: Final = 0
 """A broker epoch from before all others: a request that names it is judged by the authorizer, and then left alone."""
 
 
@@ -66,7 +66,7 @@ class Response:
     @property
     def error(self) -> int:
         """The error code for the request as a whole."""
-        return int.from_bytes(self.data[_TOP_ERROR : _TOP_ERROR + 2], "big", signed=True)
+        return int.from_bytes(self.data[_TOP_ERROR_OFFSET : _TOP_ERROR_OFFSET + 2], "big", signed=True)
 
     def entity(self, api: str) -> Any:  # noqa: ANN401 - kio's classes differ by version
         module = importlib.import_module(f"kio.schema.{_module(api)}.v{self.version}.response")
@@ -86,7 +86,7 @@ class BrokerConnection:
     transport: Transport
     broker: Row
     client_id: str
-    heard: Callable[[], None]
+    on_activity: Callable[[], None]
     """Called at each sign of life."""
     listener: Listener
     versions: dict[int, int]
@@ -95,29 +95,29 @@ class BrokerConnection:
 
     @classmethod
     def to(
-        cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float, listener: Listener
+        cls, broker: Row, client_id: str, on_activity: Callable[[], None], patience: float, listener: Listener
     ) -> "BrokerConnection":
         """Connect, ask what the broker speaks, and say who we are; raise CannotTellError where that is in vain."""
-        seconds = max(PAUSE, min(patience, PROBE))
-        with tls_in_words():
+        seconds = max(RETRY_BACKOFF_SECONDS, min(patience, PROBE_TIMEOUT_SECONDS))
+        with explain_tls_errors():
             transport = Transport.to(listener.address(broker), seconds, listener.tls)
-            channel = cls(transport, broker, client_id, heard, listener, {})
+            channel = cls(transport, broker, client_id, on_activity, listener, {})
             try:
-                channel._begin(time.monotonic() + seconds)
+                channel._negotiate(time.monotonic() + seconds)
             except (UnreachableBrokerError, *DISCONNECTED):
                 channel.close()
                 raise
-        heard()
+        on_activity()
         return channel
 
-    def _begin(self, until: float) -> None:
+    def _negotiate(self, until: float) -> None:
         """Ask for versions, then authenticate, as Kafka's clients do."""
         self.versions = self.api_versions()
         if not self.listener.sasl:
             return
 
         def exchange(request: Any) -> bytes:  # noqa: ANN401 - kafka-python is untyped
-            self.transport.within(max(PAUSE, until - time.monotonic()))
+            self.transport.set_timeout(max(RETRY_BACKOFF_SECONDS, until - time.monotonic()))
             self.correlation += 1
             request.with_header(self.correlation, self.client_id)
             return self._exchange(request.encode(header=True, framed=True))
@@ -156,10 +156,10 @@ class BrokerConnection:
         request = Request(STOP_REPLICA)
         version = self.version(request)
         nothing = EncodedRequests(ControlBatch(-1, 0, (), ()), deadline)
-        body = nothing.body(request, version, {"broker_epoch": _LONG_OVER})
-        over = Event()
-        self.send(STOP_REPLICA, version, body, over, deadline)
-        if Response(version, self.answer(over, deadline)).error == CLUSTER_AUTHORIZATION_FAILED:
+        body = nothing.body(request, version, {"broker_epoch": _STALE_BROKER_EPOCH})
+        stop = Event()
+        self.send(STOP_REPLICA, version, body, stop, deadline)
+        if Response(version, self.receive_response(stop, deadline)).error == CLUSTER_AUTHORIZATION_FAILED:
             raise UnreachableBrokerError(
                 f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): whoever tells it what was "
                 "written needs ClusterAction on the Cluster: see --command-config, and the ACLs",
@@ -167,9 +167,9 @@ class BrokerConnection:
 
     def version(self, request: Request) -> int:
         """The highest version of a request that both sides know; raise CannotTellError where there is none."""
-        known = request.versions
-        version = min(self.versions.get(KEYS[request.api], 0), known[-1])
-        if version < known[0]:
+        supported = request.versions
+        version = min(self.versions.get(KEYS[request.api], 0), supported[-1])
+        if version < supported[0]:
             raise UnreachableBrokerError(f"it speaks {request.api} up to version {version} only")
         return version
 
@@ -178,17 +178,17 @@ class BrokerConnection:
         parts = [header(api, version, self.correlation, self.client_id), *body]
         size = sum(map(len, parts))
         for part in (struct.pack(">i", size), *parts):
-            self.transport.within(_no_longer_than(deadline))
+            self.transport.set_timeout(_piece_timeout(deadline))
             for _ in self.transport.send(part):
-                self.heard()
+                self.on_activity()
                 if over.is_set():
                     raise ConnectionAbortedError
-                self.transport.within(_no_longer_than(deadline))
+                self.transport.set_timeout(_piece_timeout(deadline))
 
-    def answer(self, over: Event, deadline: float) -> bytes:
+    def receive_response(self, over: Event, deadline: float) -> bytes:
         """Wait for the answer to what was sent; ask now and then whether the broker is there at all."""
-        until = min(deadline, time.monotonic() + ANSWER)
-        self.transport.within(QUIET)
+        until = min(deadline, time.monotonic() + RESPONSE_TIMEOUT_SECONDS)
+        self.transport.set_timeout(IDLE_BEFORE_PROBE_SECONDS)
         while True:
             try:
                 self.transport.wait()
@@ -196,17 +196,17 @@ class BrokerConnection:
             except TimeoutError:
                 if over.is_set() or time.monotonic() > until:
                     raise
-                if answers(self.broker, self.client_id, self.listener):
-                    self.heard()
-        self.transport.within(PROBE)
+                if responds(self.broker, self.client_id, self.listener):
+                    self.on_activity()
+        self.transport.set_timeout(PROBE_TIMEOUT_SECONDS)
         data = self._receive()
-        self._refuse_others(data)
-        self.heard()
+        self._refuse_mismatched(data)
+        self.on_activity()
         return data
 
-    def _refuse_others(self, data: bytes) -> None:
+    def _refuse_mismatched(self, data: bytes) -> None:
         """Raise ConnectionError where an answer is to another request, or too short to be one: ours is lost."""
-        if len(data) < _TOP_ERROR + 2 or int.from_bytes(data[:4], "big") != self.correlation:
+        if len(data) < _TOP_ERROR_OFFSET + 2 or int.from_bytes(data[:4], "big") != self.correlation:
             raise ConnectionError("what the broker answered is no answer to the last request")
 
     def _receive(self) -> bytes:
@@ -215,9 +215,9 @@ class BrokerConnection:
         return self.transport.receive(*struct.unpack(">i", head))
 
 
-def _no_longer_than(deadline: float) -> float:
+def _piece_timeout(deadline: float) -> float:
     """Seconds that a piece of a request may take to be sent."""
-    return max(PAUSE, min(ANSWER, deadline - time.monotonic()))
+    return max(RETRY_BACKOFF_SECONDS, min(RESPONSE_TIMEOUT_SECONDS, deadline - time.monotonic()))
 
 
 @dataclass(slots=True)
@@ -228,30 +228,30 @@ class ConnectionPool:
     listener: Listener = PLAIN
     _open: dict[tuple[int, int], BrokerConnection] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
-    _over: bool = False
+    _is_closed: bool = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._over = True
+            self._is_closed = True
             for channel in self._open.values():
                 channel.close()
             self._open.clear()
 
-    def to(self, broker: Row, heard: Callable[[], None], patience: float) -> BrokerConnection:
+    def to(self, broker: Row, on_activity: Callable[[], None], patience: float) -> BrokerConnection:
         """Return the broker's channel, for one who asks at a time."""
         channel = self._open.get(_registration(broker))
         if channel is None or channel.aborted:
-            channel = BrokerConnection.to(broker, self.client_id, heard, patience, self.listener)
-            self._keep(channel)
-        channel.heard = heard
+            channel = BrokerConnection.to(broker, self.client_id, on_activity, patience, self.listener)
+            self._store(channel)
+        channel.on_activity = on_activity
         return channel
 
-    def _keep(self, channel: BrokerConnection) -> None:
+    def _store(self, channel: BrokerConnection) -> None:
         with self._lock:
-            if self._over:  # nobody waits for a thread that was still connecting
+            if self._is_closed:  # nobody waits for a thread that was still connecting
                 channel.close()
                 raise ConnectionAbortedError
             former = self._open.pop(_registration(channel.broker), None)
@@ -271,11 +271,11 @@ def _registration(broker: Row) -> tuple[int, int]:
     return broker["broker_id"], broker["broker_epoch"]
 
 
-def answers(broker: Row, client_id: str, listener: Listener) -> bool:
+def responds(broker: Row, client_id: str, listener: Listener) -> bool:
     """Tell whether a broker answers ApiVersions now."""
     with (
         suppress(UnreachableBrokerError, *DISCONNECTED),
-        closing(BrokerConnection.to(broker, client_id, lambda: None, PROBE, listener)),
+        closing(BrokerConnection.to(broker, client_id, lambda: None, PROBE_TIMEOUT_SECONDS, listener)),
     ):
         return True
     return False
@@ -288,14 +288,14 @@ def refuse_unresponsive(
 
     What is written then could not be told to it, and it would go on as it was.
     """
-    why = unreachable_reasons(
+    reasons = unreachable_reasons(
         [broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id), listener
     )
-    if not why:
+    if not reasons:
         return
-    ids = ",".join(map(str, why))
+    ids = ",".join(map(str, reasons))
     raise RefusedError(
-        f"registered, but not to be told what batch mode writes: {'; '.join(why.values())}; nothing was written. "
+        f"registered, but not to be told what batch mode writes: {'; '.join(reasons.values())}; nothing was written. "
         "Mend that, or wait until it answers or its session ends (it counts as dead then: take a new snapshot and plan "
         f"again); --allow-silent {ids} writes nevertheless",
     )
@@ -303,47 +303,49 @@ def refuse_unresponsive(
 
 def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
     """Ask all brokers at once, again and again for a while; return why some cannot be told, by broker id."""
-    why = {broker["broker_id"]: _named(broker, listener, "no answer in time") for broker in brokers}
-    over = Event()
+    reasons = {broker["broker_id"]: _describe(broker, listener, "no answer in time") for broker in brokers}
+    stop = Event()
 
     def ask(broker: Row) -> None:
         refusals = 0
-        while refusals < REFUSALS and not over.is_set():
+        while refusals < MAX_REFUSED_CONNECTIONS and not stop.is_set():
             try:
-                with closing(BrokerConnection.to(broker, client_id, lambda: None, PROBE, listener)) as channel:
+                with closing(
+                    BrokerConnection.to(broker, client_id, lambda: None, PROBE_TIMEOUT_SECONDS, listener)
+                ) as channel:
                     for api in VERSIONS:
                         channel.version(Request(api))
                     channel.refuse_unauthorized(time.monotonic() + CONNECT_TIMEOUT_SECONDS)
             except UnreachableBrokerError as error:
-                why[broker["broker_id"]] = _named(broker, listener, str(error))
+                reasons[broker["broker_id"]] = _describe(broker, listener, str(error))
                 return
             except DISCONNECTED as error:
                 refusals = refusals + 1 if isinstance(error, ConnectionRefusedError) else 0
-                why[broker["broker_id"]] = _named(broker, listener, str(error) or type(error).__name__)
-                over.wait(PAUSE)
+                reasons[broker["broker_id"]] = _describe(broker, listener, str(error) or type(error).__name__)
+                stop.wait(RETRY_BACKOFF_SECONDS)
             else:
-                del why[broker["broker_id"]]
+                del reasons[broker["broker_id"]]
                 return
 
     # daemons: nothing but its end interrupts the look-up of a name, and a pool would be waited for at exit
-    asking = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
-    for thread in asking:
+    threads = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
+    for thread in threads:
         thread.start()
-    _wait_awake(asking, CONNECT_TIMEOUT_SECONDS)
-    over.set()
-    return dict(sorted(why.copy().items()))
+    _join_while_running(threads, CONNECT_TIMEOUT_SECONDS)
+    stop.set()
+    return dict(sorted(reasons.copy().items()))
 
 
-def _wait_awake(threads: Sequence[Thread], patience: float) -> None:
+def _join_while_running(threads: Sequence[Thread], patience: float) -> None:
     """Wait for threads, for so many seconds that we ourselves were let to run: a machine that stalls is no broker's."""
     for thread in threads:
         while thread.is_alive() and patience > 0:
             started = time.monotonic()
-            thread.join(PAUSE)
-            patience -= min(PAUSE, time.monotonic() - started)
+            thread.join(RETRY_BACKOFF_SECONDS)
+            patience -= min(RETRY_BACKOFF_SECONDS, time.monotonic() - started)
 
 
-def _named(broker: Row, listener: Listener, why: str) -> str:
+def _describe(broker: Row, listener: Listener, why: str) -> str:
     try:
         host, port = listener.address(broker)
     except UnreachableBrokerError as error:

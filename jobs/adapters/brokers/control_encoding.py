@@ -28,7 +28,7 @@ VERSIONS: Final = {LEADER_AND_ISR: range(4, 8), STOP_REPLICA: range(2, 5), UPDAT
 _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _NO_TAGS: Final = b"\0"
 _NO_ID: Final = bytes(16)
-_LOOK: Final = 2000
+_DEADLINE_CHECK_INTERVAL: Final = 2000
 """Partitions encoded between two looks at the clock."""
 
 _IDS_SINCE: Final = {LEADER_AND_ISR: 5, UPDATE_METADATA: 7}
@@ -60,7 +60,7 @@ class ControlBatch:
         return {broker["broker_id"] for broker in self.brokers}
 
     @property
-    def named(self) -> set[int]:
+    def addressed_brokers(self) -> set[int]:
         """Brokers that are told of leaders, ISRs or replicas, not of metadata alone."""
         return {broker for notice in self.notices if notice.api != UPDATE_METADATA for broker in notice.brokers}
 
@@ -100,7 +100,7 @@ def header(api: str, version: int, correlation: int, client_id: str) -> bytes:
 class EncodedRequests:
     """The bodies of all requests that announce one thing; what brokers have in common is encoded once."""
 
-    announcement: ControlBatch
+    batch: ControlBatch
     deadline: float
     """Of time.monotonic: nothing is encoded after it."""
     _requests: dict[int, list[Request]] = field(init=False)
@@ -112,7 +112,7 @@ class EncodedRequests:
     def __post_init__(self) -> None:
         metadata: dict[tuple[int, ...], list[Notice]] = defaultdict(list)
         own: dict[int, dict[tuple[str, bool], list[Notice]]] = defaultdict(lambda: defaultdict(list))
-        for notice in sorted(self.announcement.notices, key=attrgetter("topic", "partition")):
+        for notice in sorted(self.batch.notices, key=attrgetter("topic", "partition")):
             if notice.api == UPDATE_METADATA:
                 metadata[notice.brokers].append(notice)
             else:
@@ -127,7 +127,7 @@ class EncodedRequests:
                 *(request for brokers, request in shared if broker in brokers),
                 *_requests_of(own[broker], STOP_REPLICA),
             ]
-            for broker in self.announcement.live
+            for broker in self.batch.live
         }
 
     def requests(self, broker_id: int) -> list[Request]:
@@ -140,8 +140,8 @@ class EncodedRequests:
 
     def _header_fields(self, api: str, version: int, broker: Row) -> bytes:
         kraft = b"\0" if version >= _KRAFT_SINCE[api] else b""
-        epochs = pack(">iq", self.announcement.controller_epoch, broker["broker_epoch"])
-        return pack(">i", self.announcement.controller_id) + kraft + epochs
+        epochs = pack(">iq", self.batch.controller_epoch, broker["broker_epoch"])
+        return pack(">i", self.batch.controller_id) + kraft + epochs
 
     def _payload(self, request: Request, version: int) -> list[bytes]:
         if request.api == UPDATE_METADATA:
@@ -158,7 +158,7 @@ class EncodedRequests:
         with self._lock:
             if key not in self._metadata:
                 topics = self._topics(UPDATE_METADATA, version, request.notices)
-                brokers = _array([_live_broker(row) for row in self.announcement.brokers])
+                brokers = _array([_live_broker(row) for row in self.batch.brokers])
                 self._metadata[key] = b"".join([*topics, brokers, _NO_TAGS])
             return self._metadata[key]
 
@@ -186,9 +186,9 @@ class EncodedRequests:
             return known
 
     def _encode(self, api: str, encode: Callable[[Notice], bytes]) -> Iterable[tuple[int, bytes]]:
-        some = (notice for notice in self.announcement.notices if notice.api == api)
+        some = (notice for notice in self.batch.notices if notice.api == api)
         for number, notice in enumerate(some):
-            if number % _LOOK == 0:
+            if number % _DEADLINE_CHECK_INTERVAL == 0:
                 self._refuse_late()
             yield id(notice), encode(notice)
 
@@ -197,12 +197,12 @@ class EncodedRequests:
             raise TooLateError
 
     def _encoder(self, api: str, version: int) -> Callable[[Notice], bytes]:
-        epoch = self.announcement.controller_epoch
+        epoch = self.batch.controller_epoch
         if api == LEADER_AND_ISR:
             recovery = version >= 6  # noqa: PLR2004 - the version that brought it
             return lambda notice: _leader_and_isr(epoch, notice, recovery=recovery)
         if api == UPDATE_METADATA:
-            live = self.announcement.live
+            live = self.batch.live
             return lambda notice: _metadata(epoch, notice, live)
         if version < _DELETES_EACH_SINCE:  # names partitions only
             return lambda notice: pack(">i", notice.partition)
@@ -213,7 +213,7 @@ class EncodedRequests:
         return _array(
             [
                 pack(">i", row["broker_id"]) + _text(host) + pack(">i", port) + _NO_TAGS
-                for row in self.announcement.brokers
+                for row in self.batch.brokers
                 if row["broker_id"] in leaders
                 for host, port in [_first_address(row)]
             ],

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import Final
 
-from jobs.adapters.brokers.connection import DISCONNECTED, PAUSE, BrokerConnection, ConnectionPool
+from jobs.adapters.brokers.connection import DISCONNECTED, RETRY_BACKOFF_SECONDS, BrokerConnection, ConnectionPool
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.signals import interrupted
 from schemas.response_codes import ResponseMeaning
 
-STOPPING: Final = 3.0
+STOP_REPLICA_WAIT_SECONDS: Final = 3.0
 """Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
 
 UNRESPONSIVE_SECONDS: Final = 5.0
@@ -47,12 +47,12 @@ class _BrokerDelivery:
     broker: Row
     wake: Event
     """Set when something happened that whoever waits should look at."""
-    on_response: float = 0.0
+    last_activity: float = 0.0
     answers: list[BrokerResponse] = field(default_factory=list)
     encoding: bool = False
     finished: bool = False
-    begun: bool = False
-    over: Event = field(default_factory=Event)
+    started: bool = False
+    stopped: Event = field(default_factory=Event)
     _channel: BrokerConnection | None = None
 
     @property
@@ -66,8 +66,8 @@ class _BrokerDelivery:
     @property
     def is_waited_for(self) -> bool:
         """Whether it is worth while to wait: it is told, or said that it registered anew, not long ago."""
-        quiet = 0.0 if self.encoding else time.monotonic() - self.on_response
-        return (not self.finished or self.is_stale) and not self.over.is_set() and quiet < UNRESPONSIVE_SECONDS
+        quiet = 0.0 if self.encoding else time.monotonic() - self.last_activity
+        return (not self.finished or self.is_stale) and not self.stopped.is_set() and quiet < UNRESPONSIVE_SECONDS
 
     @property
     def is_stale(self) -> bool:
@@ -77,39 +77,37 @@ class _BrokerDelivery:
         )
 
     def start(self, *, silent: bool = False) -> None:
-        if not self.begun:
-            self.begun = True
-            self.on_response = float("-inf") if silent else time.monotonic()
+        if not self.started:
+            self.started = True
+            self.last_activity = float("-inf") if silent else time.monotonic()
             Thread(target=self._send, daemon=True, name=f"tell-{self.broker_id}").start()
 
     def stop(self) -> None:
         """Ask no more, and wake the thread up from whatever it waits for; a channel with nothing on it stays."""
-        self.over.set()
+        self.stopped.set()
         channel = self._channel
         if channel is not None:
             channel.abort()
 
-    def outcome(self) -> list[BrokerResponse]:
+    def responses(self) -> list[BrokerResponse]:
         """An answer for each request, also for those that there is none to."""
         answered = list(self.answers)
-        left = self.messages.requests(self.broker_id)[len(answered) :]
-        return [*answered, *map(self._answer, left)]
+        remaining = self.messages.requests(self.broker_id)[len(answered) :]
+        return [*answered, *map(self._answer, remaining)]
 
     def _answer(self, request: Request) -> BrokerResponse:
-        return BrokerResponse(
-            self.broker, self.messages.announcement.controller_epoch, request.api, request.notices, None
-        )
+        return BrokerResponse(self.broker, self.messages.batch.controller_epoch, request.api, request.notices, None)
 
-    def _on_response(self) -> None:
-        self.on_response = time.monotonic()
+    def _on_activity(self) -> None:
+        self.last_activity = time.monotonic()
 
     def _send(self) -> None:
         try:
-            while not self.over.is_set() and time.monotonic() < self.deadline:
+            while not self.stopped.is_set() and time.monotonic() < self.deadline:
                 with suppress(*DISCONNECTED):
                     self._send_remaining()
                     break
-                self.over.wait(PAUSE)
+                self.stopped.wait(RETRY_BACKOFF_SECONDS)
         except (UnreachableBrokerError, TooLateError):
             pass
         finally:
@@ -118,7 +116,7 @@ class _BrokerDelivery:
 
     def _send_remaining(self) -> None:
         """Send what is not answered yet, on one channel; what was lost on the way is sent again, on another one."""
-        self._channel = channel = self.channels.to(self.broker, self._on_response, self.deadline - time.monotonic())
+        self._channel = channel = self.channels.to(self.broker, self._on_activity, self.deadline - time.monotonic())
         try:
             for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
                 self.answers.append(self._ask(channel, request))
@@ -132,95 +130,97 @@ class _BrokerDelivery:
         version = channel.version(request)
         self.encoding = True
         body = self.messages.body(request, version, self.broker)
-        self._on_response()
+        self._on_activity()
         self.encoding = False
-        if self.over.is_set():
+        if self.stopped.is_set():
             raise ConnectionAbortedError
-        channel.send(request.api, version, body, self.over, self.deadline)
-        return replace(self._answer(request), version=version, data=channel.answer(self.over, self.deadline))
+        channel.send(request.api, version, body, self.stopped, self.deadline)
+        return replace(
+            self._answer(request), version=version, data=channel.receive_response(self.stopped, self.deadline)
+        )
 
 
 @dataclass(slots=True)
 class _Delivery:
     """All tellings of one announcement, the newest of each broker."""
 
-    announcement: ControlBatch
+    batch: ControlBatch
     deadline: float
-    renew: RefreshBrokers
+    read_current: RefreshBrokers
     channels: ConnectionPool
     silent: Collection[int]
     wake: Event = field(default_factory=Event)
-    tellings: dict[int, _BrokerDelivery] = field(default_factory=dict)
-    named: set[int] = field(default_factory=set)
+    deliveries: dict[int, _BrokerDelivery] = field(default_factory=dict)
+    addressed_brokers: set[int] = field(default_factory=set)
     """Those that somebody waits for until the deadline; one that registers meanwhile may be among them."""
-    _looked: float = field(default_factory=time.monotonic)
+    _last_refresh: float = field(default_factory=time.monotonic)
 
     def prepare(self, brokers: Sequence[Row]) -> None:
-        messages = EncodedRequests(self.announcement, self.deadline)
-        self.named = self.announcement.named
+        messages = EncodedRequests(self.batch, self.deadline)
+        self.addressed_brokers = self.batch.addressed_brokers
         for broker in brokers:
-            self.tellings[broker["broker_id"]] = _BrokerDelivery(messages, self.channels, broker, self.wake)
+            self.deliveries[broker["broker_id"]] = _BrokerDelivery(messages, self.channels, broker, self.wake)
 
     def start(self, brokers: Collection[int]) -> None:
         for broker in brokers:
-            self.tellings[broker].start(silent=broker in self.silent)
+            self.deliveries[broker].start(silent=broker in self.silent)
 
     def wait(self, brokers: Callable[[], Iterable[int]], until: float) -> None:
         """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
         while time.monotonic() < min(until, self.deadline) and not interrupted():
             self.refresh_brokers()
-            if not any(self.tellings[broker].is_waited_for for broker in brokers() if broker in self.tellings):
+            if not any(self.deliveries[broker].is_waited_for for broker in brokers() if broker in self.deliveries):
                 return
-            self.wake.wait(PAUSE)
+            self.wake.wait(RETRY_BACKOFF_SECONDS)
             self.wake.clear()
 
     def refresh_brokers(self) -> None:
         """Give up who is gone, and begin anew with who registered anew: it knows nothing of what it was told."""
-        stale = any(telling.is_stale for telling in self.tellings.values())
-        if time.monotonic() - self._looked < (PAUSE if stale else BROKER_REFRESH_SECONDS):
+        stale = any(telling.is_stale for telling in self.deliveries.values())
+        if time.monotonic() - self._last_refresh < (RETRY_BACKOFF_SECONDS if stale else BROKER_REFRESH_SECONDS):
             return
-        self._looked = time.monotonic()
-        renewed = self.renew()
+        self._last_refresh = time.monotonic()
+        renewed = self.read_current()
         now = {row["broker_id"]: row for row in renewed.brokers if self.channels.listener.endpoint(row) is not None}
-        for broker in self.tellings.keys() - now.keys():
-            self.tellings[broker].stop()
-        known = {broker: telling.broker["broker_epoch"] for broker, telling in self.tellings.items()}
+        for broker in self.deliveries.keys() - now.keys():
+            self.deliveries[broker].stop()
+        known = {broker: telling.broker["broker_epoch"] for broker, telling in self.deliveries.items()}
         anew = {broker: row for broker, row in now.items() if known.get(broker) != row["broker_epoch"]}
         if anew:
             for broker in anew.keys() & known.keys():
-                self.tellings[broker].stop()
-            self.announcement = replace(renewed, brokers=[*now.values()])
+                self.deliveries[broker].stop()
+            self.batch = replace(renewed, brokers=[*now.values()])
             self.prepare([*anew.values()])
             self.start(anew)
 
 
 def deliver(
-    announcement: ControlBatch,
+    batch: ControlBatch,
     deadline: float,
-    renew: RefreshBrokers | None = None,
+    read_current: RefreshBrokers | None = None,
     silent: Collection[int] = (),
     channels: ConnectionPool | None = None,
 ) -> list[BrokerResponse]:
     """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
 
     Returns as soon as those that are told more than metadata have answered, or are not waited for any more. Those that
-    stop replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
-    `channels` are left open; without them there are some for this announcement alone.
+    stop replicas come first; the others wait for them, `STOP_REPLICA_WAIT_SECONDS` seconds at most. `silent`: known not
+    to answer. `channels` are left open; without them there are some for this announcement alone.
     """
     if channels is None:
-        with ConnectionPool(str(announcement.controller_id)) as own:
-            return deliver(announcement, deadline, renew, silent, own)
-    this = _Delivery(announcement, deadline, renew or (lambda: announcement), channels, silent)
-    this.prepare(announcement.brokers)
+        with ConnectionPool(str(batch.controller_id)) as own:
+            return deliver(batch, deadline, read_current, silent, own)
+    delivery = _Delivery(batch, deadline, read_current or (lambda: batch), channels, silent)
+    delivery.prepare(batch.brokers)
     try:
-        stopping = announcement.stopping & this.tellings.keys()
-        this.start(stopping)
-        this.wait(lambda: stopping, time.monotonic() + STOPPING)
-        this.start(this.tellings)
-        this.wait(lambda: this.named, deadline)
-        everybody = list(this.tellings)
-        this.wait(lambda: everybody, time.monotonic() + GRACE_SECONDS)
+        stopping = batch.stopping & delivery.deliveries.keys()
+        delivery.start(stopping)
+        delivery.wait(lambda: stopping, time.monotonic() + STOP_REPLICA_WAIT_SECONDS)
+        delivery.start(delivery.deliveries)
+        delivery.wait(lambda: delivery.addressed_brokers, deadline)
+        all_brokers = list(delivery.deliveries)
+        delivery.wait(lambda: all_brokers, time.monotonic() + GRACE_SECONDS)
     finally:
-        for telling in this.tellings.values():
+        for telling in delivery.deliveries.values():
             telling.stop()
-    return [answer for telling in this.tellings.values() for answer in telling.outcome()]
+    return [answer for telling in delivery.deliveries.values() for answer in telling.responses()]

@@ -29,11 +29,11 @@ AskBroker = Callable[[Ask, Row], T]
 MAX_CONNECTIONS: Final = 128
 """Brokers that are asked at a time: a thread each, which does little but wait."""
 
-SHARE: Final = 0.9
+ASKING_SHARE: Final = 0.9
 """Of the time there is, the part for asking; the rest is for closing what did not answer."""
 
 NOT_UNDERSTOOD: Final = "its registration in /brokers/ids is not understood"
-IN_TIME: Final = "it did not answer in time"
+NO_RESPONSE: Final = "it did not answer in time"
 
 _NODE: Final = "bootstrap-0"
 """What kafka-python calls the first address it was given."""
@@ -45,8 +45,8 @@ def ask_brokers(
     patience: float,
     question: AskBroker[T],
     *,
-    each: float | None = None,
-    at_once: int = MAX_CONNECTIONS,
+    broker_timeout: float | None = None,
+    max_connections: int = MAX_CONNECTIONS,
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker that is understood; return answers, and why there are none of the others, by broker id.
 
@@ -54,24 +54,24 @@ def ask_brokers(
     asked at once; of more than `at_once` each waits for its turn, and has less time where patience is short.
     """
     deadline = time.monotonic() + patience
-    due = deque(broker for broker in brokers if broker["understood"])
-    turns = -(-len(due) // at_once)
-    share = SHARE * patience / max(1, turns)
-    share = share if each is None else min(each, share)
+    pending = deque(broker for broker in brokers if broker["understood"])
+    rounds = -(-len(pending) // max_connections)
+    share = ASKING_SHARE * patience / max(1, rounds)
+    share = share if broker_timeout is None else min(broker_timeout, share)
     answers: dict[int, T] = {}
-    reasons = {broker["broker_id"]: IN_TIME if broker["understood"] else NOT_UNDERSTOOD for broker in brokers}
+    reasons = {broker["broker_id"]: NO_RESPONSE if broker["understood"] else NOT_UNDERSTOOD for broker in brokers}
 
     def work() -> None:
         with suppress(IndexError):
             while time.monotonic() < deadline:
-                broker = due.popleft()
+                broker = pending.popleft()
                 try:
                     answers[broker["broker_id"]] = _ask(broker, settings, share, question)
                 except Exception as error:  # noqa: BLE001 - whatever one broker does or lacks, it costs only itself
-                    reasons[broker["broker_id"]] = _why(error)
+                    reasons[broker["broker_id"]] = _failure_reason(error)
 
     # daemons: nothing but its end interrupts a name look-up, and a pool would be waited for at exit
-    workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(at_once, len(due)))]
+    workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(max_connections, len(pending)))]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -93,7 +93,7 @@ def _ask(broker: Row, settings: dict[str, str], seconds: float, question: AskBro
     raise last
 
 
-def _why(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     first = (str(error).splitlines() or [""])[0][:200]
     return first or type(error).__name__
 

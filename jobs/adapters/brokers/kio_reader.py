@@ -13,14 +13,14 @@ __all__ = ["SerialError", "entity_reader"]
 
 @contextmanager
 def _hidden(package: str) -> Iterator[None]:
-    there = package in sys.modules
-    before = sys.modules.get(package)
+    was_imported = package in sys.modules
+    previous = sys.modules.get(package)
     sys.modules[package] = None  # type: ignore[assignment] # what `import` takes for "not to be had"
     try:
         yield
     finally:
-        if there and before is not None:
-            sys.modules[package] = before
+        if was_imported and previous is not None:
+            sys.modules[package] = previous
         else:
             del sys.modules[package]
 

@@ -110,7 +110,7 @@ def _sasl(config: Path | None, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def tls_in_words() -> Iterator[None]:
+def explain_tls_errors() -> Iterator[None]:
     """Say what came of TLS: with TLS 1.3 a server refuses a certificate only when something is read from it."""
     try:
         yield
@@ -121,15 +121,15 @@ def tls_in_words() -> Iterator[None]:
             f"its certificate does not verify: {error.verify_message}; see ssl.ca.location, and the name it is made for"
         ) from None
     except ssl.SSLError as error:
-        raise AuthenticationFailedError(_in_words(error.reason or "")) from None
+        raise AuthenticationFailedError(_tls_error_message(error.reason or "")) from None
 
 
-def _in_words(reason: str) -> str:
+def _tls_error_message(reason: str) -> str:
     """What OpenSSL's reason means here.
 
-    >>> _in_words("TLSV13_ALERT_CERTIFICATE_REQUIRED")
+    >>> _tls_error_message("TLSV13_ALERT_CERTIFICATE_REQUIRED")
     'it does not take our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location'
-    >>> _in_words("WRONG_VERSION_NUMBER")
+    >>> _tls_error_message("WRONG_VERSION_NUMBER")
     'it does not speak TLS there (WRONG_VERSION_NUMBER): see security.protocol'
     """
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:

@@ -26,7 +26,7 @@ PartitionNumbers = Mapping[str, Sequence[int]]
 TIMEOUT_SECONDS: Final = 15.0
 """Seconds for each broker, at least; AT_ONCE are asked at a time."""
 
-AT_ONCE: Final = 16
+MAX_CONNECTIONS: Final = 16
 """Brokers whose logs are read at a time: each may have tens of thousands, which are in memory until they are stored."""
 
 DEBUGGING_REPLICA: Final = -2
@@ -48,7 +48,7 @@ COLUMNS: Final = pa.schema(
 )
 """SIZES without the cluster."""
 
-UNTOLD: Final = -1
+UNKNOWN_BYTES: Final = -1
 """What a broker says of bytes that it does not know; those before 3.3 (DescribeLogDirs 4) know none."""
 
 
@@ -85,12 +85,12 @@ def read_log_dirs(
     """
 
     def question(ask: Ask, broker: Row) -> LogDirs:
-        log_dirs = log_dirs_of(broker["broker_id"], _described(ask, None), datetime.now(UTC))
+        log_dirs = log_dirs_of(broker["broker_id"], _describe_log_dirs(ask, None), datetime.now(UTC))
         on_answer(log_dirs)
         return log_dirs
 
-    bound = TIMEOUT_SECONDS * -(-len(brokers) // AT_ONCE) if patience is None else patience
-    return ask_brokers(brokers, read_properties(command_config), bound, question, at_once=AT_ONCE)
+    bound = TIMEOUT_SECONDS * -(-len(brokers) // MAX_CONNECTIONS) if patience is None else patience
+    return ask_brokers(brokers, read_properties(command_config), bound, question, max_connections=MAX_CONNECTIONS)
 
 
 def read_replica_sizes(
@@ -108,17 +108,17 @@ def read_replica_sizes(
         mine = partitions[broker["broker_id"]]
         sizes = {
             (topic.name, log.partition_index): log.partition_size
-            for log_dir in _described(ask, mine)
+            for log_dir in _describe_log_dirs(ask, mine)
             for topic in log_dir.topics
             for log in topic.partitions
             if not log.is_future_key
         }
-        return ReplicaSizes(sizes=sizes, ends=_ends(ask, mine))
+        return ReplicaSizes(sizes=sizes, ends=_end_offsets(ask, mine))
 
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 
 
-def _described(ask: Ask, named: PartitionNumbers | None) -> Sequence[Any]:
+def _describe_log_dirs(ask: Ask, named: PartitionNumbers | None) -> Sequence[Any]:
     """Return a broker's log dirs with their logs: all, or those named; raise the error of one that may not tell."""
     topics = None if named is None else [(topic, list(numbers)) for topic, numbers in named.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
@@ -146,8 +146,8 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDi
         {
             "broker_id": broker_id,
             "log_dir": log_dir.log_dir,
-            "total_bytes": _told(log_dir, "total_bytes"),
-            "usable_bytes": _told(log_dir, "usable_bytes"),
+            "total_bytes": _byte_count(log_dir, "total_bytes"),
+            "usable_bytes": _byte_count(log_dir, "usable_bytes"),
             "error": failed.get(log_dir.log_dir),
             "taken_at": now,
         }
@@ -156,12 +156,12 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDi
     return LogDirs(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed, dirs=dirs)
 
 
-def _told(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-python is untyped
-    count = getattr(log_dir, name, UNTOLD)
-    return None if count is None or count == UNTOLD else int(count)
+def _byte_count(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-python is untyped
+    count = getattr(log_dir, name, UNKNOWN_BYTES)
+    return None if count is None or count == UNKNOWN_BYTES else int(count)
 
 
-def _ends(ask: Ask, named: PartitionNumbers) -> dict[tuple[str, int], int]:
+def _end_offsets(ask: Ask, named: PartitionNumbers) -> dict[tuple[str, int], int]:
     """Return the offset each log ends at, none for those that the broker does not have or does not tell."""
     topics = [(topic, [(number, -1, LATEST) for number in numbers]) for topic, numbers in named.items()]
     response = ask(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA, isolation_level=0, topics=topics))

@@ -18,10 +18,10 @@ from planner.text import pluralise
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
 
-_ABOUT_WHAT_WAS_TOLD: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
+_ABOUT_PARTITIONS: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
 """What the answer to a whole request means where it is not about who sent it."""
 
-LINES: Final = 5
+MAX_ERROR_LINES: Final = 5
 """Lines that errors take at most."""
 
 _EXAMPLES: Final = 3
@@ -115,7 +115,7 @@ class BrokerResponses:
         return sorted({a.broker["broker_id"] for a in self.responses if a.error == STALE_CONTROLLER_EPOCH})
 
     @property
-    def in_part(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether a broker took some of the partitions of a request, and not others."""
         return any(0 in errors and any(errors) for errors in self.errors)
 
@@ -128,11 +128,7 @@ class BrokerResponses:
         """
         errors_of: dict[tuple[str, int], int] = {}
         for answer, errors in zip(self.responses, self.errors, strict=True):
-            if (
-                answer.api != LEADER_AND_ISR
-                or answer.data is None
-                or answer.request_meaning not in _ABOUT_WHAT_WAS_TOLD
-            ):
+            if answer.api != LEADER_AND_ISR or answer.data is None or answer.request_meaning not in _ABOUT_PARTITIONS:
                 continue
             for notice, error in zip(answer.notices, errors, strict=True):
                 if notice.leader == answer.broker["broker_id"]:
@@ -168,8 +164,8 @@ class BrokerResponses:
                     if not answer.meaning(error).is_delivered:
                         groups[answer.api, error].append((answer.broker["broker_id"], name))
         lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
-        more = f"{len(lines) - LINES + 1} more kinds of error: table `answers`"
-        return lines if len(lines) <= LINES else [*lines[: LINES - 1], more]
+        more = f"{len(lines) - MAX_ERROR_LINES + 1} more kinds of error: table `answers`"
+        return lines if len(lines) <= MAX_ERROR_LINES else [*lines[: MAX_ERROR_LINES - 1], more]
 
 
 def _column(answer: BrokerResponse, name: str) -> list[Any]:

@@ -23,7 +23,7 @@ from jobs.adapters.brokers.listeners import AuthenticationFailedError
 _VERSION: Final = 1
 """Of both requests: brokers know it since 2.2."""
 
-_NO_SENSE: Final = (ValueError, LookupError, struct.error)
+_MALFORMED: Final = (ValueError, LookupError, struct.error)
 
 Exchange = Callable[[Any], bytes]
 """Sends one request of kafka-python, and returns the answer as it came."""
@@ -34,11 +34,11 @@ def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
     name = settings["sasl_mechanism"]
     mechanism = get_sasl_mechanism(name)(**settings)
     try:
-        shaken = SaslHandshakeResponse.decode(exchange(_request(SaslHandshakeRequest(name))), _VERSION, header=True)
-        if shaken.error_code:
-            known = ", ".join(shaken.mechanisms)
+        handshake = SaslHandshakeResponse.decode(exchange(_request(SaslHandshakeRequest(name))), _VERSION, header=True)
+        if handshake.error_code:
+            known = ", ".join(handshake.mechanisms)
             raise AuthenticationFailedError(
-                f"{error_name(shaken.error_code)}: it takes {known}, not {name}: see sasl.mechanism"
+                f"{error_name(handshake.error_code)}: it takes {known}, not {name}: see sasl.mechanism"
             )
         while not mechanism.is_done():
             data = exchange(_request(SaslAuthenticateRequest(mechanism.auth_bytes())))
@@ -46,7 +46,7 @@ def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
             if answer.error_code:  # what it says of it besides is left out: it knows the password, if it is PLAIN
                 raise AuthenticationFailedError(f"{error_name(answer.error_code)}: see sasl.username and sasl.password")
             mechanism.receive(answer.auth_bytes)
-    except _NO_SENSE:
+    except _MALFORMED:
         raise AuthenticationFailedError(
             f"its answers to {name} are not those of a broker that knows the user"
         ) from None

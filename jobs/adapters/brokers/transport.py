@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-_CHUNK: Final = 1 << 18
-_RECORD: Final = 1 << 14
+_CHUNK_BYTES: Final = 1 << 18
+_TLS_RECORD_BYTES: Final = 1 << 14
 """Bytes of a record of TLS, which is sent within the time that a piece may take."""
 
 
-_DOUBT: Final = ": is TLS what it speaks there?"
+_TLS_HINT: Final = ": is TLS what it speaks there?"
 
 
 @dataclass(slots=True)
@@ -38,16 +38,16 @@ class Transport:
             connection.close()
             raise
 
-    def within(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """Let each of the next reads and writes take so long."""
         self._socket.settimeout(seconds)
 
     def send(self, data: bytes) -> Iterator[int]:
         """Send, and yield after every piece: a large request takes longer than anybody should be silent."""
         whole = memoryview(data)
-        size = _RECORD if isinstance(self._socket, ssl.SSLSocket) else _CHUNK
+        size = _TLS_RECORD_BYTES if isinstance(self._socket, ssl.SSLSocket) else _CHUNK_BYTES
         for start in range(0, len(whole), size):
-            with _closed_elsewhere():
+            with _as_connection_error():
                 self._socket.sendall(whole[start : start + size])
             yield start
 
@@ -64,8 +64,8 @@ class Transport:
         return data
 
     def _receive(self) -> None:
-        with _closed_elsewhere():
-            part = self._socket.recv(_CHUNK)
+        with _as_connection_error():
+            part = self._socket.recv(_CHUNK_BYTES)
         if not part:
             raise ConnectionError("the broker closed the connection")
         self._received += part
@@ -85,13 +85,13 @@ def _with_tls(connection: socket.socket, host: str, tls: ssl.SSLContext) -> ssl.
     try:
         return tls.wrap_socket(connection, server_hostname=host)
     except TimeoutError:
-        raise TimeoutError(f"it did not answer when TLS began{_DOUBT}") from None
+        raise TimeoutError(f"it did not answer when TLS began{_TLS_HINT}") from None
     except (ConnectionError, ssl.SSLEOFError):
-        raise ConnectionError(f"it closed the connection when TLS began{_DOUBT}") from None
+        raise ConnectionError(f"it closed the connection when TLS began{_TLS_HINT}") from None
 
 
 @contextmanager
-def _closed_elsewhere() -> Iterator[None]:
+def _as_connection_error() -> Iterator[None]:
     """What another thread closes while it is used is lost, like any connection; ssl calls that a ValueError."""
     try:
         yield

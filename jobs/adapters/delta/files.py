@@ -28,30 +28,30 @@ class TableFiles:
         """List the data files, whatever refers to them: path within the table to bytes."""
         return {name: size for name, size in self._list("").items() if name.endswith(".parquet")}
 
-    def unneeded(self, named: Iterable[int], grace_hours: int) -> list[str]:
+    def unneeded(self, kept_versions: Iterable[int], grace_hours: int) -> list[str]:
         """List the data files that neither the newest version nor a named one refers to.
 
         What was replaced or written within `grace_hours` is needed: somebody may be reading or about to name it.
         """
-        there = {name.rpartition("/")[2]: name for name in self.data()}  # deltalake lists what is gone already, too
-        vacuumed = (name.rpartition("/")[2] for name in self._vacuum(named, grace_hours, dry_run=True))
-        return [there[name] for name in vacuumed if name in there]
+        existing = {name.rpartition("/")[2]: name for name in self.data()}  # deltalake lists what is gone already, too
+        vacuumed = (name.rpartition("/")[2] for name in self._vacuum(kept_versions, grace_hours, dry_run=True))
+        return [existing[name] for name in vacuumed if name in existing]
 
-    def remove_unneeded(self, named: Iterable[int], grace_hours: int) -> int:
+    def remove_unneeded(self, kept_versions: Iterable[int], grace_hours: int) -> int:
         """Remove these files; return how many there were. Where there are none, the table gets no new version."""
-        named = set(named)
-        unneeded = self.unneeded(named, grace_hours)
+        kept_versions = set(kept_versions)
+        unneeded = self.unneeded(kept_versions, grace_hours)
         if unneeded:
-            self._vacuum(named, grace_hours, dry_run=False)
+            self._vacuum(kept_versions, grace_hours, dry_run=False)
         return len(unneeded)
 
-    def clean_log(self, named: Iterable[int]) -> int:
+    def clean_log(self, kept_versions: Iterable[int]) -> int:
         """Remove what of the log is older than the last checkpoint that every version needed can start from.
 
         Oldest first, so that a crash leaves a log that is whole from some version on; return how many entries went.
         """
         entries = self._log_entries()
-        oldest = min([*self._readable(named), DeltaTable(self.path).version()])
+        oldest = min([*self._readable(kept_versions), DeltaTable(self.path).version()])
         starts = [version for version, kind in entries.values() if kind.startswith("checkpoint") and version <= oldest]
         old = sorted((version, name) for name, (version, _) in entries.items() if version < max(starts, default=0))
         for _, name in old:
@@ -65,20 +65,20 @@ class TableFiles:
             target.create_dir(f"{to}/{copy}".rpartition("/")[0])
             fs.copy_files(f"{of}/{name}", f"{to}/{copy}", source, target)
 
-    def _vacuum(self, named: Iterable[int], grace_hours: int, *, dry_run: bool) -> list[str]:
+    def _vacuum(self, kept_versions: Iterable[int], grace_hours: int, *, dry_run: bool) -> list[str]:
         table = DeltaTable(self.path)
         quick = {"retention_hours": grace_hours, "enforce_retention_duration": False, "full": True}
         candidates = table.vacuum(dry_run=True, **quick)  # type: ignore[arg-type]
         if not candidates:
             return []
-        return table.vacuum(dry_run=dry_run, keep_versions=sorted(self._readable(named)), **quick)  # type: ignore[arg-type]
+        return table.vacuum(dry_run=dry_run, keep_versions=sorted(self._readable(kept_versions)), **quick)  # type: ignore[arg-type]
 
-    def _readable(self, named: Iterable[int]) -> list[int]:
+    def _readable(self, kept_versions: Iterable[int]) -> list[int]:
         """Leave out versions that the log no longer reaches: nothing can be done for them."""
         entries = self._log_entries().values()
         checkpoints = [version for version, kind in entries if kind.startswith("checkpoint")]
         first = 0 if (0, "json") in entries else min(checkpoints, default=0)
-        return [version for version in named if version >= first]
+        return [version for version in kept_versions if version >= first]
 
     def _log_entries(self) -> dict[str, tuple[int, str]]:
         matches = {name: _LOG_ENTRY.fullmatch(name) for name in self._list(LOG)}

@@ -35,9 +35,9 @@ def read_where(
 ) -> pa.Table:
     """Read the rows that pass all filters, of which there is one at least."""
     dataset = table.to_pyarrow_dataset(filesystem=files)
-    needed = list(dataset.get_fragments(_all(filters, _as_it_is)))
+    needed = list(dataset.get_fragments(_all(filters, _plain_column)))
     pruned = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)
-    return pruned.to_table(columns=columns, filter=_all(filters, _as_string))
+    return pruned.to_table(columns=columns, filter=_all(filters, _text_column))
 
 
 def _all(filters: Sequence[Filter], column: Callable[[str, Any], pc.Expression]) -> pc.Expression:
@@ -45,11 +45,11 @@ def _all(filters: Sequence[Filter], column: Callable[[str, Any], pc.Expression])
     return reduce(operator.and_, conditions)
 
 
-def _as_it_is(name: str, _: Any) -> pc.Expression:  # noqa: ANN401 - whatever a column holds
+def _plain_column(name: str, _: Any) -> pc.Expression:  # noqa: ANN401 - whatever a column holds
     return pc.field(name)
 
 
-def _as_string(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - whatever a column holds
+def _text_column(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - whatever a column holds
     is_text = isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(v, str) for v in value))
     return pc.field(name).cast(pa.string()) if is_text else pc.field(name)
 

@@ -19,8 +19,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.locks import locked
-from jobs.adapters.delta.warehouse import RETRIES, Row, Warehouse, quoted, schema_of
-from jobs.adapters.spark.session import tallied
+from jobs.adapters.delta.warehouse import MAX_WRITE_ATTEMPTS, Row, Warehouse, quoted, schema_of
+from jobs.adapters.spark.session import cached_with_counts
 from schemas.tables import TABLES
 
 MAX_DRIVER_ROWS: Final = 200_000
@@ -71,7 +71,7 @@ class SparkWarehouse:
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
         rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
         cluster = f"{self._cluster} AS {PARTITIONED_BY}"
-        return self._whole(rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names)))
+        return self._coalesced(rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names)))
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
@@ -82,16 +82,16 @@ class SparkWarehouse:
     def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
         """Make a DataFrame of Arrow's rows: they become part of the query, where lists would start a Python worker."""
         whole = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
-        return self._whole(self.spark.createDataFrame(whole, schema))
+        return self._coalesced(self.spark.createDataFrame(whole, schema))
 
-    def _whole(self, rows: DataFrame) -> DataFrame:
+    def _coalesced(self, rows: DataFrame) -> DataFrame:
         return rows.coalesce(1) if self.one_task else rows
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
-        self._retried(table, lambda: writer.save(self.warehouse.path(table)))
+        self._commit(table, lambda: writer.save(self.warehouse.path(table)))
 
     def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
         """As `replace`, by `count` rows: few by way of the driver, which spares what Spark's write always takes."""
@@ -118,19 +118,21 @@ class SparkWarehouse:
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
         """Upsert rows by their keys; those that satisfy `vanished` are deleted instead."""
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
-        place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._place(table), self._cluster))
+        place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._sql_path(table), self._cluster))
         sql = f"""
             MERGE INTO {place} t USING {{changed}} s ON t.cluster = {cluster} AND {same}
             WHEN MATCHED AND s.{vanished} THEN DELETE
             WHEN MATCHED THEN UPDATE SET *
             WHEN NOT MATCHED AND NOT s.{vanished} THEN INSERT *
         """
-        self._retried(table, lambda: self.spark.sql(sql, changed=changed))
+        self._commit(table, lambda: self.spark.sql(sql, changed=changed))
 
-    def _retried(self, table: str, write: Callable[[], object]) -> None:
+    def _commit(self, table: str, write: Callable[[], object]) -> None:
         """Commit while no other process commits to the table: Spark replaces a commit that comes in between."""
         conflict = retry_if_exception(_is_conflict)
-        again = Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.2), reraise=True)
+        again = Retrying(
+            retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.2), reraise=True
+        )
         with locked(self.warehouse.warehouse, table):
             again(write)
 
@@ -138,7 +140,7 @@ class SparkWarehouse:
     def _cluster(self) -> str:
         return _literal(self.warehouse.cluster)
 
-    def _place(self, table: str) -> str:
+    def _sql_path(self, table: str) -> str:
         """Name a table by its path in SQL, where Delta's own API would want a plugin of a Spark Connect server."""
         return f"delta.`{self.warehouse.path(table).replace('`', '``')}`"
 
@@ -155,7 +157,7 @@ def _as_glob(path: str) -> str:
 
 def counted(rows: DataFrame) -> tuple[DataFrame, int]:
     """Compute rows once, for all that is derived from them, and tell how many there are."""
-    kept, counts = tallied(rows, all="true")
+    kept, counts = cached_with_counts(rows, all="true")
     return kept, counts["all"]
 
 

@@ -30,10 +30,10 @@ from schemas.columns import CHECKS, KEYS, TABLES
 
 T = TypeVar("T")
 
-RETRIES: Final = 5
+MAX_WRITE_ATTEMPTS: Final = 5
 """Attempts at a write, where others keep committing first."""
 
-FILE_BYTES: Final = 1 << 19
+TARGET_FILE_BYTES: Final = 1 << 19
 """Size of the files of a table written anew: small enough that a later MERGE need not touch all of it."""
 
 _PROPERTIES: Final = {
@@ -47,7 +47,7 @@ _PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 
-_AUDITED: Final = {"commits": {"delta.appendOnly": "true"}}
+_PROPERTIES_BY_TABLE: Final = {"commits": {"delta.appendOnly": "true"}}
 """Who reads what was done must find all of it: Delta itself refuses to change or delete a row."""
 
 Row = dict[str, Any]
@@ -67,9 +67,9 @@ class Warehouse:
         """Create the tables that do not exist yet, empty, and what an older version did not know of the others."""
         refuse_unwritable(self.warehouse)
         with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
-            there = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
-            list(pool.map(self.ensure_columns, [name for name in TABLES if there[name]]))
-            missing = [name for name in TABLES if not there[name]]
+            existing = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
+            list(pool.map(self.ensure_columns, [name for name in TABLES if existing[name]]))
+            missing = [name for name in TABLES if not existing[name]]
             if missing:
                 make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
 
@@ -77,8 +77,8 @@ class Warehouse:
         """Give a table the columns that an older version did not know, and the constraints of this one."""
         checks = CHECKS.get(name, {})
         if {*TABLES[name].names} - self.columns(name) or _checks_of(self._open(name)) != checks.keys():
-            self._retried(name, lambda: _add_columns(self._open(name), TABLES[name]))
-            self._retried(name, lambda: _renew_checks(self._open(name), checks))
+            self._commit(name, lambda: _add_columns(self._open(name), TABLES[name]))
+            self._commit(name, lambda: _update_checks(self._open(name), checks))
 
     def exists(self) -> bool:
         """Tell whether the warehouse has been used: `snapshots` is there."""
@@ -137,7 +137,7 @@ class Warehouse:
     def append_all(self, table: str, rows: pa.Table) -> None:
         """Append rows that have the table's columns, `cluster` too, already."""
         if rows.num_rows:
-            self._retried(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
+            self._commit(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
 
     def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by these."""
@@ -148,14 +148,14 @@ class Warehouse:
         data = rows.cast(schema_of(table))
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         if data.num_rows:
-            self._retried(table, lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
+            self._commit(table, lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
         else:
-            self._retried(table, lambda: self._open(table).delete(predicate))
+            self._commit(table, lambda: self._open(table).delete(predicate))
 
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
-        self._retried(table, lambda: self._open(table).delete(predicate))
+        self._commit(table, lambda: self._open(table).delete(predicate))
 
     def transform_rows(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
         """Replace the rows that pass `limit` by what `make` makes of them.
@@ -172,7 +172,7 @@ class Warehouse:
             else:
                 delta.delete(predicate)
 
-        self._retried(table, write)
+        self._commit(table, write)
 
     def insert(self, table: str, row: Mapping[str, Any], *filters: Filter) -> Row | None:
         """Append a row, unless the cluster has one that passes all `filters`: then return that one.
@@ -184,33 +184,33 @@ class Warehouse:
 
         def write() -> Row | None:
             delta = self._open(table)
-            there = as_rows(self._own_rows(table, delta, *filters))
-            if not there:
+            existing = as_rows(self._own_rows(table, delta, *filters))
+            if not existing:
                 write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
-            return there[0] if there else None
+            return existing[0] if existing else None
 
-        return self._retried(table, write)
+        return self._commit(table, write)
 
     def replace_streaming(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
         """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
 
         Every file is written anew, which takes less time than to look for those with a change, and more space.
         """
-        taken = _joined(changed, key)
+        taken = _joined_keys(changed, key)
 
         def write() -> None:
             delta = self._open(table)
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
             stored = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
-            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in stored)
+            rest = (batch.filter(pc.invert(pc.is_in(_joined_keys(batch, key), taken))) for batch in stored)
             batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
             rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))
             predicate = f"cluster = {quoted(self.cluster)}"
-            write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=FILE_BYTES)
+            write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=TARGET_FILE_BYTES)
 
-        self._retried(table, write)
+        self._commit(table, write)
 
-    def versions_named(self, oldest: int) -> dict[str, set[int]]:
+    def referenced_versions(self, oldest: int) -> dict[str, set[int]]:
         """Collect the versions of each table that snapshots name: other clusters' all, ours from `oldest` on."""
         ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
         snapshots = self._open("snapshots").to_pyarrow_table(
@@ -218,11 +218,11 @@ class Warehouse:
             filesystem=native_files(self.path("snapshots")),
             filters=[[("cluster", "!=", self.cluster)], ours],
         )
-        named: dict[str, set[int]] = {name: set() for name in TABLES}
+        referenced: dict[str, set[int]] = {name: set() for name in TABLES}
         for versions in snapshots["versions"].to_pylist(maps_as_pydicts="strict"):
             for name, version in (versions or {}).items():
-                named.setdefault(name, set()).add(version)
-        return named
+                referenced.setdefault(name, set()).add(version)
+        return referenced
 
     def same_files(self, table: str, version: int) -> bool:
         """Tell whether the cluster's rows are in the same files now as at a version: then they are the same rows."""
@@ -234,18 +234,18 @@ class Warehouse:
 
     def paths(self, table: str, version: int | None = None) -> list[str]:
         """Name the files that hold the cluster's rows, at a version or now, as they are called on disk."""
-        return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._added(table, version)]
+        return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._add_actions(table, version)]
 
     def count(self, table: str) -> int | None:
         """Count the cluster's rows by what the table says of its files, None where it does not say."""
-        counts = [row["num_records"] for row in self._added(table)]
+        counts = [row["num_records"] for row in self._add_actions(table)]
         return None if None in counts else sum(counts)
 
     def files(self, table: str) -> list[AddAction]:
         """Name the files that hold the cluster's rows, as a transaction adds them."""
-        return [_add_action(file) for file in self._added(table)]
+        return [_add_action(file) for file in self._add_actions(table)]
 
-    def _added(self, table: str, version: int | None = None) -> list[Row]:
+    def _add_actions(self, table: str, version: int | None = None) -> list[Row]:
         added = as_rows(pa.table(self._open(table, version).get_add_actions()))
         return [file for file in added if file["partition"]["cluster"] == self.cluster]
 
@@ -254,29 +254,31 @@ class Warehouse:
 
         What it saves is measured at `SparkWarehouse.copy`, whose files it takes.
         """
-        mine = [("cluster", "=", self.cluster)]
+        own_partition = [("cluster", "=", self.cluster)]
 
         def write() -> None:
             delta = self._open(table)
-            delta.create_write_transaction(list(files), "overwrite", delta.schema(), ["cluster"], mine)
+            delta.create_write_transaction(list(files), "overwrite", delta.schema(), ["cluster"], own_partition)
 
-        self._retried(table, write)
+        self._commit(table, write)
 
     def compact(self, table: str) -> None:
         """Join the cluster's small files; no row changes."""
-        self._retried(
+        self._commit(
             table, lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)])
         )
 
     def update(self, table: str, where: str, **updates: str) -> None:
         """Set columns to SQL expressions where `where` holds."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
-        self._retried(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
+        self._commit(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
 
-    def _retried(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
+    def _commit(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
         """Commit alone, or `shared` with others that append; again where a commit came in between nevertheless."""
         conflict = retry_if_exception_type(CommitFailedError)
-        again = Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.1), reraise=True)
+        again = Retrying(
+            retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.1), reraise=True
+        )
         with locked(self.warehouse, table, shared=shared):
             return again(write)
 
@@ -316,16 +318,16 @@ def _condition(condition: Filter) -> str:
     return f"{column} {comparison} {quoted(value) if isinstance(value, str) else value}"
 
 
-def _joined(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
+def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
     return pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in key), "\0")
 
 
 def _add_action(file: Row) -> AddAction:
     stats = {
         "numRecords": file["num_records"],
-        "minValues": _given(file["min"]),
-        "maxValues": _given(file["max"]),
-        "nullCount": _given(file["null_count"]),
+        "minValues": _without_nulls(file["min"]),
+        "maxValues": _without_nulls(file["max"]),
+        "nullCount": _without_nulls(file["null_count"]),
     }
     return AddAction(
         path=unquote(file["path"]),  # as it is called on disk: a transaction encodes it again
@@ -337,7 +339,7 @@ def _add_action(file: Row) -> AddAction:
     )
 
 
-def _given(statistics: Row) -> Row:
+def _without_nulls(statistics: Row) -> Row:
     return {name: value for name, value in statistics.items() if value is not None}
 
 
@@ -386,7 +388,7 @@ def _create(path: str) -> None:
         schema=Schema.from_json(json.dumps(columns)),
         mode="ignore",
         partition_by=["cluster"],
-        configuration=_PROPERTIES | _AUDITED.get(name, {}),
+        configuration=_PROPERTIES | _PROPERTIES_BY_TABLE.get(name, {}),
     )
     for constraint, expression in CHECKS.get(name, {}).items():
         table.alter.add_constraint({constraint: expression})
@@ -404,11 +406,11 @@ def _checks_of(table: DeltaTable) -> set[str]:
     return {name.removeprefix(prefix) for name in table.metadata().configuration if name.startswith(prefix)}
 
 
-def _renew_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
-    there = _checks_of(table)
-    for name in there - checks.keys():
+def _update_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
+    existing = _checks_of(table)
+    for name in existing - checks.keys():
         table.alter.drop_constraint(name, raise_if_not_exists=False)
-    for name in checks.keys() - there:
+    for name in checks.keys() - existing:
         table.alter.add_constraint({name: checks[name]})
 
 

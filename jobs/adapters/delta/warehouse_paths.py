@@ -20,7 +20,7 @@ _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
-LONGEST: Final = 200
+MAX_NAME_CHARS: Final = 200
 """Characters that a folder's name has room for, once `cluster=` is before it and what a path cannot say is encoded."""
 
 _REASONS: Final = {
@@ -41,13 +41,13 @@ def absolute(warehouse: str) -> str:
     return str(Path(warehouse).absolute()) if is_local(warehouse) else warehouse
 
 
-def no_warehouse(folder: str, otherwise: str = "") -> UnreadableError:
+def no_warehouse(folder: str, hint: str = "") -> UnreadableError:
     """What to say of a folder that is no warehouse; `otherwise` is what else would help."""
-    more = f", or {otherwise}" if otherwise else ""
+    more = f", or {hint}" if hint else ""
     return UnreadableError(f"no warehouse at {absolute(folder)}; check --warehouse (SURVEYOR_WAREHOUSE){more}")
 
 
-def refuse_impossible(warehouse: str) -> None:
+def refuse_invalid_path(warehouse: str) -> None:
     """Raise UsageError for a folder that cannot be a warehouse, UnreadableError where a file is in its place."""
     if not is_local(warehouse):
         return
@@ -68,12 +68,12 @@ def refuse_impossible(warehouse: str) -> None:
             return
 
 
-def refuse_odd_name(cluster: str) -> None:
+def refuse_invalid_cluster_name(cluster: str) -> None:
     """Raise UsageError for a name of a cluster that cannot be a partition of the tables: it becomes a folder's name."""
-    if not cluster.strip() or _CONTROL.search(cluster) or len(quote(cluster, safe="")) > LONGEST:
+    if not cluster.strip() or _CONTROL.search(cluster) or len(quote(cluster, safe="")) > MAX_NAME_CHARS:
         raise UsageError(
             f"{cluster!r} cannot be the name of a cluster: give --cluster one of printable characters, "
-            f"{LONGEST} of them at most, those beyond ASCII and punctuation counting as several",
+            f"{MAX_NAME_CHARS} of them at most, those beyond ASCII and punctuation counting as several",
         )
 
 
@@ -82,12 +82,12 @@ def refuse_unwritable(warehouse: str) -> None:
     if not is_local(warehouse):
         return
     folder = Path(warehouse).absolute()
-    there = next(part for part in (folder, *folder.parents) if part.is_dir())
+    existing = next(part for part in (folder, *folder.parents) if part.is_dir())
     try:
-        Path(tempfile.mkdtemp(prefix=".surveyor-", dir=there)).rmdir()  # root may write to /proc, by its permissions
+        Path(tempfile.mkdtemp(prefix=".surveyor-", dir=existing)).rmdir()  # root may write to /proc, by its permissions
     except OSError as error:
         raise SurveyorError(
-            f"--warehouse {warehouse} cannot be written: no folder can be made in {there}: "
+            f"--warehouse {warehouse} cannot be written: no folder can be made in {existing}: "
             f"{_REASONS.get(error.strerror or '', error.strerror)}; "
             "choose another folder, or mend its permissions",
         ) from None
@@ -140,7 +140,7 @@ def _remove_empty(folder: Path) -> None:
         return
 
 
-def why_unwritten(error: BaseException) -> str | None:
+def disk_error_message(error: BaseException) -> str | None:
     """Say in a line that a disk is to blame, None for any other error; JVM and deltalake give nothing but text."""
     text = str(error)
     for phrase, reason in _REASONS.items():

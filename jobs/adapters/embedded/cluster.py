@@ -30,7 +30,7 @@ class EmbeddedCluster(Servers):
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-"))
         self.zookeeper = EmbeddedZooKeeper(self.folder / "zookeeper")
         self.brokers: dict[int, EmbeddedKafka] = {}
-        self._first = range(brokers)
+        self._initial_ids = range(brokers)
         self._racks = dict(racks or {})
         self._overrides = overrides
         self._heap = heap
@@ -48,10 +48,10 @@ class EmbeddedCluster(Servers):
 
     def _start(self, stack: ExitStack) -> None:
         stack.enter_context(exit_on_sigterm())
-        stack.push(self._tidy)
+        stack.push(self._remove_folder)
         stack.enter_context(self.zookeeper)
         stack.callback(self._kill_brokers)
-        for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._first]:
+        for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._initial_ids]:
             broker.wait_ready()
 
     def _start_broker(self, broker_id: int, rack: str | None) -> EmbeddedKafka:
@@ -66,7 +66,7 @@ class EmbeddedCluster(Servers):
         for broker in self.brokers.values():
             broker.kill()
 
-    def _tidy(
+    def _remove_folder(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         failed = kind is not None and issubclass(kind, Exception)

@@ -8,15 +8,15 @@ LOOPBACK = "127.0.0.1"
 # stopped server may be given the server's own port, and then answers itself.
 _CANDIDATES = range(20_000, 32_000)
 
-_given: set[int] = set()
+_reserved: set[int] = set()
 """Ports found by this process: a server that starts listens on its own only seconds later."""
 
 
 def free_port() -> int:
     """A port nobody listens on just now, each time another; another process may still take it before we do."""
     tries = random.sample(_CANDIDATES, 100)
-    port = next((port for port in tries if port not in _given and is_free(port)), None) or _any_free_port()
-    _given.add(port)
+    port = next((port for port in tries if port not in _reserved and is_free(port)), None) or _any_free_port()
+    _reserved.add(port)
     return port
 
 

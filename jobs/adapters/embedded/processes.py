@@ -66,7 +66,7 @@ class Server(ABC):
         self.folder = folder
         self.log = folder / f"{name}.log"
         self.port = port or free_port()
-        self._may_move = port is None
+        self._may_change_port = port is None
         self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -90,7 +90,7 @@ class Server(ABC):
         if self.is_running():
             return
         if not is_free(self.port):
-            self._move_or_refuse()
+            self._change_port_or_refuse()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = _STARTER.submit(_spawn, self.command(), self.folder, self.log).result()
@@ -100,11 +100,11 @@ class Server(ABC):
         deadline = time.monotonic() + timeout
         while not (self.is_running() and self.is_ready()):
             if not self.is_running():
-                self._start_elsewhere_or_fail()
+                self._restart_on_new_port_or_fail()
             elif time.monotonic() > deadline:
                 raise self._failure(f"is not ready after {timeout:g} s")
             time.sleep(_POLL_SECONDS)
-        self._may_move = False
+        self._may_change_port = False
 
     def kill(self) -> None:
         """SIGKILL: no controlled shutdown, as after a crash."""
@@ -149,15 +149,15 @@ class Server(ABC):
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
-    def _start_elsewhere_or_fail(self) -> None:
-        if not (self._may_move and _PORT_TAKEN in self.log_of_this_run()):
+    def _restart_on_new_port_or_fail(self) -> None:
+        if not (self._may_change_port and _PORT_TAKEN in self.log_of_this_run()):
             raise self._failure(f"ended with exit code {self._process.returncode if self._process else None}")
         self.port = free_port()
-        self._may_move = False
+        self._may_change_port = False
         self.start()
 
-    def _move_or_refuse(self) -> None:
-        if not self._may_move:
+    def _change_port_or_refuse(self) -> None:
+        if not self._may_change_port:
             raise SurveyorError(
                 f"Port {self.port} on {LOOPBACK}, meant for {self.name}, is in use by another process: "
                 "stop that one, or choose another port."

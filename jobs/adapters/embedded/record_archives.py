@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from jobs.adapters.embedded.servers import BROKER, ZOOKEEPER, EmbeddedKafka, EmbeddedZooKeeper, zookeeper_class_path
-from jobs.adapters.java.class_archives import archive_of, retire_others
+from jobs.adapters.java.class_archives import archive_of, remove_outdated
 from jobs.adapters.java.jars import kafka_jars
 from jobs.core.errors import SurveyorError
 
@@ -30,7 +30,7 @@ def record() -> None:
         _run_servers(Path(workshop), written)
         for name, archive in archives.items():
             if written[name].is_file():
-                retire_others(archive)
+                remove_outdated(archive)
                 written[name].replace(archive)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from jobs.core.errors import SurveyorError, UsageError
 
 LOOPBACK: Final = "127.0.0.1"
-SILENCE: Final = 10.0
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
 """Seconds after which somebody who is connected and asks nothing is let go of."""
 
 _ADDRESS: Final = re.compile(r"(?:(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])?:)?(?P<port>[0-9]{1,5})", re.ASCII)
@@ -43,7 +43,7 @@ class SinglePageServer(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], path: str, content_type: str, make: Callable[[], str]) -> None:
         self.path, self.content_type, self.make = path, content_type, make
-        self.making = Lock()
+        self._lock = Lock()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         try:
@@ -63,7 +63,7 @@ class SinglePageServer(ThreadingHTTPServer):
 
     def answer(self) -> tuple[HTTPStatus, str]:
         """Make the text, or say why there is none."""
-        with self.making:
+        with self._lock:
             try:
                 return HTTPStatus.OK, self.make()
             except SurveyorError as error:
@@ -73,7 +73,7 @@ class SinglePageServer(ThreadingHTTPServer):
 
 
 class _Request(BaseHTTPRequestHandler):
-    timeout = SILENCE
+    timeout = REQUEST_TIMEOUT_SECONDS
     server_version, sys_version = "surveyor", ""
 
     def __init__(self, request: Any, client_address: Any, server: BaseServer) -> None:  # noqa: ANN401 - as the base has it

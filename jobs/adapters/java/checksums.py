@@ -12,12 +12,12 @@ from typing import Final
 
 from jobs.core.errors import MissingError
 
-LIST: Final = Path(__file__).with_name("jars.sha256")
+CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
 
 
-def refuse_others(title: str, jars: Iterable[Path]) -> None:
+def refuse_unlisted(title: str, jars: Iterable[Path]) -> None:
     """Raise MissingError where a jar is not the one that is listed under its name."""
-    listed = {name: digest for digest, name in (line.split() for line in LIST.read_text("utf-8").splitlines())}
+    listed = {name: digest for digest, name in (line.split() for line in CHECKSUM_FILE.read_text("utf-8").splitlines())}
     wrong = {jar.name: sha256 for jar in jars if (sha256 := _digest(jar)) != listed.get(jar.name)}
     if not wrong:
         return
@@ -40,4 +40,4 @@ def _digest(jar: Path) -> str:
 def write_list(jars: Iterable[Path]) -> None:
     """List these jars, each name once, in the place of all that were listed."""
     digests = {jar.name: _digest(jar) for jar in jars}
-    LIST.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")
+    CHECKSUM_FILE.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")

@@ -38,7 +38,7 @@ def shared_classes(server: str, jars: Callable[[], Sequence[Path]]) -> list[str]
     return [f"-XX:SharedArchiveFile={archive}"] if archive else []
 
 
-def retire_others(archive: Path) -> None:
+def remove_outdated(archive: Path) -> None:
     """Remove what was made of earlier jars in the same folder: an archive has up to 190 MB, and nothing uses those."""
     same_folder, _, _ = archive.name.rpartition("-")
     for earlier in archive.parent.glob(f"{same_folder}-*.jsa"):

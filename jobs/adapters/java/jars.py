@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from jobs.adapters.java.checksums import refuse_others, write_list
+from jobs.adapters.java.checksums import refuse_unlisted, write_list
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.core.errors import MissingError
 
@@ -107,15 +107,15 @@ def _cached(request: JarSet) -> list[Path]:
 def _download(request: JarSet, folder: Path) -> None:
     tool, resolve = choose_resolver(zookeeper_jars())
     sys.stderr.write(f"resolving {request.title} jars with {tool}, once, into {folder}\n")
-    with _workshop(folder) as workshop:
+    with _working_folder(folder) as workshop:
         jars = Path(workshop, "jars")
         jars.mkdir()
         resolve(request, jars)
-        refuse_others(request.title, _jars_in(jars))
+        refuse_unlisted(request.title, _jars_in(jars))
         _publish(jars, folder)
 
 
-def _workshop(folder: Path) -> tempfile.TemporaryDirectory[str]:
+def _working_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
     """A temporary folder on the same file system, so that a rename out of it is atomic."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def _list_anew() -> None:
+def _rewrite_checksums() -> None:
     """List what each set is resolved to now; the cache holds only what is listed already, so it is not asked."""
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
@@ -158,7 +158,7 @@ def main(arguments: list[str]) -> int:
     """
     try:
         if arguments == ["checksums"]:
-            _list_anew()
+            _rewrite_checksums()
             return 0
         delta = delta_jars()
         if arguments == ["delta"]:

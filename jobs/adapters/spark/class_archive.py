@@ -23,10 +23,10 @@ _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 
 _SERVER: Final = "spark"
 
-_GIVEN: Final = {"log4j2.properties", "spark-defaults.conf"}
+_PASSED_BY_NAME: Final = {"log4j2.properties", "spark-defaults.conf"}
 """Files of `conf` that are given to Spark by name."""
 
-_OF_NO_USE: Final = {"surveyor.toml"}
+_UNUSED_BY_SPARK: Final = {"surveyor.toml"}
 """Others that Spark does not need. Any further file belongs on the class path, so the folder stays there."""
 
 
@@ -50,7 +50,7 @@ def quick_start(jvm: str, conf: Path) -> Mapping[str, str]:
 
 def _from_archive(jvm: str, conf: Path) -> Mapping[str, str]:
     files = {file.name for file in conf.iterdir()} if conf.is_dir() else set[str]()
-    if _ARGUMENTS in os.environ or not _GIVEN <= files <= _GIVEN | _OF_NO_USE:
+    if _ARGUMENTS in os.environ or not _PASSED_BY_NAME <= files <= _PASSED_BY_NAME | _UNUSED_BY_SPARK:
         return {}
     archive = usable_archive(_SERVER, zookeeper_jars)
     return variables(f"{jvm} -XX:SharedArchiveFile={shlex.quote(str(archive))}", conf) if archive else {}

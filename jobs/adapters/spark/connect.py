@@ -22,16 +22,16 @@ from pyspark.sql.utils import is_remote
 from jobs.adapters.spark.remote import REMOTE, address
 from jobs.core.errors import MissingError
 
-TRIES_AGAIN: Final = 5
+MAX_CONNECT_RETRIES: Final = 5
 """Tries after a first one that found no server, at growing distances: 17 seconds together."""
 
 DELTA: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
-_NEEDED: Final = ("google.rpc", "grpc", "grpc_status", "zstandard")
+_REQUIRED_MODULES: Final = ("google.rpc", "grpc", "grpc_status", "zstandard")
 
 _EXTRA: Final = "pip install 'kafka-surveyor[connect]'"
 
-_ours: list[SparkSession] = []
+_sessions: list[SparkSession] = []
 """The session that this process has begun last; none where a notebook brought its own."""
 
 
@@ -57,7 +57,7 @@ def default_parallelism(session: SparkSession) -> int:
     return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
 
 
-def tallied(rows: DataFrame, counts: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:
+def cached_with_counts(rows: DataFrame, counts: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:
     """Compute rows once, and count them afterwards."""
     kept = rows.localCheckpoint()
     return kept, kept.agg(*counts).collect()[0].asDict()
@@ -68,11 +68,11 @@ def _opened(url: str, where: str) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - gRPC may be missing
     from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
 
-    _end()
+    _stop_sessions()
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # functions, windows and observations are Connect's from here on
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # an error says it, too
     session: SparkSession = cast("SparkSession", Remote.builder.remote(url).create())
-    _ours.append(session)
+    _sessions.append(session)
     try:
         session.client.set_retry_policies([])
         check(session, where)
@@ -81,7 +81,7 @@ def _opened(url: str, where: str) -> SparkSession:
             f"no Spark Connect server answers at {where}: {_reason(error)}; see that it runs, and whether it wants "
             f"use_ssl or a token in the URL, or leave out --remote and {REMOTE}: then Spark runs here",
         ) from None
-    session.client.set_retry_policies([DefaultPolicy(max_retries=TRIES_AGAIN)])
+    session.client.set_retry_policies([DefaultPolicy(max_retries=MAX_CONNECT_RETRIES)])
     return session
 
 
@@ -94,7 +94,7 @@ def _reason(error: PySparkException) -> str:
 def _refuse_incomplete() -> None:
     """Look for what Connect needs first: pyspark 4.2, where it misses some of it, ends the process with exit code 0."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines on stderr, beside the error that it gives
-    for module in _NEEDED:
+    for module in _REQUIRED_MODULES:
         try:
             import_module(module)
         except ImportError as error:
@@ -116,7 +116,7 @@ def check(session: SparkSession, where: str) -> None:
 
 
 @atexit.register
-def _end() -> None:
+def _stop_sessions() -> None:
     """End our session, which would wait for us on the server for an hour."""
-    while _ours:
-        _ours.pop().stop()
+    while _sessions:
+        _sessions.pop().stop()

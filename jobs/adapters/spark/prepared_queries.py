@@ -56,7 +56,7 @@ class PreparedQuery:
 
     @classmethod
     def of(cls, query: DataFrame, session: SparkSession) -> "PreparedQuery":
-        """Optimize a query; it is then asked in a session of `with_few_rules`."""
+        """Optimize a query; it is then asked in a session of `with_minimal_optimizer`."""
         datasets = getattr(session.sparkContext._jvm, "org.apache.spark.sql.classic.Dataset")  # noqa: SLF001 - see ask
         return cls(query._jdf.queryExecution().optimizedPlan(), session, datasets)  # noqa: SLF001 - as above
 
@@ -71,15 +71,17 @@ class PreparedQuery:
         return rows
 
 
-def with_few_rules(session: SparkSession) -> SparkSession:
+def with_minimal_optimizer(session: SparkSession) -> SparkSession:
     """Return a session beside this one whose optimizer does only what Spark says no query can go without."""
     optimizer = session._jsparkSession.sessionState().optimizer()  # noqa: SLF001 - it knows its rules
-    rules = {rule.ruleName() for batch in _each(optimizer.defaultBatches()) for rule in _each(batch.rules())}
-    spared = rules.difference(_each(optimizer.nonExcludableRules()))
+    rules = {
+        rule.ruleName() for batch in _scala_items(optimizer.defaultBatches()) for rule in _scala_items(batch.rules())
+    }
+    spared = rules.difference(_scala_items(optimizer.nonExcludableRules()))
     return with_settings(session, {"spark.sql.optimizer.excludedRules": ",".join(sorted(spared))})
 
 
-def _each(some: Any) -> Iterator[Any]:  # noqa: ANN401 - a Seq of Scala
+def _scala_items(some: Any) -> Iterator[Any]:  # noqa: ANN401 - a Seq of Scala
     iterator = some.iterator()
     while iterator.hasNext():
         yield iterator.next()

@@ -13,7 +13,7 @@ from jobs.core.errors import UsageError
 REMOTE: Final = "SPARK_REMOTE"
 """Environment variable of Spark's own that names a server."""
 
-PORT: Final = 15002
+DEFAULT_PORT: Final = 15002
 """Where a server listens unless told."""
 
 _CAUSES: Final = {
@@ -31,7 +31,7 @@ _CAUSES: Final = {
 }
 """What an error of Spark's says, in the midst of much else, and what that means."""
 
-_OF_SPARK: Final = {"PySparkException", "Py4JError", "RetriesExceeded"}
+_SPARK_EXCEPTIONS: Final = {"PySparkException", "Py4JError", "RetriesExceeded"}
 """Names of Spark's exceptions: to import them is to import Spark."""
 
 
@@ -44,9 +44,9 @@ def address(url: str) -> tuple[str, int]:
     plain = url.partition(";")[0]
     try:
         parts = urlsplit(plain)
-        host, port = parts.hostname, parts.port or PORT
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
     except ValueError:
-        host, port = None, PORT
+        host, port = None, DEFAULT_PORT
     else:
         if parts.scheme != "sc" or parts.path not in {"", "/"} or parts.query or parts.fragment or parts.username:
             host = None
@@ -58,9 +58,9 @@ def address(url: str) -> tuple[str, int]:
     return host, port
 
 
-def why_elsewhere(error: BaseException) -> str | None:
+def remote_error_message(error: BaseException) -> str | None:
     """Say in a line what is wrong where Spark runs, None for any other error."""
-    if not {kind.__name__ for kind in type(error).__mro__} & _OF_SPARK:
+    if not {kind.__name__ for kind in type(error).__mro__} & _SPARK_EXCEPTIONS:
         return None
     text = str(error)
     told = ((re.search(pattern, text), meaning) for pattern, meaning in _CAUSES.items())

@@ -25,13 +25,13 @@ from jobs.adapters.spark import connect
 from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core.errors import MissingError
-from jobs.core.signals import hand_on, is_guarded
+from jobs.core.signals import is_guarded, relay_stderr
 from jobs.core.units import Part
 
 UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""
 
-ALWAYS: Final = {
+BASE_SETTINGS: Final = {
     "spark.sql.extensions": connect.DELTA,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     **UTC,
@@ -43,7 +43,7 @@ OWN_JVM: Final = {
 }
 
 
-TINY: Final = 10_000
+SMALL_CLUSTER_PARTITIONS: Final = 10_000
 """Partitions of a cluster up to which a job is over before it pays to compile for it."""
 
 INTERPRETED: Final = {
@@ -75,7 +75,7 @@ jobs and 0.33 s of the JVM's processor time with broadcasts, and 3 jobs and 0.27
 a controller asks, 5 jobs and 0.15 s, and one job and 0.11 s.
 """
 
-SHORT_LIVED: Final = (
+SHORT_LIVED_JVM_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
     " -XX:MetaspaceSize=400m"
 )
@@ -93,7 +93,7 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
 """PySpark's condition for a JVM that ended before it could be used."""
 
-LOOKED_UP: Final = {
+CACHED_CLASSES: Final = {
     "PythonUtils": ["toSeq"],
     "PythonSQLUtils": ["toDataFrame"],
     "functions": ["broadcast"],
@@ -119,24 +119,24 @@ def start_session(
     """
     if remote is not None:
         return connect.begin(remote, {**UTC, **(settings or {})})
-    options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
+    options = {**BASE_SETTINGS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    with _heeding_signals():
-        session = _launched(builder) if short_lived and not is_submitted() else builder.getOrCreate()
+    with _own_signal_handlers():
+        session = _start_short_lived(builder) if short_lived and not is_submitted() else builder.getOrCreate()
     _check_delta(session)
     with suppress(Exception):  # it saves time alone: whatever it meets must not stop a start
-        _remember_classes(session)
+        _cache_classes(session)
     return session
 
 
-def _launched(builder: SparkSession.Builder) -> SparkSession:
+def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:
     """Start a JVM for little work, with what makes it quick; without that where such a JVM does not come up."""
     conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
-    quick = quick_start(SHORT_LIVED, conf)
+    quick = quick_start(SHORT_LIVED_JVM_OPTIONS, conf)
     try:
-        with _given(quick):
+        with _environment(quick):
             return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if not quick or error.getCondition() != _NO_JVM:
@@ -146,7 +146,7 @@ def _launched(builder: SparkSession.Builder) -> SparkSession:
 
 
 @contextmanager
-def _given(variables: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables for the JVM that is started here, and take them back: processes that come later have their own."""
     before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
@@ -159,7 +159,7 @@ def _given(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _heeding_signals() -> Iterator[None]:
+def _own_signal_handlers() -> Iterator[None]:
     """Keep a command's handlers: PySpark puts in its own for Ctrl-C, which raises in the midst of what py4j does.
 
     And let the JVM that is started say nothing on stdout, which is for the result, and nothing on stderr after an
@@ -171,7 +171,7 @@ def _heeding_signals() -> Iterator[None]:
     module: Any = pyspark_context
     theirs, launch = module.signal, module.launch_gateway
     reading, writing = os.pipe()
-    hand_on(reading, without=_INCUBATOR)
+    relay_stderr(reading, without=_INCUBATOR)
     module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     module.launch_gateway = partial(launch, popen_kwargs={"stdout": writing, "stderr": writing})
     try:
@@ -204,16 +204,16 @@ def default_parallelism(session: SparkSession) -> int:
     return session.sparkContext.defaultParallelism
 
 
-def tallied(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
+def cached_with_counts(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
     """Compute rows once, and tell how many there are of each kind, which is a condition in SQL."""
     counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
     if connect.is_connected():
-        return connect.tallied(rows, counts)
+        return connect.cached_with_counts(rows, counts)
     seen = Observation()
     return rows.observe(seen, *counts).localCheckpoint(), seen.get
 
 
-def tasks_done(session: SparkSession) -> Part | str:
+def task_progress(session: SparkSession) -> Part | str:
     """Say how many tasks of the running stages are done, for people who wait; nothing where none runs or none tells."""
     if connect.is_connected():
         return ""
@@ -239,13 +239,13 @@ def _own_jvm() -> dict[str, str]:
     return {**OWN_JVM, "spark.jars": ",".join(map(str, delta_jars()))}
 
 
-def _remember_classes(session: SparkSession) -> None:
+def _cache_classes(session: SparkSession) -> None:
     """Keep at hand what PySpark looks up for each Column: py4j remembers nothing, and the JVM searches all jars.
 
     A plan makes thousands of Columns.
     """
     jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark looks things up in it
-    for name, members in LOOKED_UP.items():
+    for name, members in CACHED_CLASSES.items():
         java_class = vars(jvm).setdefault(name, getattr(jvm, name))
         vars(java_class).update({member: getattr(java_class, member) for member in members})
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 """Environment variable by which spark-submit tells Python where its JVM is."""
 
-SPARKS_OWN: Final = "log4j2-defaults.properties"
+SPARK_DEFAULT_LOG_CONFIG: Final = "log4j2-defaults.properties"
 
 
 def is_submitted() -> bool:
@@ -43,7 +43,7 @@ class _JvmStderr(io.TextIOBase):
                     os.write(2, text.encode())
 
 
-def behave_as_submitted() -> None:
+def adapt_to_spark_submit() -> None:
     """Where spark-submit runs us: write stderr to stderr, and log what somebody must act on."""
     if not is_submitted() or isinstance(sys.stderr, _JvmStderr):
         return
@@ -53,16 +53,16 @@ def behave_as_submitted() -> None:
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
     sys.stderr = _JvmStderr(jvm.java.lang.System.err)
     with suppress(Exception):  # a Spark with other logs logs more, and runs the job all the same
-        _bring_back_log_settings(jvm)
-        _log_errors_alone(jvm.org.apache.logging.log4j)
+        _restore_log_settings(jvm)
+        _log_errors_only(jvm.org.apache.logging.log4j)
 
 
-def _bring_back_log_settings(jvm: Any) -> None:  # noqa: ANN401 - py4j's
+def _restore_log_settings(jvm: Any) -> None:  # noqa: ANN401 - py4j's
     """spark-submit undoes its settings for logs before it runs us; Spark's first line brings them back, over ours."""
     jvm.org.apache.spark.SparkConf().initializeForcefully(False, True)  # noqa: FBT003 - no shell, and in silence
 
 
-def _log_errors_alone(log4j: Any) -> None:  # noqa: ANN401 - a Java package
+def _log_errors_only(log4j: Any) -> None:  # noqa: ANN401 - a Java package
     """Unless somebody has chosen settings for logs."""
-    if str(log4j.LogManager.getContext(False).getConfigLocation()).endswith(SPARKS_OWN):  # noqa: FBT003 - Java's
+    if str(log4j.LogManager.getContext(False).getConfigLocation()).endswith(SPARK_DEFAULT_LOG_CONFIG):  # noqa: FBT003 - Java's
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.ERROR)

@@ -19,9 +19,9 @@ from jobs.adapters.zookeeper.connection import (
     Znode,
     commit,
     connected,
-    create_as_kafka_does,
     read,
     read_latest,
+    use_kafka_acl,
     with_retries,
 )
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
@@ -30,23 +30,23 @@ from jobs.core.errors import RefusedError, SurveyorError
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
-LARGEST: Final = 900_000
+MAX_REQUEST_BYTES: Final = 900_000
 """Bytes of one request: ZooKeeper takes a packet of 1 MB (jute.maxbuffer), the rest is for paths and headers."""
 
-_TRIES: Final = 5
-_SHORTEST: Final = 0.05
-_LONGEST: Final = 2.0
+_MAX_ATTEMPTS: Final = 5
+_MIN_POLL_SECONDS: Final = 0.05
+_MAX_POLL_SECONDS: Final = 2.0
 
 
 Targets = Mapping[Key, list[int]]
 """Where partitions are going, by topic and partition."""
 
 
-Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
+Recheck = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
 """Returns, right before a request is placed, the partitions that may still be part of it."""
 
 
-class RequestStandsError(RefusedError):
+class RequestExistsError(RefusedError):
     """A request that is not ours stands there already."""
 
 
@@ -58,7 +58,7 @@ class ZnodeRequests:
     refuse_late: Callable[[], None]
 
     def reassign(
-        self, targets: Targets, earlier: Collection[TopicPartition] = (), judge: Judge = lambda chunk: chunk
+        self, targets: Targets, earlier: Collection[TopicPartition] = (), recheck: Recheck = lambda chunk: chunk
     ) -> None:
         """Request reassignments, in as many znodes as it takes, and wait for each: it goes once all of it is complete.
 
@@ -68,29 +68,33 @@ class ZnodeRequests:
         partitions = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
         with connected(self.hosts) as client:
             self._wait(client, REASSIGN, earlier)
-        self._place_all(REASSIGN, partitions, judge)
+        self._place_all(REASSIGN, partitions, recheck)
 
     def elect_preferred(self, partitions: Sequence[Key]) -> None:
         """Request preferred elections, and wait: the znode goes after one pass, whatever became of it."""
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
 
-    def _place_all(self, path: str, partitions: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
+    def _place_all(
+        self, path: str, partitions: Sequence[TopicPartition], recheck: Recheck = lambda chunk: chunk
+    ) -> None:
         with connected(self.hosts) as client:
-            create_as_kafka_does(client)
-            for chunk in chunks(partitions, LARGEST):
-                due = judge(chunk)
+            use_kafka_acl(client)
+            for chunk in chunks(partitions, MAX_REQUEST_BYTES):
+                due = recheck(chunk)
                 if due:
                     _place(client, path, encode_partitions(due))
                     self._wait(client, path, due)
 
     def _wait(self, client: KazooClient, path: str, ours: Collection[TopicPartition]) -> None:
         """Wait until none of ours stands there."""
-        pause = _SHORTEST
-        mine = set(map(_identity, ours))
-        while any(_identity(each) in mine for each in _partitions_in(with_retries(lambda: read_latest(client, path)))):
+        pause = _MIN_POLL_SECONDS
+        identities = set(map(_identity, ours))
+        while any(
+            _identity(each) in identities for each in _partitions_in(with_retries(lambda: read_latest(client, path)))
+        ):
             self.refuse_late()
             time.sleep(pause)
-            pause = min(_LONGEST, 1.5 * pause)
+            pause = min(_MAX_POLL_SECONDS, 1.5 * pause)
 
 
 def override(client: KazooClient, targets: Targets, versions: Mapping[str, int]) -> bool:
@@ -120,10 +124,10 @@ def withdraw(client: KazooClient, partitions: Collection[Key]) -> None:
         version = read(client, CONTROLLER_EPOCH).version
         return {} if version is None else {CONTROLLER_EPOCH: version}
 
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         if _rewrite(client, without, epoch):
             return
-    raise SurveyorError(f"{REASSIGN} could not be written: the controller changed {_TRIES} times; try again")
+    raise SurveyorError(f"{REASSIGN} could not be written: the controller changed {_MAX_ATTEMPTS} times; try again")
 
 
 def _rewrite(
@@ -132,10 +136,10 @@ def _rewrite(
     versions: Callable[[], Mapping[str, int]],
 ) -> bool:
     """Write what `edit` makes of the request; False where one of the `versions` has moved on. An empty request goes."""
-    for _ in range(_TRIES):
-        checked, now = versions(), read_latest(client, REASSIGN)
+    for _ in range(_MAX_ATTEMPTS):
+        checked, current = versions(), read_latest(client, REASSIGN)
         try:
-            requests = [] if now.stat is None else decode_partitions(now.data)
+            requests = [] if current.stat is None else decode_partitions(current.data)
         except MalformedZnodeError as error:
             raise SurveyorError(
                 f"{REASSIGN} is not understood ({error}): `delete {REASSIGN}` in zookeeper-shell clears it"
@@ -144,11 +148,11 @@ def _rewrite(
         if edited == requests:
             return True
         request = encode_partitions(edited)
-        if len(request) > LARGEST:
+        if len(request) > MAX_REQUEST_BYTES:
             raise RefusedError(
-                f"{REASSIGN} would take {len(request):,} bytes, more than {LARGEST:,}: wait, then try again"
+                f"{REASSIGN} would take {len(request):,} bytes, more than {MAX_REQUEST_BYTES:,}: wait, then try again"
             )
-        multi = _replacement(client, checked, now.version, request if edited else None)
+        multi = _replacement(client, checked, current.version, request if edited else None)
         try:
             refused = multi_failure(multi, commit(multi))
         except LOST:
@@ -159,7 +163,7 @@ def _rewrite(
             raise SurveyorError(str(refused))
         if refused.path != REASSIGN:
             return False
-    raise SurveyorError(f"{REASSIGN} could not be written: it changed {_TRIES} times; try again")
+    raise SurveyorError(f"{REASSIGN} could not be written: it changed {_MAX_ATTEMPTS} times; try again")
 
 
 def _replacement(client: KazooClient, checked: Mapping[str, int], version: int | None, request: bytes | None) -> Any:  # noqa: ANN401 - kazoo is untyped
@@ -176,7 +180,7 @@ def _replacement(client: KazooClient, checked: Mapping[str, int], version: int |
     return multi
 
 
-def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:
+def chunks(partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[list[TopicPartition]]:
     """Split partitions, in their order, into requests of at most `largest` bytes each.
 
     >>> [len(chunk) for chunk in chunks([TopicPartition("t", number) for number in range(5)], 100)]
@@ -186,12 +190,12 @@ def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[
     empty = len(encode_partitions([]))
     size = empty
     for each in partitions:
-        more = len(encode_partitions([each])) - empty + 1
-        if chunk and size + more > largest:
+        entry_bytes = len(encode_partitions([each])) - empty + 1
+        if chunk and size + entry_bytes > max_bytes:
             yield chunk
             chunk, size = [], empty
         chunk.append(each)
-        size += more
+        size += entry_bytes
     if chunk:
         yield chunk
 
@@ -202,8 +206,8 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
     Where the answer is lost, what stands there decides. Nothing: the request was not heard, or carried out already;
     placing it again does no harm, for the controller has nothing to do for a partition that is where it should be.
     """
-    for _ in range(_TRIES):
-        multi = _multi(client, path, request)
+    for _ in range(_MAX_ATTEMPTS):
+        multi = _creation(client, path, request)
         try:
             results = commit(multi)
         except LOST:
@@ -218,13 +222,13 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
         if any(isinstance(result, NodeExistsError) for result in results):
             if read_latest(client, path).data == request:
                 return
-            raise _stands(client, path)
+            raise _request_exists(client, path)
         if any(isinstance(result, NoNodeError) for result in results) and not refused_by_epoch(results):
             raise SurveyorError(f"{path.rsplit('/', 1)[0]} does not exist: no Kafka broker has ever run here")
-    raise SurveyorError(f"{path} could not be written: the controller changed {_TRIES} times; commit again")
+    raise SurveyorError(f"{path} could not be written: the controller changed {_MAX_ATTEMPTS} times; commit again")
 
 
-def _multi(client: KazooClient, path: str, request: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
+def _creation(client: KazooClient, path: str, request: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
     epoch = read(client, CONTROLLER_EPOCH)
     if epoch.version is None or read(client, CONTROLLER).stat is None:
         raise RefusedError(f"no broker is the controller: nobody would find a request in {path}; wait until one is")
@@ -245,10 +249,10 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
         return []
 
 
-def _stands(client: KazooClient, path: str) -> RequestStandsError:
+def _request_exists(client: KazooClient, path: str) -> RequestExistsError:
     names = ",".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
     taken = f", or take it away by `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
-    return RequestStandsError(
+    return RequestExistsError(
         f"a request that is not ours stands in {path} ({names or 'not understood'}); "
         f"wait until Kafka's controller has taken it away{taken}, then commit again",
     )

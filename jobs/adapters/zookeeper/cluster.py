@@ -46,7 +46,7 @@ LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 FEATURE: Final = "/feature"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 
-_ILLEGIBLE: Final = -2
+_UNREADABLE_CONTROLLER: Final = -2
 _BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _LARGEST_ID: Final = 2**31 - 1
 
@@ -94,25 +94,25 @@ class EmptyRequest(NamedTuple):
     reason: str
 
 
-_TO_BE_DELETED: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}|({ISR_CHANGES}|{LOG_DIR_EVENTS})/.+")
+_SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}|({ISR_CHANGES}|{LOG_DIR_EVENTS})/.+")
 """Znodes that Kafka's controller makes again, or that ask for something that can be asked for again."""
 
 
 def quarantined(znode: Znode, reason: str) -> Row:
     """Make a row of QUARANTINE, unstamped."""
-    what = blocked(znode.path, znode.data)
+    effect = blocked(znode.path, znode.data)
     row: Row = {"path": znode.path, "data": printable(znode.data), "reason": reason}
-    return row | {"blocks": what and what.value, "mend": _mend(znode) if what else None}
+    return row | {"blocks": effect and effect.value, "mend": _remedy(znode) if effect else None}
 
 
-def _mend(znode: Znode) -> str | None:
+def _remedy(znode: Znode) -> str | None:
     """What of zookeeper-shell.sh ends what a znode blocks, and loses nothing; None where it has to be decided.
 
     A registration that is held by a session is a process's, which has to be ended first.
     """
     is_held = znode.stat is not None and bool(znode.stat.ephemeralOwner)
     is_leftover = znode.path.startswith(f"{BROKER_IDS}/") and not is_held
-    if is_leftover or znode.path == CONTROLLER or _TO_BE_DELETED.fullmatch(znode.path):
+    if is_leftover or znode.path == CONTROLLER or _SAFE_TO_DELETE.fullmatch(znode.path):
         return f"delete {quote(znode.path)}"
     return None
 
@@ -142,21 +142,21 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     state = _read_controller(client, quarantine)
     state.brokers = [*_brokers(_existing(client, BROKER_IDS, names), quarantine)]
     state.requests = [*_requests(client, quarantine, [])]
-    _kafkas_own(client, quarantine)
+    _quarantine_kafka_only(client, quarantine)
     state.quarantine = quarantine
     state.zxid = zxid
     return state
 
 
-def _kafkas_own(client: KazooClient, quarantine: _Quarantine) -> None:
+def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None:
     """Look at znodes that only Kafka reads, and at the names of notifications: some stop its controller."""
     notifications = [
         f"{folder}/{name}" for folder in (ISR_CHANGES, LOG_DIR_EVENTS) for name in children(client, folder) or []
     ]
-    known = {row["path"] for row in quarantine}
+    quarantined_paths = {row["path"] for row in quarantine}
     for znode in read_many(client, [FEATURE, PRODUCER_IDS, REASSIGN, *notifications]):
         is_new_block = znode.path == PRODUCER_IDS and not znode.data
-        if znode.stat is None or is_new_block or znode.path in known:
+        if znode.stat is None or is_new_block or znode.path in quarantined_paths:
             continue
         if blocked(znode.path, znode.data):
             quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
@@ -207,33 +207,33 @@ def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterSta
     controller, epoch, cluster_id, migration = (
         read(client, path) for path in (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, MIGRATION)
     )
-    who = quarantine.decoded(controller, decode_controller, Controller(NO_CONTROLLER, -1))
+    registered = quarantine.decoded(controller, decode_controller, Controller(NO_CONTROLLER, -1))
     owner = controller.stat.ephemeralOwner if controller.stat else 0
     return ClusterState(
-        controller=who,
+        controller=registered,
         controller_version=controller.version,
         controller_owner=owner,
         epoch=quarantine.decoded(epoch, decode_epoch, 0),
         epoch_version=-1 if epoch.version is None else epoch.version,
         cluster_id=quarantine.decoded(cluster_id, decode_cluster_id, None),
-        migration=_migration(controller, who, _kraft_controller(migration, quarantine)),
+        migration=_migration(controller, registered, _kraft_controller(migration, quarantine)),
         brokers=[],
     )
 
 
 def _kraft_controller(migration: Znode, quarantine: _Quarantine) -> int:
     """The KRaft controller that /migration names; what cannot be read may name one."""
-    return quarantine.decoded(migration, decode_migration, -1 if migration.stat is None else _ILLEGIBLE)
+    return quarantine.decoded(migration, decode_migration, -1 if migration.stat is None else _UNREADABLE_CONTROLLER)
 
 
-def _migration(controller: Znode, who: Controller, kraft_controller: int) -> str | None:
+def _migration(controller: Znode, registered: Controller, kraft_controller: int) -> str | None:
     """Name the sign of a migration to KRaft, None if there is none."""
-    if kraft_controller == _ILLEGIBLE:
+    if kraft_controller == _UNREADABLE_CONTROLLER:
         return f"{MIGRATION} is there and could not be understood"
     if kraft_controller >= 0:
         return f"{MIGRATION} names KRaft controller {kraft_controller}"
-    if who.kraft_controller_epoch > 0:
-        return f"{CONTROLLER} carries kraftControllerEpoch {who.kraft_controller_epoch}"
+    if registered.kraft_controller_epoch > 0:
+        return f"{CONTROLLER} carries kraftControllerEpoch {registered.kraft_controller_epoch}"
     if controller.stat and not controller.stat.ephemeralOwner:
         return f"{CONTROLLER} {MADE_BY_HAND}"
     return None
@@ -276,18 +276,18 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
     return row
 
 
-def _requests(client: KazooClient, quarantine: _Quarantine, void: list[EmptyRequest]) -> Iterator[Row]:
+def _requests(client: KazooClient, quarantine: _Quarantine, empty: list[EmptyRequest]) -> Iterator[Row]:
     """Rows of REQUESTS; `void` gets what asks for nothing."""
     for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
-        yield from _partition_requests(read(client, path), kind, quarantine, void)
+        yield from _partition_requests(read(client, path), kind, quarantine, empty)
     for topic in topics_to_delete(client):
         yield {"kind": RequestKind.DELETE_TOPIC.value, "topic": topic, "path": f"{DELETE_TOPICS}/{topic}"}
     for znode in _existing(client, ISR_CHANGES, children(client, ISR_CHANGES) or []):
-        yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine, void)
+        yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine, empty)
     for znode in _existing(client, LOG_DIR_EVENTS, children(client, LOG_DIR_EVENTS) or []):
         event = quarantine.decoded(znode, decode_log_dir_event, None)
         if event is None:
-            void.append(_empty_requests(znode, quarantine))
+            empty.append(_empty_requests(znode, quarantine))
         else:
             yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
 
@@ -299,8 +299,8 @@ def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
 
 def read_requests(client: KazooClient) -> tuple[list[Row], list[EmptyRequest]]:
     """Read what stands in /admin and in the notification znodes, and apart what of it asks for nothing."""
-    void: list[EmptyRequest] = []
-    return [*_requests(client, _Quarantine(), void)], void
+    empty: list[EmptyRequest] = []
+    return [*_requests(client, _Quarantine(), empty)], empty
 
 
 def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
@@ -314,14 +314,14 @@ def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] |
 
 
 def _partition_requests(
-    znode: Znode, kind: RequestKind, quarantine: _Quarantine, void: list[EmptyRequest]
+    znode: Znode, kind: RequestKind, quarantine: _Quarantine, empty: list[EmptyRequest]
 ) -> Iterator[Row]:
     nothing: tuple[list[TopicPartition], list[str]] = ([], [])
     requests, unread = quarantine.decoded(znode, read_partitions, nothing)
     if unread:
         quarantine.append(quarantined(znode, "; ".join(unread)))
     if znode.stat is not None and not requests:
-        void.append(_empty_requests(znode, quarantine))
+        empty.append(_empty_requests(znode, quarantine))
     for request in requests:
         yield {
             "kind": kind.value,

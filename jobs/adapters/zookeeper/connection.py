@@ -51,10 +51,10 @@ _QUIET: Final = logging.getLogger("kazoo.surveyor")
 _QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
 
 
-_OF_KAFKA: Final = "/brokers/topics"
+_ACL_SOURCE: Final = "/brokers/topics"
 """Made by the brokers, so its ACL is the one that Kafka gives to what it makes (`ZkData.defaultAcls`)."""
 
-_MASKED: Final = ":x"
+_MASKED_DIGEST_SUFFIX: Final = ":x"
 """What ZooKeeper shows in place of a digest to whoever may not administer the znode."""
 
 CUT_OFF: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
@@ -79,33 +79,35 @@ class Znode(NamedTuple):
 
 
 @contextmanager
-def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None = None) -> Iterator[KazooClient]:
+def connected(
+    hosts: str, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
+) -> Iterator[KazooClient]:
     """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more.
 
     `first` numbers the server to be tried first, so that many readers spread over an ensemble; else chance decides.
     """
     try:
         client = KazooClient(
-            _rotated(hosts, first or 0),
+            _rotated(hosts, first_server or 0),
             timeout,
             logger=_QUIET,
-            randomize_hosts=first is None,
+            randomize_hosts=first_server is None,
             **kazoo_options(hosts),
         )
     except ValueError as error:
         raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
-    refused = _refused_users(client)
+    refused = _authentication_failure(client)
     try:
         with uninterruptible():
             # not `start`, which warns of an absent chroot; `read_cluster` says what that means
             started = client.start_async()
         started.wait(timeout)
         if not client.connected:
-            raise UnreadableError(_unknown_user(hosts) if refused.is_set() else _why_not_connected(hosts, timeout))
+            raise UnreadableError(_authentication_failed(hosts) if refused.is_set() else _not_connected(hosts, timeout))
         yield client
     except KazooException as error:
         if refused.is_set() or isinstance(error, AuthFailedError):
-            raise UnreadableError(_unknown_user(hosts)) from None
+            raise UnreadableError(_authentication_failed(hosts)) from None
         raise UnreadableError(
             f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
             "check that the server runs and is reachable, then run the command again",
@@ -116,7 +118,7 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
             client.close()
 
 
-def _unknown_names(hosts: str) -> list[str]:
+def _unresolvable_hosts(hosts: str) -> list[str]:
     """Name the servers whose names cannot be looked up, no fault of theirs; nothing is said of slow look-ups."""
     names = {server.rpartition(":")[0].strip("[]") or server for server in hosts.partition("/")[0].split(",")}
     unknown: list[str] = []
@@ -128,16 +130,16 @@ def _unknown_names(hosts: str) -> list[str]:
             unknown.append(name)
 
     # daemons: nothing interrupts the look-up of a name
-    looking = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in names]
-    for thread in looking:
+    threads = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in names]
+    for thread in threads:
         thread.start()
     deadline = time.monotonic() + DNS_TIMEOUT_SECONDS
-    for thread in looking:
+    for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     return sorted(unknown)
 
 
-def _refused_users(client: KazooClient) -> Event:
+def _authentication_failure(client: KazooClient) -> Event:
     """Remember that a user was refused: kazoo is connected before it asks, and is merely closed soon afterwards."""
     refused = Event()
 
@@ -149,10 +151,10 @@ def _refused_users(client: KazooClient) -> Event:
     return refused
 
 
-def _why_not_connected(hosts: str, timeout: float) -> str:
+def _not_connected(hosts: str, timeout: float) -> str:
     config = config_of(hosts)
     none = f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
-    unknown = _unknown_names(hosts)
+    unknown = _unresolvable_hosts(hosts)
     if unknown:
         why = f"nobody here knows the name {unknown[0]!r}: "
         return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
@@ -160,7 +162,7 @@ def _why_not_connected(hosts: str, timeout: float) -> str:
     return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
 
 
-def _unknown_user(hosts: str) -> str:
+def _authentication_failed(hosts: str) -> str:
     return f"ZooKeeper at {hosts} does not know the user, or not the password, of {OPTION} {config_of(hosts)}"
 
 
@@ -186,21 +188,21 @@ def await_result(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is
 
 def with_retries(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST) -> T:
     """Read once more while connections are lost on the way; only for what changes nothing and holds nothing."""
-    again = retry_if_exception_type(lost)
-    return Retrying(retry=again, stop=stop_after_delay(CONNECT_TIMEOUT_SECONDS), wait=wait_fixed(0.1), reraise=True)(
-        read
-    )
-
-
-def poll_until(look: Callable[[], T], is_enough: Callable[[T], bool], patience: float) -> T:
-    """Look again and again until it is enough, for `patience` seconds at most; return what was seen last."""
-    too_little = retry_if_not_result(is_enough)
+    is_retryable = retry_if_exception_type(lost)
     return Retrying(
-        retry=too_little,
-        stop=stop_after_delay(patience),
+        retry=is_retryable, stop=stop_after_delay(CONNECT_TIMEOUT_SECONDS), wait=wait_fixed(0.1), reraise=True
+    )(read)
+
+
+def poll_until(read: Callable[[], T], is_enough: Callable[[T], bool], timeout: float) -> T:
+    """Look again and again until it is enough, for `patience` seconds at most; return what was seen last."""
+    is_pending = retry_if_not_result(is_enough)
+    return Retrying(
+        retry=is_pending,
+        stop=stop_after_delay(timeout),
         wait=wait_fixed(POLL_SECONDS),
         retry_error_callback=_last_result,
-    )(look)
+    )(read)
 
 
 def _last_result(state: RetryCallState) -> Any:  # noqa: ANN401 - whatever was looked at
@@ -260,19 +262,19 @@ def children(client: KazooClient, path: str) -> list[str] | None:
         raise UnreadableError(forbidden(f"read {path}")) from None
 
 
-def create_as_kafka_does(client: KazooClient) -> None:
+def use_kafka_acl(client: KazooClient) -> None:
     """From now on what this client creates has the ACL that Kafka gave to what it created itself.
 
     Where brokers run with zookeeper.set.acl=true nobody else may write then, and they themselves may. Raise
     SurveyorError where the ACL is not shown to us as it is: what we created could not be written by brokers.
     """
     try:
-        acls, _ = await_result(client.get_acls_async(_OF_KAFKA))
+        acls, _ = await_result(client.get_acls_async(_ACL_SOURCE))
     except (NoNodeError, NoAuthError):
         return  # what comes next says so: there is no cluster, or nothing of it for us
-    if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED) for acl in acls):
+    if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
         raise SurveyorError(
-            f"the ACL of {_OF_KAFKA} is not shown to us, so brokers could not use what we create: let {OPTION} name "
+            f"the ACL of {_ACL_SOURCE} is not shown to us, so brokers could not use what we create: let {OPTION} name "
             "the user that the brokers have; nothing was written",
         )
     client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

@@ -20,10 +20,10 @@ from jobs.adapters.zookeeper.connection import (
     LOST,
     commit,
     connected,
-    create_as_kafka_does,
     read,
     read_latest,
     sync,
+    use_kafka_acl,
     with_retries,
 )
 from jobs.adapters.zookeeper.migration import migration_refusal
@@ -38,16 +38,16 @@ from schemas.znodes import MalformedZnodeError, decode_controller, encode_contro
 RELEASE_TIMEOUT_SECONDS: Final = 15.0
 """Seconds to wait for another Surveyor; a killed one is forgotten after SESSION_TIMEOUT."""
 
-MAX_TRIES: Final = 5
+MAX_TAKEOVER_ATTEMPTS: Final = 5
 """Take-overs tried while others move /controller at the same time."""
 
 NOT_CONNECTED: Final = 0
 
 SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
-Intend = Callable[[int], None]
+RecordIntent = Callable[[int], None]
 """Takes the epoch of a controllership that is about to be taken over."""
 
 
@@ -168,26 +168,34 @@ def next_epoch(epoch: int) -> int:
 def controllership(
     hosts: str,
     controller_id: int,
-    tell: Tell = _ignore,
-    intend: Intend = _ignore,
+    notify: Notify = _ignore,
+    record_intent: RecordIntent = _ignore,
     *,
-    since: int | None = None,
-    above: int = 0,
+    expected_epoch: int | None = None,
+    latest_known_epoch: int = 0,
 ) -> Iterator[Controllership]:
     """Take the controllership over, and hand it back at the end by closing the session."""
     with connected(hosts) as client:
-        yield take_over(client, hosts, controller_id, tell, intend, since=since, above=above)
+        yield take_over(
+            client,
+            hosts,
+            controller_id,
+            notify,
+            record_intent,
+            expected_epoch=expected_epoch,
+            latest_known_epoch=latest_known_epoch,
+        )
 
 
 def take_over(
     client: KazooClient,
     hosts: str,
     controller_id: int,
-    tell: Tell = _ignore,
-    intend: Intend = _ignore,
+    notify: Notify = _ignore,
+    record_intent: RecordIntent = _ignore,
     *,
-    since: int | None = None,
-    above: int = 0,
+    expected_epoch: int | None = None,
+    latest_known_epoch: int = 0,
 ) -> Controllership:
     """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for.
 
@@ -195,26 +203,26 @@ def take_over(
     the cluster that this rests on: OvertakenError is raised where there is a later one, however long was waited.
     `above` is the latest epoch that states and the warehouse know: /controller_epoch may have been deleted or set back.
     """
-    create_as_kafka_does(client)
-    for _ in range(MAX_TRIES):
-        state = _wait_until_free(client, hosts, controller_id, tell)
-        if since not in {None, state.epoch}:
+    use_kafka_acl(client)
+    for _ in range(MAX_TAKEOVER_ATTEMPTS):
+        state = _wait_until_free(client, hosts, controller_id, notify)
+        if expected_epoch not in {None, state.epoch}:
             raise OvertakenError(f"another controller took over meanwhile, by epoch {state.epoch}")
         multi = client.transaction()
         if state.controller_version is not None:
             multi.delete(CONTROLLER, state.controller_version)
         multi.create(CONTROLLER, encode_controller(controller_id, time.time_ns() // 1_000_000), ephemeral=True)
-        epoch = next_epoch(max(state.epoch, above))
+        epoch = next_epoch(max(state.epoch, latest_known_epoch))
         if state.epoch_version < 0:
             multi.create(CONTROLLER_EPOCH, encode_epoch(epoch))
         else:
             multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
-        intend(epoch)
+        record_intent(epoch)
         session = session_of(client)
         if _commit_takeover(client, multi, session):
             return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
     raise SurveyorError(
-        f"/controller at {hosts} changed hands during each of {MAX_TRIES} attempts to take it over; "
+        f"/controller at {hosts} changed hands during each of {MAX_TAKEOVER_ATTEMPTS} attempts to take it over; "
         "find out who fights over it (broker logs: 'Controller'), then commit again",
     )
 
@@ -235,7 +243,7 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 
 
-def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
+def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, notify: Notify) -> ClusterState:
     """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
     deadline = time.monotonic() + RELEASE_TIMEOUT_SECONDS
     announced = False
@@ -250,14 +258,14 @@ def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, tell: 
                 "wait until it has handed back: its session ends with its process",
             )
         if not announced:
-            tell(_waited_for(client, controller_id))
+            notify(_waiting_message(client, controller_id))
         announced = True
         if interrupted():
             raise KeyboardInterrupt
         time.sleep(0.2)
 
 
-def _waited_for(client: KazooClient, controller_id: int) -> str:
+def _waiting_message(client: KazooClient, controller_id: int) -> str:
     node = read(client, CONTROLLER)
     session = f"session 0x{node.stat.ephemeralOwner:x}" if node.stat else "a session that just ended"
     return (
@@ -314,7 +322,7 @@ def refused_by_epoch(results: Sequence[Any]) -> bool:
     return bool(results) and isinstance(results[0], BadVersionError | NoNodeError)
 
 
-def who_controls(hosts: str) -> int:
+def current_controller(hosts: str) -> int:
     """Return the broker id in /controller, -1 if there is none: as it is now, not as it was when it was ours."""
     with connected(hosts) as client:
         node = read_latest(client, CONTROLLER)

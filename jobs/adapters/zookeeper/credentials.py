@@ -21,7 +21,7 @@ _FILES: Final = {
     "ssl.certificate.location": "certfile",
     "ssl.key.location": "keyfile",
 }
-_KNOWN: Final = (
+_KEYS: Final = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.username",
@@ -34,7 +34,7 @@ _KNOWN: Final = (
 )
 """What the file may say; PEM files. `digest`: ZooKeeper's own scheme, without SASL."""
 
-_BY_ADDRESS: Final[dict[str, Path]] = {}
+_CONFIG_BY_ADDRESS: Final[dict[str, Path]] = {}
 """By the address as it was given, and by its servers alone: whoever asks these something that concerns no cluster."""
 
 
@@ -42,14 +42,14 @@ def register_config(hosts: str, config: Path | None) -> None:
     """Let this process speak to an ensemble by a file from now on; without one, as anybody and in plain text."""
     for address in (hosts, _servers(hosts)):
         if config is None:
-            _BY_ADDRESS.pop(address, None)
+            _CONFIG_BY_ADDRESS.pop(address, None)
         else:
-            _BY_ADDRESS[address] = config
+            _CONFIG_BY_ADDRESS[address] = config
 
 
 def config_of(hosts: str) -> Path | None:
     """The file by which an ensemble is spoken to."""
-    return _BY_ADDRESS.get(hosts) or _BY_ADDRESS.get(_servers(hosts))
+    return _CONFIG_BY_ADDRESS.get(hosts) or _CONFIG_BY_ADDRESS.get(_servers(hosts))
 
 
 def _servers(hosts: str) -> str:
@@ -66,7 +66,7 @@ def kazoo_options(hosts: str) -> dict[str, Any]:
     config = config_of(hosts)
     if config is None:
         return {}
-    settings = read_key_values(config, OPTION, _KNOWN)
+    settings = read_key_values(config, OPTION, _KEYS)
     protocol = settings.get("security.protocol", "PLAINTEXT")
     if protocol not in _USES_TLS:
         raise UsageError(f"{OPTION} {config}: security.protocol is {protocol!r}; it is one of {', '.join(_USES_TLS)}")
@@ -81,12 +81,12 @@ def kazoo_options(hosts: str) -> dict[str, Any]:
 
 
 def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
-    named = {key: Path(value) for key, value in settings.items() if key in _FILES}
-    for key, path in named.items():
+    files = {key: Path(value) for key, value in settings.items() if key in _FILES}
+    for key, path in files.items():
         if not path.is_file():
             raise UsageError(f"{OPTION} {config}: {key}: there is no file {path}")
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
-    paths = {_FILES[key]: str(path) for key, path in named.items()}
+    paths = {_FILES[key]: str(path) for key, path in files.items()}
     if "certfile" in paths:
         paths.setdefault("keyfile", paths["certfile"])  # Kazoo shows no certificate whose key is not named
     password = settings.get("ssl.key.password", "")  # without one, OpenSSL asks whoever sits at the terminal

@@ -20,8 +20,8 @@ from jobs.adapters.zookeeper.connection import (
     Znode,
     await_result,
     connected,
-    create_as_kafka_does,
     read_latest,
+    use_kafka_acl,
     with_retries,
 )
 from jobs.adapters.zookeeper.controllership import session_of
@@ -34,7 +34,7 @@ LEASE: Final = "/surveyor/commit"
 LEASE_TIMEOUT_SECONDS: Final = 12.0
 """Seconds to wait for the lease of somebody who may have been killed: a session is forgotten after SESSION_TIMEOUT."""
 
-_PAUSE: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 
 class LeaseHeldError(RefusedError):
@@ -56,27 +56,27 @@ class Lease:
     say: Callable[[str], None]
     session: int = 0
 
-    def take(self, patience: float) -> None:
+    def take(self, timeout: float) -> None:
         """Take it, once nobody else has it; raise LeaseHeldError where somebody keeps it."""
         if self.session:
             return
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         waiting = False
-        while not self._taken():
+        while not self._try_create():
             other = with_retries(lambda: read_latest(self.client, LEASE))
             if other.stat is None:
                 continue
             if time.monotonic() > deadline:
-                raise LeaseHeldError(_held(other, self.holder))
+                raise LeaseHeldError(_held_message(other, self.holder))
             if not waiting:
                 self.say(
                     f"surveyor: {holder_of(other)} has the lease of this cluster; waiting for it, "
-                    f"{patience:g} s at most: that of a process that was killed ends by then",
+                    f"{timeout:g} s at most: that of a process that was killed ends by then",
                 )
                 waiting = True
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
 
-    def _taken(self) -> bool:
+    def _try_create(self) -> bool:
         """Try to create it; tell whether it is ours, also where the answer was lost."""
         try:
             await_result(self.client.create_async(LEASE, encode_holder(self.holder), ephemeral=True, makepath=True))
@@ -104,7 +104,7 @@ class Lease:
         if not self.session or node.stat is None or node.stat.ephemeralOwner != self.session:
             raise _lost("nobody has it now" if node.stat is None else f"{holder_of(node)} has it now")
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let somebody else have it, while we go on without writing."""
         if self.session:
             self.session = 0
@@ -123,21 +123,21 @@ class NoLease(Lease):
     def refuse_lost(self) -> None:
         """It cannot be lost."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nobody waits for it."""
 
 
 @contextmanager
-def leased(hosts: str, holder: LeaseHolder, patience: float, say: Callable[[str], None]) -> Iterator[Lease]:
+def leased(hosts: str, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease; raise LeaseHeldError where somebody else keeps it for longer than `patience` seconds."""
     with connected(hosts) as client:
-        create_as_kafka_does(client)
-        lease = Lease(client, holder, say)
-        lease.take(patience)
+        use_kafka_acl(client)
+        lease = Lease(client, holder, notify)
+        lease.take(timeout)
         yield lease  # it goes with the session
 
 
-def holder_now(hosts: str) -> LeaseHolder | None:
+def current_holder(hosts: str) -> LeaseHolder | None:
     """Who has the lease; None where nobody has, or nobody can tell who."""
     with connected(hosts) as client:
         node = read_latest(client, LEASE)
@@ -155,11 +155,11 @@ def holder_of(node: Znode) -> str:
         return f"somebody that this version does not understand ({node.data!r:.200})"
 
 
-def _held(node: Znode, mine: LeaseHolder) -> str:
+def _held_message(node: Znode, own: LeaseHolder) -> str:
     advice = "wait until it is done, or interrupt it, then run this again"
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created by hand and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"
-    elif _plan_of(node) == mine.plan:
+    elif _plan_of(node) == own.plan:
         advice = "interrupt it and run this again: what it asked for goes on, and this goes on where it is"
     return f"{holder_of(node)} has the lease of this cluster ({LEASE}), and only one may at a time: {advice}"
 

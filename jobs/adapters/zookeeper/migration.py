@@ -23,10 +23,10 @@ def is_made_by_hand(sign: str) -> bool:
     return MADE_BY_HAND in sign
 
 
-def in_sight(sign: str) -> str:
+def migration_notice(sign: str) -> str:
     """Say what a sign means, for people who look.
 
-    >>> in_sight("/migration names KRaft controller 3000")
+    >>> migration_notice("/migration names KRaft controller 3000")
     'a migration to KRaft is in sight (/migration names KRaft controller 3000): plans and commits are refused'
     """
     if is_made_by_hand(sign):

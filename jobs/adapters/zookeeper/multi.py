@@ -64,10 +64,10 @@ def add(multi: TransactionRequest, ops: Iterable[Op]) -> None:
     """
     chroot, acl = multi.client.chroot, multi.client.default_acl or OPEN_ACL_UNSAFE
     for op in ops:
-        multi._add(_of_kazoo(op, chroot + op.path, acl), None)  # noqa: SLF001 - kazoo has no other door
+        multi._add(_kazoo_operation(op, chroot + op.path, acl), None)  # noqa: SLF001 - kazoo has no other door
 
 
-def _of_kazoo(op: Op, path: str, acl: list[ACL]) -> object:
+def _kazoo_operation(op: Op, path: str, acl: list[ACL]) -> object:
     match op:
         case SetData():
             return serialization.SetData(path, op.data, op.version)

@@ -14,7 +14,7 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, 
 
 from jobs.adapters.zookeeper.connection import forbidden
 
-_BYSTANDERS: Final = (RolledBackError, RuntimeInconsistency)
+_NOT_THE_CAUSE: Final = (RolledBackError, RuntimeInconsistency)
 _VERBS: Final = {Create.type: "create", Delete.type: "delete", SetData.type: "set", CheckVersion.type: "check"}
 
 
@@ -61,7 +61,7 @@ class MultiFailure:
 def multi_failure(multi: TransactionRequest, results: Sequence[Any]) -> MultiFailure | None:
     """Return what was refused of a multi, None where it was done."""
     for operation, result in zip(multi.operations, results, strict=False):
-        if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_THE_CAUSE):
             path = operation.path.removeprefix(multi.client.chroot)
             return MultiFailure(_VERBS[operation.type], path, result)
     return None

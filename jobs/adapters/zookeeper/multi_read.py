@@ -35,19 +35,19 @@ from kazoo.protocol.states import ZnodeStat
 from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, connected, forbidden
 from jobs.core.errors import UnreadableError
 
-BATCH: Final = 500
+MAX_BATCH_ZNODES: Final = 500
 """Znodes a request, at most."""
 
-FIRST_BATCH: Final = 10
+FIRST_BATCH_ZNODES: Final = 10
 """Znodes in the first request: nobody knows yet how large they are."""
 
-ANSWER_BYTES: Final = 1 << 20
+TARGET_RESPONSE_BYTES: Final = 1 << 20
 """Bytes that an answer should not exceed: the sizes of earlier znodes tell how many the next request asks for."""
 
-REQUEST_BYTES: Final = 1 << 19
+MAX_REQUEST_BYTES: Final = 1 << 19
 """Bytes that a request's paths do not exceed: half of jute.maxbuffer, beyond which servers close the connection."""
 
-IN_FLIGHT: Final = 4
+REQUESTS_IN_FLIGHT: Final = 4
 
 _OPERATION_BYTES: Final = 14
 _HEADER: Final = multiheader_struct
@@ -176,7 +176,7 @@ def _hosts(client: KazooClient) -> str:
 
 
 @lru_cache(maxsize=64)
-def speaks_multi_read(hosts: str) -> bool:
+def supports_multi_read(hosts: str) -> bool:
     """Tell whether the servers at `hosts` know multiRead, found out once, on a connection of its own."""
     with connected(hosts) as client:
         probe = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
@@ -192,26 +192,26 @@ def _batches(
     The first goes alone: a server that does not know multiRead loses what comes right behind it.
     """
     window: deque[_Pending] = deque()
-    start, size, in_flight, many = 0, FIRST_BATCH, 1, speaks_multi_read(_hosts(client))
+    start, size, in_flight, many = 0, FIRST_BATCH_ZNODES, 1, supports_multi_read(_hosts(client))
     while start < len(paths) or window:
         while start < len(paths) and len(window) < in_flight:
-            chunk = _bounded(client.chroot, paths[start : start + size])
+            chunk = _within_request_size(client.chroot, paths[start : start + size])
             window.append(_Pending(client, operation, chunk, many=many, resume=resume))
             start += len(chunk)
         pending = window.popleft()
         replies, reply_bytes = pending.get()
         many &= pending.many  # in an ensemble of mixed versions not every server knows it
-        in_flight = IN_FLIGHT
-        size = max(1, min(BATCH, ANSWER_BYTES * len(replies) // max(1, reply_bytes)))
+        in_flight = REQUESTS_IN_FLIGHT
+        size = max(1, min(MAX_BATCH_ZNODES, TARGET_RESPONSE_BYTES * len(replies) // max(1, reply_bytes)))
         yield pending.paths, replies
 
 
-def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
+def _within_request_size(chroot: str, paths: Sequence[str]) -> Sequence[str]:
     """As many of the first paths as a request may hold."""
     each, total = len(chroot.encode()) + _OPERATION_BYTES, len(_END)
     for count, path in enumerate(paths):
         total += len(path.encode()) + each
-        if total > REQUEST_BYTES and count:
+        if total > MAX_REQUEST_BYTES and count:
             return paths[:count]
     return paths
 
@@ -238,18 +238,18 @@ def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = Fal
 def _znode(path: str, reply: Reply) -> Znode:
     if isinstance(reply, tuple):
         return Znode(path, *reply)
-    _refuse_but_absent(path, reply)
+    _raise_unless_absent(path, reply)
     return Znode(path, None, None)
 
 
 def _names(path: str, reply: Reply) -> list[str]:
     if isinstance(reply, list):
         return reply
-    _refuse_but_absent(path, reply)
+    _raise_unless_absent(path, reply)
     return []
 
 
-def _refuse_but_absent(path: str, reply: Reply) -> None:
+def _raise_unless_absent(path: str, reply: Reply) -> None:
     if reply == NoAuthError.code:
         raise UnreadableError(forbidden(f"read {path}"))
     if reply != NoNodeError.code:
@@ -257,12 +257,12 @@ def _refuse_but_absent(path: str, reply: Reply) -> None:
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Spare the garbage collector a million rows, none of which is in a cycle: it took a third of the time."""
-    was = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER
-from jobs.adapters.zookeeper.connection import Znode, await_result, children, create_as_kafka_does, read, sync
+from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError
 from schemas.lease import LeaseHolder, decode_holder, encode_holder
@@ -26,8 +26,8 @@ def announce_resident(client: KazooClient, holder: LeaseHolder) -> bool:
     """Say that this session is in office; False where ZooKeeper does not let us write there."""
     try:
         await_result(client.ensure_path_async(PLANS))
-        before = read(client, RESIDENT)
-        if before.version is not None:  # of one that lost its office and does not know yet
+        previous = read(client, RESIDENT)
+        if previous.version is not None:  # of one that lost its office and does not know yet
             _delete(client, RESIDENT)
         await_result(client.create_async(RESIDENT, encode_holder(holder), ephemeral=True))
     except NoAuthError:
@@ -38,11 +38,15 @@ def announce_resident(client: KazooClient, holder: LeaseHolder) -> bool:
 def resident(client: KazooClient) -> LeaseHolder | None:
     """Who is in office to stay, None where nobody is, as where Kafka's controller is."""
     sync(client)
-    notice, office = read(client, RESIDENT), read(client, CONTROLLER)
-    if notice.stat is None or office.stat is None or notice.stat.ephemeralOwner != office.stat.ephemeralOwner:
+    announcement, controller = read(client, RESIDENT), read(client, CONTROLLER)
+    if (
+        announcement.stat is None
+        or controller.stat is None
+        or announcement.stat.ephemeralOwner != controller.stat.ephemeralOwner
+    ):
         return None
     try:
-        return decode_holder(notice.data)
+        return decode_holder(announcement.data)
     except MalformedZnodeError as error:
         raise RefusedError(
             f"{RESIDENT} is not understood ({error}): another version of Surveyor is the controller; use that one",
@@ -55,13 +59,13 @@ def path_of(plan_id: str) -> str:
 
 def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
     """Hand a plan in; raise RefusedError where the same is there."""
-    create_as_kafka_does(client)
+    use_kafka_acl(client)
     try:
         await_result(client.create_async(path_of(plan_id), data, ephemeral=True))
     except NodeExistsError:
-        there = read(client, path_of(plan_id))
-        if there.stat is not None and (fault := fault_of(there)):
-            raise RefusedError(_foreign(there.path, fault)) from None
+        existing = read(client, path_of(plan_id))
+        if existing.stat is not None and (fault := fault_of(existing)):
+            raise RefusedError(_not_a_plan(existing.path, fault)) from None
         raise RefusedError(
             f"plan {plan_id} is handed in to `surveyor control` already ({path_of(plan_id)}): wait for that commit, or "
             "interrupt it",
@@ -100,19 +104,19 @@ def fault_of(znode: Znode) -> str | None:
     return None
 
 
-def _foreign(path: str, fault: str) -> str:
+def _not_a_plan(path: str, fault: str) -> str:
     return f"{path} is not a plan that a commit submitted ({fault}): remove it by `delete {path}` in zookeeper-shell"
 
 
 def ignored_reason(path: str, fault: str) -> str:
     """Say that a znode of another client is not touched."""
-    return f"{_foreign(path, fault)}; it is left alone"
+    return f"{_not_a_plan(path, fault)}; it is left alone"
 
 
-def respond(client: KazooClient, path: str, handed: SubmittedPlan, version: int = ANY_VERSION) -> bool:
+def respond(client: KazooClient, path: str, result: SubmittedPlan, version: int = ANY_VERSION) -> bool:
     """Say how far a plan has come; False where whoever handed it in is gone, or has taken it back."""
     try:
-        await_result(client.set_async(path, encode_submitted(handed), version))
+        await_result(client.set_async(path, encode_submitted(result), version))
     except (NoNodeError, BadVersionError):
         return False
     return True

@@ -15,11 +15,11 @@ from jobs.adapters.zookeeper.connection import await_result, children, commit, r
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 
 _PROBE: Final = "surveyor-doctor"
-_NEVER: Final = f"/{_PROBE}/never"
+_NONEXISTENT: Final = f"/{_PROBE}/never"
 """Where no znode is: nothing below an ephemeral one can be."""
 
 
-def not_ours_to_write(client: KazooClient) -> list[str]:
+def unwritable_paths(client: KazooClient) -> list[str]:
     """Name those of the znodes that batch mode writes which an ACL keeps from this client, whoever it is.
 
     On / and /brokers/topics it is about the znodes below: /controller, and new topics.
@@ -37,7 +37,7 @@ def _is_forbidden(client: KazooClient, path: str, *, below: bool) -> bool:
         multi.delete(probe)
     else:
         multi.set_data(path, read(client, path).data or b"")
-    multi.check(_NEVER, 0)
+    multi.check(_NONEXISTENT, 0)
     return _was_forbidden(multi, commit(multi))
 
 
@@ -46,7 +46,7 @@ def _was_forbidden(multi: TransactionRequest, results: Iterable[object]) -> bool
     return refused is not None and refused.forbidden
 
 
-def seconds_there(client: KazooClient) -> float | None:
+def server_time(client: KazooClient) -> float | None:
     """Seconds since the epoch by ZooKeeper's clock; None where this client may create nothing."""
     try:
         path = await_result(client.create_async(f"/{_PROBE}-", ephemeral=True, sequence=True))

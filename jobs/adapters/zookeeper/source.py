@@ -25,15 +25,15 @@ from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, Str
 from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync, with_retries
 from jobs.adapters.zookeeper.credentials import register_config
-from jobs.adapters.zookeeper.multi_read import children_of, read_many, without_collection
+from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
-ZNODES_A_TASK: Final = 250
+ZNODES_PER_TASK: Final = 250
 """Topics, or znodes of the first level, that a task reads unless told how many tasks there are to be."""
 
-_OF_KIND: Final[dict[str, tuple[StructField, ...]]] = {
+_FIELDS_BY_KIND: Final[dict[str, tuple[StructField, ...]]] = {
     "topic": tuple(
         TOPICS[name] for name in ("topic", "topic_version", "understood", "assignment_understood", "topic_id", "config")
     ),
@@ -61,8 +61,8 @@ _OF_KIND: Final[dict[str, tuple[StructField, ...]]] = {
 
 READ: Final = StructType(
     [
-        StructField("kind", StringType(), metadata={"comment": ", ".join(_OF_KIND)}),
-        *{field.name: field for fields in _OF_KIND.values() for field in fields}.values(),
+        StructField("kind", StringType(), metadata={"comment": ", ".join(_FIELDS_BY_KIND)}),
+        *{field.name: field for fields in _FIELDS_BY_KIND.values() for field in fields}.values(),
     ],
 )
 """What the source reads of a cluster; the columns of other kinds are null. A task row tells what a reading took."""
@@ -118,27 +118,27 @@ class _Reader(DataSourceReader):
     def __init__(self, hosts: str, path: str, tasks: int | None = None, *, config: Path | None = None) -> None:
         self.hosts, self.path, self.tasks, self.config = hosts, path, tasks, config
 
-    def connected(self, *, first: int | None = None) -> AbstractContextManager[KazooClient]:
+    def connected(self, *, first_server: int | None = None) -> AbstractContextManager[KazooClient]:
         """A connection of this process, which need not be the one that knows how the ensemble is spoken to."""
         if self.config is not None:
             register_config(self.hosts, self.config)
-        return connected(self.hosts, first=first)
+        return connected(self.hosts, first_server=first_server)
 
     def partitions(self) -> Sequence[InputPartition]:
         with self.connected() as client:
-            names = with_retries(lambda: self.listed(client))
-        size = ZNODES_A_TASK if self.tasks is None else max(1, ceil(len(names) / self.tasks))
+            names = with_retries(lambda: self.list_names(client))
+        size = ZNODES_PER_TASK if self.tasks is None else max(1, ceil(len(names) / self.tasks))
         shares = [tuple(names[start : start + size]) for start in range(0, len(names), size)] or [()]
         return [Names(number, share) for number, share in enumerate(shares)]
 
-    def listed(self, client: KazooClient) -> list[str]:
+    def list_names(self, client: KazooClient) -> list[str]:
         sync(client)
         return children(client, self.path or "/") or []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Names) or not partition.names:
             return
-        with without_collection(), self.connected(first=partition.number) as client:
+        with gc_paused(), self.connected(first_server=partition.number) as client:
             with_retries(lambda: sync(client))
             yield from self.batches(client, partition.names)
 
@@ -153,10 +153,10 @@ class TopicReader(_Reader):
         for reading in read_topic_rows(client, names):
             for kind, rows in _by_kind(reading).items():
                 if rows:
-                    yield _batch(rows, {field.name for field in _OF_KIND[kind]}, READ, kind=kind)
+                    yield _batch(rows, {field.name for field in _FIELDS_BY_KIND[kind]}, READ, kind=kind)
 
 
-def read_here(hosts: str) -> pa.Table:
+def read_in_process(hosts: str) -> pa.Table:
     """Read topics and partitions in this process, as the executors do: rows of READ.
 
     For a cluster that is read in less time than Spark takes to start a Python worker.
@@ -166,7 +166,7 @@ def read_here(hosts: str) -> pa.Table:
     return pa.Table.from_batches(batches, to_arrow_schema(READ))
 
 
-def read_there(spark: SparkSession, hosts: str, tasks: int, config: Path | None) -> DataFrame:
+def read_on_executors(spark: SparkSession, hosts: str, tasks: int, config: Path | None) -> DataFrame:
     """Read topics and partitions on executors, as the data source does: rows of READ.
 
     Not by the data source: that starts one Python to be made in and another one to be split in, before an executor
@@ -190,7 +190,7 @@ class ZnodeReader(_Reader):
         super().__init__(hosts, path, tasks, config=config)
         self.depth = depth
 
-    def listed(self, client: KazooClient) -> list[str]:
+    def list_names(self, client: KazooClient) -> list[str]:
         sync(client)
         names = children(client, self.path or "/")
         if names is None:
@@ -242,14 +242,16 @@ def _znode(znode: Znode) -> Row:
     }
 
 
-def _batch(rows: Sequence[Mapping[str, Any]], filled: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
+def _batch(
+    rows: Sequence[Mapping[str, Any]], columns_present: set[str], schema: StructType, **same: str
+) -> pa.RecordBatch:
     """Columns of the rows' values, of one value for all, and of nulls."""
     arrow = to_arrow_schema(schema)
     columns = []
     for field in arrow:
         if field.name in same:
             columns.append(pa.repeat(same[field.name], len(rows)).cast(field.type))
-        elif field.name in filled:
+        elif field.name in columns_present:
             columns.append(pa.array([row.get(field.name) for row in rows], field.type))
         else:
             columns.append(pa.nulls(len(rows), field.type))

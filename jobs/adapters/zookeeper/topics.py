@@ -26,10 +26,10 @@ from schemas.znodes import (
     read_config,
 )
 
-PARTITIONS_A_CHUNK: Final = 50_000
+PARTITIONS_PER_CHUNK: Final = 50_000
 """Partitions held at a time: what bounds a reader's memory."""
 
-_UNKNOWN: Final[list[int]] = []
+_NO_KNOWN_REPLICAS: Final[list[int]] = []
 """The replicas of a partition whose entry in the assignment is not understood."""
 
 NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
@@ -56,7 +56,7 @@ def latest_epoch_of_states(client: KazooClient) -> int:
     numbered = zip(names, partitions, strict=True)
     paths = (f"{TOPICS}/{name}/partitions/{number}/state" for name, numbers in numbered for number in numbers)
     latest = 0
-    while chunk := list(islice(paths, PARTITIONS_A_CHUNK)):
+    while chunk := list(islice(paths, PARTITIONS_PER_CHUNK)):
         latest = max(latest, *map(_controller_epoch, read_many(client, chunk, resume=True)))
     return latest
 
@@ -87,13 +87,13 @@ class _Topic:
 
 def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[TopicRows]:
     """Read topics, some at a time; what looks torn is read once more."""
-    for reading in _read(client, names, last=False):
+    for reading in _read(client, names, is_retry=False):
         yield reading
         if reading.torn:
-            yield from _read(client, reading.torn, last=True)
+            yield from _read(client, reading.torn, is_retry=True)
 
 
-def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[TopicRows]:
+def _read(client: KazooClient, names: Sequence[str], *, is_retry: bool) -> Iterator[TopicRows]:
     started = time.perf_counter()
     znodes = read_many(client, [f"{TOPICS}/{name}" for name in names], resume=True)
     configs = read_many(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
@@ -104,7 +104,7 @@ def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[
     ]
     yield TopicRows(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
     for chunk in _chunks(topics):
-        yield _read_states(client, chunk, last=last)
+        yield _read_states(client, chunk, is_retry=is_retry)
 
 
 def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
@@ -113,28 +113,28 @@ def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
     for topic in topics:
         size += len(topic.assignment.partitions)
         chunk.append(topic)
-        if size >= PARTITIONS_A_CHUNK:
+        if size >= PARTITIONS_PER_CHUNK:
             yield chunk
             chunk, size = [], 0
     yield chunk
 
 
-def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -> TopicRows:
+def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: bool) -> TopicRows:
     started = time.perf_counter()
     paths = [path for topic in topics for path in topic.state_paths()]
     states = iter(read_many(client, paths, resume=True))
     read = time.perf_counter()
-    whole = TopicRows(read_seconds=read - started)
+    result = TopicRows(read_seconds=read - started)
     for topic in topics:
-        partitions, quarantine, torn = _complete(topic, states)
-        if torn and not last:
-            whole.torn.append(topic.row["topic"])
+        partitions, quarantine, torn = _decode_states(topic, states)
+        if torn and not is_retry:
+            result.torn.append(topic.row["topic"])
             continue
-        whole.topics.append(topic.row)
-        whole.partitions += partitions
-        whole.quarantine += quarantine
-    whole.decode_seconds = time.perf_counter() - read
-    return whole
+        result.topics.append(topic.row)
+        result.partitions += partitions
+        result.quarantine += quarantine
+    result.decode_seconds = time.perf_counter() - read
+    return result
 
 
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
@@ -144,7 +144,7 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     settings, unread = ({}, []) if config.data is None else read_config(config.data)
     if unread:
         topic.quarantine.append(quarantined(config, "; ".join(unread)))
-    reason = _assign(topic, name, znode)
+    reason = _read_assignment(topic, name, znode)
     if reason:
         topic.quarantine.append(quarantined(znode, reason))
     topic.row |= {
@@ -159,7 +159,7 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     return topic
 
 
-def _assign(topic: _Topic, name: str, znode: Znode) -> str:
+def _read_assignment(topic: _Topic, name: str, znode: Znode) -> str:
     """Decode the partitions of a topic; return why some, or all, are not understood, empty where all are."""
     try:
         check_topic_name(name)
@@ -171,10 +171,10 @@ def _assign(topic: _Topic, name: str, znode: Znode) -> str:
     return topic.assignment.reason
 
 
-def _complete(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[Row], bool]:
+def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[Row], bool]:
     """Decode a topic's states, the next of `states`: its partitions, what is in quarantine, whether it may be torn."""
     partitions, quarantine, torn = [], list(topic.quarantine), False
-    for row in _assigned(topic):
+    for row in _assigned_partitions(topic):
         znode = next(states)
         try:
             torn |= _add_state(row, znode)
@@ -191,13 +191,15 @@ def _complete(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[R
     return partitions, quarantine, torn
 
 
-def _assigned(topic: _Topic) -> Iterator[Row]:
+def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
     """One row a partition, its state still to be added; one that is opaque has no replicas that are known."""
     assignment = topic.assignment
-    of_topic = {name: topic.row[name] for name in ("topic", "topic_version")}
-    for partition, replicas in sorted((dict.fromkeys(topic.opaque, _UNKNOWN) | assignment.partitions).items()):
+    topic_columns = {name: topic.row[name] for name in ("topic", "topic_version")}
+    for partition, replicas in sorted(
+        (dict.fromkeys(topic.opaque, _NO_KNOWN_REPLICAS) | assignment.partitions).items()
+    ):
         yield {
-            **of_topic,
+            **topic_columns,
             "understood": bool(replicas),
             "partition": partition,
             "replicas": replicas,

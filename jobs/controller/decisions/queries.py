@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.spark.prepared_queries import ParameterTables, PreparedQuery, with_few_rules
+from jobs.adapters.spark.prepared_queries import ParameterTables, PreparedQuery, with_minimal_optimizer
 from jobs.adapters.spark.session import ONE_TASK, with_settings
 from planner.columns.broker_sets import DRAIN_MODE, EMPTY, FAILED
 from planner.reconciliation.cycle import Cycle, CycleInput
@@ -60,7 +60,7 @@ class DecisionQueries:
     def __post_init__(self) -> None:
         self._files = ParameterTables(self.spark, _SHAPES)
         self._cycle = Cycle(self._tables())
-        self._asking = with_few_rules(self.spark)
+        self._asking = with_minimal_optimizer(self.spark)
 
     @classmethod
     def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "DecisionQueries":

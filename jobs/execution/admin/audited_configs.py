@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from jobs.adapters.brokers.admin import UNANSWERED
+from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
@@ -59,7 +59,7 @@ class AuditedConfigs:
                 except SurveyorError:  # instead of asking
                     became[resource] = Outcome.SKIPPED, "not asked for"
                     raise
-                except UNANSWERED as error:
+                except UNKNOWN_OUTCOME as error:
                     became[resource] = Outcome.UNKNOWN, f"no answer ({error})"
                 outcome, why = became[resource]
                 if outcome is not Outcome.APPLIED:

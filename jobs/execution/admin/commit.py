@@ -10,7 +10,7 @@ the throttle is looked after: a cancellation lets go on what it must not turn ba
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jobs.adapters.brokers.admin import UNANSWERED
+from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
@@ -137,7 +137,7 @@ class AdminCommit:
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
                     log(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
-        except (SurveyorError, *UNANSWERED) as error:
+        except (SurveyorError, *UNKNOWN_OUTCOME) as error:
             log(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_retry_hint(plan_id)}")
 
     def running_moves(self) -> list[Change]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
 
-from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNANSWERED, Admin, error_name, named
+from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNKNOWN_OUTCOME, Admin, describe_error, error_name
 from jobs.adapters.zookeeper.connection import connected, poll_until, sync
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.creation import creations
@@ -98,8 +98,8 @@ def _send_in_turn(settings: Settings, requests: Requests) -> Iterator[list[RowOu
             continue
         try:
             codes, unnamed = request(), "the controller's answer did not name it"
-        except UNANSWERED as error:
-            lost = f"no answer came ({named(error)})"
+        except UNKNOWN_OUTCOME as error:
+            lost = f"no answer came ({describe_error(error)})"
             codes, unnamed = _read_back(settings, changes), lost
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
@@ -141,7 +141,7 @@ def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> RowOutcome:
 
 def _reassign(settings: Settings, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes: dict[Key, int | str | RowOutcome] = {}
-    with suppress(*UNANSWERED):
+    with suppress(*UNKNOWN_OUTCOME):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     unheard = [change for change in changes if change.key not in codes]
     if unheard:

@@ -12,7 +12,7 @@ from typing import Final
 
 from jobs.core.units import parse_rate
 from jobs.runtime.cli_enums import Via
-from jobs.runtime.settings import UNBOUNDED
+from jobs.runtime.settings import NO_THROTTLE
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
@@ -38,7 +38,7 @@ def bytes_per_second(text: str) -> int:
     >>> bytes_per_second("50MB/s"), bytes_per_second("none")
     (50000000, 0)
     """
-    return UNTHROTTLED if text == UNBOUNDED else parse_rate("--throttle", text)
+    return UNTHROTTLED if text == NO_THROTTLE else parse_rate("--throttle", text)
 
 
 def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:

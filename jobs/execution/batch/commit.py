@@ -19,7 +19,7 @@ from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import poll_until
-from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.execution.batch.notify import (
@@ -175,7 +175,12 @@ def _take_over(
 
     controller_id = settings.conf.controller_id
     take_over = controllership(
-        settings.zookeeper, controller_id, lambda line: log(f"  {line}"), record_intent, since=since, above=above
+        settings.zookeeper,
+        controller_id,
+        lambda line: log(f"  {line}"),
+        record_intent,
+        expected_epoch=since,
+        latest_known_epoch=above,
     )
     try:
         return stack.enter_context(take_over)
@@ -351,7 +356,7 @@ def _wait_for_successor(settings: Settings, ledger: CommitLog, seconds: float, n
     try:
         with progress("waiting for a broker to become the controller"):
             controller = poll_until(
-                lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
+                lambda: current_controller(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
         ledger.step(

@@ -116,7 +116,7 @@ class NotificationResult:
             return []
         apis = list(dict.fromkeys(answer.api for answer in self.answers))
         accepted = ", ".join(map(str, answers.accepted))
-        word = "accepted in full" if answers.in_part else "accepted"
+        word = "accepted in full" if answers.is_partial else "accepted"
         lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
         silent = sorted(set(answers.silent) & self.affected_brokers)
         if silent:
@@ -148,7 +148,7 @@ def notify(
         fenced_error = _raise_epoch(control, later_epoch_brokers, step)
         if fenced_error is not None:
             break
-    live = frozenset(batch.named & batch.live)
+    live = frozenset(batch.addressed_brokers & batch.live)
     return NotificationResult(
         epoch, answers=answers, affected_brokers=live, fenced=fenced_error, notified_under=batch.controller_epoch
     )

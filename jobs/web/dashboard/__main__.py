@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from streamlit.web.cli import main
 
-from jobs.core.signals import ENDED, SIGNALS, end_line
+from jobs.core.signals import INTERRUPTED_MESSAGE, SIGNALS, end_line
 from jobs.web.dashboard import sections
 
 APP: Final = Path(sections.__file__).parent / "app.py"
@@ -62,7 +62,7 @@ def _end_at_once() -> NoReturn:
     """Wait for a signal and end: Streamlit would wait for every visitor to close the page, and nothing is written."""
     number = signal.sigwait(SIGNALS)
     end_line(number)
-    os.write(2, f"surveyor: {ENDED}\n".encode())
+    os.write(2, f"surveyor: {INTERRUPTED_MESSAGE}\n".encode())
     os._exit(128 + number)
 
 

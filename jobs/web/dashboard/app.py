@@ -13,7 +13,7 @@ import streamlit as st
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import SurveyorError
-from jobs.core.units import shown_duration
+from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
 from jobs.web.dashboard.parts import plain
 from jobs.web.dashboard.sections import CLUSTER, PAGES
@@ -51,7 +51,7 @@ def _show(told: argparse.Namespace) -> None:
         snapshot = _chosen(cluster, snapshots(told.warehouse, cluster))
     st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
     st.title(plain(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
-    age = shown_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
+    age = format_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
     known_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
     st.text(f"snapshot {snapshot['snapshot_id']}{known_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")
     PAGES[page](SnapshotRef(told.warehouse, cluster, snapshot["snapshot_id"]), told.max_plan_age_hours)

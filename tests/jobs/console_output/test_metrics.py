@@ -21,7 +21,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.http.server import SinglePageServer, parse_address
 from jobs.console_output.metrics import families, read_figures
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, written
+from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, render
 from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
 from tests.docs.markdown import ROOT
@@ -256,6 +256,6 @@ def test_what_is_no_address(text: str) -> None:
 def test_labels_and_help_are_escaped() -> None:
     odd = 'back\\slash "quotes"\nand a line'
     family = Family("surveyor_x", odd, (Sample({"cluster": odd}, float("inf")),))
-    (read,) = text_string_to_metric_families(written(merged([family])))
+    (read,) = text_string_to_metric_families(render(merged([family])))
 
     assert (read.samples[0].labels["cluster"], read.samples[0].value) == (odd, float("inf"))

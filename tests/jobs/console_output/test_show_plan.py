@@ -16,7 +16,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.console_output.plan_review import Review, RowFilter, warned
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.repositories.plans.repository import find_plan
-from jobs.runtime.console import painted
+from jobs.runtime.console import colored
 from schemas.enums import Action, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation
 from schemas.tables import CHANGES
@@ -280,8 +280,8 @@ def test_signs_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
-    assert (painted(line, terminal), painted(line, pipe)) == (painted_line, line)
+    assert (colored(line, terminal), colored(line, pipe)) == (painted_line, line)
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as here:
             here.setenv(name, value)
-            assert painted(line, terminal) == line
+            assert colored(line, terminal) == line

@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from jobs.core.signals import ENDED, ENDED_AFTER
+from jobs.core.signals import INTERRUPTED_AFTER_WRITES_MESSAGE, INTERRUPTED_MESSAGE
 
 LATE = """\
 import os, signal
-from jobs.core.signals import conclude, defer_signals, install_handlers
+from jobs.core.signals import stop_handling, defer_signals, install_handlers
 install_handlers()
 {before}
 os.kill(os.getpid(), signal.{name})
 print("goes on", flush=True)
 """
-SETTLED, WRITTEN = "conclude()", "with defer_signals(): pass"
+SETTLED, WRITTEN = "stop_handling()", "with defer_signals(): pass"
 
 
 def ended(before: str, name: str, stderr: int) -> tuple[int, str]:
@@ -32,9 +32,9 @@ def ended(before: str, name: str, stderr: int) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("before", "name", "code", "line"),
     [
-        ("", "SIGINT", 130, f"\r\nsurveyor: {ENDED}\r\n"),
-        ("", "SIGTERM", 143, f"surveyor: {ENDED}\r\n"),
-        (WRITTEN, "SIGTERM", 143, f"surveyor: {ENDED_AFTER}\r\n"),
+        ("", "SIGINT", 130, f"\r\nsurveyor: {INTERRUPTED_MESSAGE}\r\n"),
+        ("", "SIGTERM", 143, f"surveyor: {INTERRUPTED_MESSAGE}\r\n"),
+        (WRITTEN, "SIGTERM", 143, f"surveyor: {INTERRUPTED_AFTER_WRITES_MESSAGE}\r\n"),
         (SETTLED, "SIGINT", 0, ""),
     ],
 )
@@ -53,4 +53,4 @@ def test_last_words_on_a_terminal(before: str, name: str, code: int, line: str) 
 
 def test_elsewhere_there_is_no_empty_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert ended("", signal.SIGINT.name, 2) == (130, "")
-    assert capfd.readouterr().err == f"surveyor: {ENDED}\n"
+    assert capfd.readouterr().err == f"surveyor: {INTERRUPTED_MESSAGE}\n"

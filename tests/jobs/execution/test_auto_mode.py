@@ -84,7 +84,7 @@ def refused(surveyor: Surveyor, tree: KafkaTree, plan: Plan) -> str:
 def test_refused_where_nobody_is_reached(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAPPING", 0.5)
+    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
 
     assert f"no broker answered the Admin API at 127.0.0.1:{NO_PORT}" in refused(surveyor, tree, plan)
 
@@ -92,7 +92,7 @@ def test_refused_where_nobody_is_reached(
 def test_refused_where_brokers_want_what_we_do_not_have(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAPPING", 0.5)
+    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration().replace(b"PLAINTEXT", b"SASL_SSL"))
 
@@ -166,8 +166,8 @@ def test_a_controller_that_says_nothing_when_tls_begins_is_not_waited_for_for_ev
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one that was stopped: the kernel takes connections for it, and kafka-python has no limit of its own."""
-    monkeypatch.setattr(admin, "BOOTSTRAPPING", 0.3)
-    monkeypatch.setattr(admin, "CONNECTING", 0.1)
+    monkeypatch.setattr(admin, "BOOTSTRAP_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(admin, "CONNECT_TIMEOUT_SECONDS", 0.1)
     refused: list[AdminUnavailableError] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"

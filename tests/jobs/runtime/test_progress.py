@@ -16,7 +16,7 @@ from jobs.core.units import Part
 from jobs.runtime import progress as shown
 from jobs.runtime.console import confirm, log
 from jobs.runtime.progress import progress
-shown.LONG, shown.REDRAWN, shown.AGAIN = 0.1, 0.05, 0.1
+shown.SHOW_AFTER_SECONDS, shown.REDRAW_INTERVAL_SECONDS, shown.LINE_INTERVAL_SECONDS = 0.1, 0.05, 0.1
 signals.install_handlers()
 
 def work():

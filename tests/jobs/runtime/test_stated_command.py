@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.runtime.suggestions import FORM, WHERE, stated_command, typed_in
+from jobs.runtime.suggestions import CLUSTER_OPTIONS, OUTPUT_OPTIONS, stated_command, typed_options
 from tests.docs.command_line import Command, commands, root
 
-LEFT_OUT: Final = {*WHERE, *FORM, "remote"}
+LEFT_OUT: Final = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, "remote"}
 QUESTIONS: Final = [each for each in commands(root()) if each.words[0] == "plan"]
 
 
@@ -31,7 +31,7 @@ def test_every_option_of_a_question_is_stated(question: Command) -> None:
     words = typed(question)
     where = ["--zookeeper", "zk1:2181", "--warehouse", "w", "--json"]
     context = question.command.make_context(question.title, [*words, *where])
-    settings = Settings("default", "w", ClusterConf(), typed=typed_in(context))
+    settings = Settings("default", "w", ClusterConf(), typed=typed_options(context))
 
     stated = shlex.split(stated_command(settings, *question.words))
     assert stated[: len(question.words) + 1] == ["surveyor", *question.words]

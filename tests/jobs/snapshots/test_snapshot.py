@@ -42,7 +42,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny clusters are read by the driver, larger ones by executors: to the same end."""
     if request.param == "by executors":
-        monkeypatch.setattr(snapshot_read, "TINY", -1)
+        monkeypatch.setattr(snapshot_read, "SMALL_CLUSTER_PARTITIONS", -1)
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -133,9 +133,9 @@ def test_controller_that_zookeeper_names_is_asked(
     monkeypatch.setattr(KafkaAdminClient, "_refresh_controller_id", former)
     state = read_cluster(kafka.client, kafka.hosts)
     with connected_admin(bootstrap(state.brokers, {}), {}) as admin, pytest.raises(AdminUnavailableError):
-        admin.silence()
+        admin.unresponsive_reason()
     with admin_of(Settings("default", str(tmp_path), ClusterConf()), state) as admin:
-        assert admin.silence() is None
+        assert admin.unresponsive_reason() is None
 
 
 def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str) -> None:

@@ -339,7 +339,7 @@ def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> 
 
         @contextmanager
         def taken(hosts: str, _id: int, *_: object, since: int | None, above: int) -> Iterator[Controllership]:
-            yield take_over(client, hosts, next(ids), since=since, above=above)
+            yield take_over(client, hosts, next(ids), expected_epoch=since, latest_known_epoch=above)
 
         monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
         take_over(client, kafka.hosts, next(ids))

@@ -220,7 +220,7 @@ class Terminal:
 def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker here takes over again
-    monkeypatch.setattr("jobs.runtime.console.WIDTH", 80)  # as on a narrow terminal
+    monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
     monkeypatch.setattr(SinglePageServer, "serve_forever", interrupted)
     paint = status.paint
     monkeypatch.setattr(status, "paint", lambda block: interrupted(paint(block)))

@@ -130,7 +130,7 @@ def test_the_runbook_says_what_commands_answer(
     here = {cluster.zookeeper.connect: "zk1:2181/kafka", str(tmp_path): "/data"}
     monkeypatch.setenv("SURVEYOR_ZOOKEEPER", cluster.zookeeper.connect)
     monkeypatch.setenv("SURVEYOR_WAREHOUSE", str(tmp_path / "surveyor"))
-    monkeypatch.setattr("jobs.runtime.console.WIDTH", 80)  # as on a narrow terminal
+    monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
 
     def answer(heading: str, command: str, *_: object) -> list[str]:
         hands.bring_about(heading)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.channel_manager import ChannelManager, merged
-from jobs.adapters.brokers.connection import PAUSE, BrokerConnection
+from jobs.adapters.brokers.connection import RETRY_BACKOFF_SECONDS, BrokerConnection
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -147,7 +147,7 @@ def test_a_broker_that_registers_before_it_listens_is_tried_again_at_once(
 
     assert eventually(lambda: queues.busy == [])
     assert len(tries) == 6
-    assert tries[-1] - tries[0] < 5 * PAUSE
+    assert tries[-1] - tries[0] < 5 * RETRY_BACKOFF_SECONDS
 
 
 def test_a_silent_broker_holds_up_nobody_and_hears_the_latest_when_it_wakes(

@@ -298,7 +298,7 @@ def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Pa
 def test_broker_that_says_nothing_when_tls_begins(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_channel, "PROBE", 0.2)
+    monkeypatch.setattr(broker_channel, "PROBE_TIMEOUT_SECONDS", 0.2)
     broker = serve()
     broker.stop()
 
@@ -319,7 +319,7 @@ def test_reader_of_tls_is_woken_up(
     raised = list[BaseException]()
 
     def read() -> None:
-        channel.transport.within(60)
+        channel.transport.set_timeout(60)
         try:
             channel.api_versions()
         except DISCONNECTED as error:

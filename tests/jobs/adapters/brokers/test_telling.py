@@ -41,7 +41,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
     for name, seconds in (("GRACE_SECONDS", 0.2), ("BROKER_REFRESH_SECONDS", 0.1)):
         monkeypatch.setattr(requests, name, seconds)
-    monkeypatch.setattr(broker_channel, "QUIET", 0.2)
+    monkeypatch.setattr(broker_channel, "IDLE_BEFORE_PROBE_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -80,7 +80,9 @@ def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
 def test_each_is_told_what_concerns_it_in_order_on_one_connection(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_channel, "QUIET", 30.0)  # on a busy machine it would ask whether they are there
+    monkeypatch.setattr(
+        broker_channel, "IDLE_BEFORE_PROBE_SECONDS", 30.0
+    )  # on a busy machine it would ask whether they are there
     live = [registered(brokers, broker) for broker in (0, 1, 2)]
 
     answers = tell(live, [state(0, [0, 1]), state(1, [1], [0])])
@@ -104,7 +106,7 @@ def test_who_takes_some_partitions_is_no_leader_of_the_others(brokers: FakeBroke
     answers = tell(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
 
     assert answers.leaderless_partitions == {("t", 1): 56}
-    assert (answers.in_part, answers.accepted) == (True, [])
+    assert (answers.is_partial, answers.accepted) == (True, [])
 
 
 def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBrokers) -> None:
@@ -123,7 +125,7 @@ def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBro
 def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "STOPPING", 0.2)
+    monkeypatch.setattr(requests, "STOP_REPLICA_WAIT_SECONDS", 0.2)
     brokers[1].stop()
 
     answers = tell([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
@@ -347,7 +349,7 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
 ) -> None:
     """One that is started anew refuses for a moment; one that has ended is not worth all the patience there is."""
     monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
-    monkeypatch.setattr(broker_channel, "PAUSE", 0.01)
+    monkeypatch.setattr(broker_channel, "RETRY_BACKOFF_SECONDS", 0.01)
     tries = [ConnectionRefusedError("refused")] * refusals
     connect = Transport.to
 

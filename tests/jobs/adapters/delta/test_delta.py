@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.session import tallied
+from jobs.adapters.spark.session import cached_with_counts
 from schemas.tables import TABLES, TOPICS
 
 NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's", r"a\b'\\c"]
@@ -79,7 +79,7 @@ def test_every_table_is_there_once_ensured(spark: SparkSession, tmp_path: Path) 
 
 
 def test_rows_are_counted_as_they_are_computed(spark: SparkSession) -> None:
-    rows, counts = tallied(spark.range(10), even="id % 2 = 0", large="id > 6", none="id IS NULL")
+    rows, counts = cached_with_counts(spark.range(10), even="id % 2 = 0", large="id > 6", none="id IS NULL")
     assert counts == {"even": 5, "large": 3, "none": 0}
     assert rows.count() == 10
 

@@ -10,7 +10,12 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.delta.warehouse_paths import refuse_impossible, refuse_odd_name, refuse_unwritable, why_unwritten
+from jobs.adapters.delta.warehouse_paths import (
+    disk_error_message,
+    refuse_invalid_cluster_name,
+    refuse_invalid_path,
+    refuse_unwritable,
+)
 from jobs.core.errors import SurveyorError, UsageError
 from schemas.tables import TABLES
 from tests.jobs.support.commands.commands import Surveyor
@@ -55,7 +60,7 @@ def test_impossible_by_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "[here]").mkdir()
     monkeypatch.chdir(tmp_path / "[here]")
     with pytest.raises(UsageError, match="choose another folder"):
-        refuse_impossible("warehouse")
+        refuse_invalid_path("warehouse")
 
 
 @pytest.mark.parametrize("below", ["", "deeper/warehouse"])
@@ -69,7 +74,7 @@ def test_a_file_in_its_place(tmp_path: Path, below: str) -> None:
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201, "ü" * 40])
 def test_names_that_no_folder_can_have(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a cluster"):
-        refuse_odd_name(name)
+        refuse_invalid_cluster_name(name)
 
 
 @pytest.fixture
@@ -88,7 +93,7 @@ def test_full_disk_leaves_no_half_warehouse(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(200_000))
     with pytest.raises(Exception, match="No space left") as failed:
         Warehouse(str(small_disk / "deep" / "warehouse"), "default").ensure_tables()
-    assert "no space is left on the disk" in (why_unwritten(failed.value) or "")
+    assert "no space is left on the disk" in (disk_error_message(failed.value) or "")
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 

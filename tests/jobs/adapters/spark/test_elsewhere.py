@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.spark.session import TINY
+from jobs.adapters.spark.session import SMALL_CLUSTER_PARTITIONS
 from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 TOPICS, PARTITIONS = 21, 500
 SURVEYOR: Final = str(Path(sys.executable).parent / "surveyor")
-assert TOPICS * PARTITIONS > TINY
+assert TOPICS * PARTITIONS > SMALL_CLUSTER_PARTITIONS
 
 SMALL: Final = QUICK | {
     "spark.cores.max": "2",

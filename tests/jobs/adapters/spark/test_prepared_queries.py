@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.spark.prepared_queries import ParameterTables, PreparedQuery, with_few_rules
+from jobs.adapters.spark.prepared_queries import ParameterTables, PreparedQuery, with_minimal_optimizer
 
 Rows = list[dict[str, Any]]
 
@@ -51,7 +51,7 @@ def oracle(led: Rows, live: set[int]) -> Rows:
 def test_it_answers_about_the_rows_that_are_there_now(
     spark: SparkSession, files: ParameterTables, query: DataFrame
 ) -> None:
-    prepared = PreparedQuery.of(query, with_few_rules(spark))
+    prepared = PreparedQuery.of(query, with_minimal_optimizer(spark))
     dice = Random(7)  # noqa: S311 - the same each time
     asked, answers = [], []
     for size in (0, 9, 2, 9, 0, 5):
@@ -70,7 +70,7 @@ def test_it_answers_about_the_rows_that_are_there_now(
 def test_a_value_of_another_type_is_refused_and_not_taken_for_none(
     spark: SparkSession, files: ParameterTables, query: DataFrame
 ) -> None:
-    prepared = PreparedQuery.of(query, with_few_rules(spark))
+    prepared = PreparedQuery.of(query, with_minimal_optimizer(spark))
     files.put("live", [{"broker": 1}])
     files.put("led", [{"topic": "a", "partition": 0, "leader": "two"}])
     with pytest.raises(Exception, match="MALFORMED_RECORD"):
@@ -79,7 +79,7 @@ def test_a_value_of_another_type_is_refused_and_not_taken_for_none(
 
 def test_the_session_it_came_from_keeps_all_rules(spark: SparkSession) -> None:
     setting = "spark.sql.optimizer.excludedRules"
-    few = with_few_rules(spark)
+    few = with_minimal_optimizer(spark)
     assert spark.conf.get(setting, "") == ""
     assert "ColumnPruning" in str(few.conf.get(setting))
     assert "ComputeCurrentTime" not in str(few.conf.get(setting))

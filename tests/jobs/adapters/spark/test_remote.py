@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark import connect
-from jobs.adapters.spark.remote import why_elsewhere
+from jobs.adapters.spark.remote import remote_error_message
 from jobs.cli import app
 from jobs.core.errors import ExitCode, MissingError
 from schemas.columns import TABLES
@@ -107,6 +107,6 @@ def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, mess
     ],
 )
 def test_what_errors_of_spark_mean(text: str, reason: str | None) -> None:
-    meant = why_elsewhere(AnalysisException(text))
+    meant = remote_error_message(AnalysisException(text))
     assert meant is None if reason is None else reason in (meant or "")
-    assert why_elsewhere(ValueError(text)) is None
+    assert remote_error_message(ValueError(text)) is None

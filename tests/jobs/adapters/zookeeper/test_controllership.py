@@ -16,10 +16,10 @@ from jobs.adapters.zookeeper.controllership import (
     OvertakenError,
     SessionLostError,
     controllership,
+    current_controller,
     failed,
     refused_by_epoch,
     take_over,
-    who_controls,
 )
 from jobs.core.errors import FencedError, RefusedError, SurveyorError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
@@ -61,10 +61,10 @@ def test_controller_znode_is_what_kafka_writes_and_ends_with_our_session(tree: K
 
 def test_hands_back_by_ending_the_session(tree: KafkaTree) -> None:
     with controllership(tree.hosts, OURS):
-        assert who_controls(tree.hosts) == OURS
+        assert current_controller(tree.hosts) == OURS
 
     assert tree.client.exists("/controller") is None
-    assert who_controls(tree.hosts) == -1
+    assert current_controller(tree.hosts) == -1
 
 
 def test_hands_back_after_an_error(tree: KafkaTree) -> None:
@@ -122,7 +122,7 @@ def test_who_controls_is_told_by_a_server_that_has_caught_up(tree: KafkaTree, mo
 
     monkeypatch.setattr(KazooClient, "sync_async", catch_up)
 
-    assert who_controls(tree.hosts) == -1
+    assert current_controller(tree.hosts) == -1
 
 
 def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
@@ -145,10 +145,10 @@ def test_takes_nothing_over_that_rests_on_an_earlier_controller(tree: KafkaTree)
     before, intended = tree.dump(), list[int]()
 
     with pytest.raises(OvertakenError, match="another controller took over meanwhile, by epoch 7"):
-        take_over(tree.client, tree.hosts, OURS, intend=intended.append, since=6)
+        take_over(tree.client, tree.hosts, OURS, record_intent=intended.append, expected_epoch=6)
     assert (tree.dump(), intended) == (before, [])
 
-    assert take_over(tree.client, tree.hosts, OURS, intend=intended.append, since=7).epoch == 8
+    assert take_over(tree.client, tree.hosts, OURS, record_intent=intended.append, expected_epoch=7).epoch == 8
     assert intended == [8]
 
 

@@ -10,7 +10,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, poll_until, read
+from jobs.adapters.zookeeper.connection import connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import failed, take_over
 from jobs.adapters.zookeeper.credentials import kazoo_options, register_config
 from jobs.adapters.zookeeper.lease import LEASE, Lease
@@ -130,7 +130,7 @@ def test_an_acl_that_is_not_shown_as_it_is_is_not_copied(tree: KafkaTree, config
     secure(tree, [make_digest_acl(USER, PASSWORD, all=True), ours])
     configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
     with connected(tree.hosts) as client, pytest.raises(SurveyorError, match=r"not shown to us.*nothing was written"):
-        create_as_kafka_does(client)
+        use_kafka_acl(client)
 
 
 def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Configured) -> None:

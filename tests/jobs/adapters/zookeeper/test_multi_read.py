@@ -14,16 +14,16 @@ from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import (
-    BATCH,
-    FIRST_BATCH,
-    IN_FLIGHT,
-    REQUEST_BYTES,
+    FIRST_BATCH_ZNODES,
+    MAX_BATCH_ZNODES,
+    MAX_REQUEST_BYTES,
+    REQUESTS_IN_FLIGHT,
     _batches,
-    _bounded,
     _MultiRead,
+    _within_request_size,
     children_of,
     read_many,
-    speaks_multi_read,
+    supports_multi_read,
 )
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import UnreadableError
@@ -36,7 +36,7 @@ NAMES = ("10", "9", "b", "a", "é")
 @pytest.fixture(autouse=True)
 def _ask_anew() -> None:
     """Ports come back: what was found out about another test's proxy is not true of this one's."""
-    speaks_multi_read.cache_clear()
+    supports_multi_read.cache_clear()
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_reads_nothing_when_asked_for_nothing(bare_tree: KafkaTree) -> None:
     assert (read_many(bare_tree.client, []), children_of(bare_tree.client, [])) == ([], [])
 
 
-@pytest.mark.parametrize("count", [BATCH, BATCH + 1, 3 * BATCH + 7])
+@pytest.mark.parametrize("count", [MAX_BATCH_ZNODES, MAX_BATCH_ZNODES + 1, 3 * MAX_BATCH_ZNODES + 7])
 def test_reads_more_than_a_batch(bare_tree: KafkaTree, count: int) -> None:
     bare_tree.write("/even", b"")
     paths = ["/even" if number % 2 == 0 else f"/odd-{number}" for number in range(count)]
@@ -131,7 +131,7 @@ def laid_out(bare_tree: KafkaTree) -> KafkaTree:
 
 
 def test_servers_before_multi_read_are_read_one_by_one(laid_out: KafkaTree, old: ZooKeeperProxy) -> None:
-    assert (speaks_multi_read(server_of(laid_out.hosts)), speaks_multi_read(server_of(old.hosts))) == (True, False)
+    assert (supports_multi_read(server_of(laid_out.hosts)), supports_multi_read(server_of(old.hosts))) == (True, False)
 
     with connected(old.hosts) as client:
         results = {name: reading(client) for name, reading in READINGS.items()}
@@ -143,7 +143,7 @@ def test_servers_before_multi_read_are_read_one_by_one(laid_out: KafkaTree, old:
 @pytest.mark.parametrize("name", READINGS)
 def test_an_ensemble_of_mixed_versions_is_read_whole(laid_out: KafkaTree, proxy: ZooKeeperProxy, name: str) -> None:
     with connected(proxy.hosts) as client:
-        assert speaks_multi_read(server_of(proxy.hosts))
+        assert supports_multi_read(server_of(proxy.hosts))
         proxy.knows_multi_read = False
 
         assert READINGS[name](client) == READINGS[name](laid_out.client)
@@ -191,16 +191,20 @@ def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
 def test_batches_grow_where_answers_are_small_and_shrink_where_they_are_large(bare_tree: KafkaTree) -> None:
     bare_tree.write("/small", b"")
     bare_tree.write("/large", b"x" * 60_000)
-    first = FIRST_BATCH  # its answer tells how large they are
+    first = FIRST_BATCH_ZNODES  # its answer tells how large they are
 
-    assert sizes(bare_tree.client, ["/small"] * (first + BATCH + 1)) == [FIRST_BATCH, BATCH, 1]
-    assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH, 17, 17, 6]
+    assert sizes(bare_tree.client, ["/small"] * (first + MAX_BATCH_ZNODES + 1)) == [
+        FIRST_BATCH_ZNODES,
+        MAX_BATCH_ZNODES,
+        1,
+    ]
+    assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH_ZNODES, 17, 17, 6]
 
 
 def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "ANSWER_BYTES", 1)
+    monkeypatch.setattr(multi_read, "TARGET_RESPONSE_BYTES", 1)
 
-    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH + 3)) == [FIRST_BATCH, 1, 1, 1]
+    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH_ZNODES + 3)) == [FIRST_BATCH_ZNODES, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -209,19 +213,21 @@ def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch
         ("", "/" + "p" * 999, 517),
         ("/" + "c" * 1000, "/p", 515),
         ("/chroot", "/" + "é" * 999, 259),
-        ("", "/" + "p" * REQUEST_BYTES, 1),
+        ("", "/" + "p" * MAX_REQUEST_BYTES, 1),
     ],
 )
 def test_a_request_stays_below_what_servers_take(chroot: str, path: str, fit: int) -> None:
-    bounded = _bounded(chroot, [path] * 600)
+    bounded = _within_request_size(chroot, [path] * 600)
 
     assert len(bounded) == fit
     if fit > 1:
-        assert REQUEST_BYTES - 3000 < len(_MultiRead(GetData, (chroot + path,) * fit).serialize()) < REQUEST_BYTES
+        assert (
+            MAX_REQUEST_BYTES - 3000 < len(_MultiRead(GetData, (chroot + path,) * fit).serialize()) < MAX_REQUEST_BYTES
+        )
 
 
 def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "FIRST_BATCH", 50)
+    monkeypatch.setattr(multi_read, "FIRST_BATCH_ZNODES", 50)
     name = "n" * 20_000
     paths = [f"/{name}{number}" for number in range(60)]
     for path in paths[::7]:
@@ -235,7 +241,7 @@ def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypat
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_read, "BATCH", 50)
+    monkeypatch.setattr(multi_read, "MAX_BATCH_ZNODES", 50)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -256,7 +262,7 @@ def test_what_a_lost_connection_left_unanswered_is_asked_again(
 
 
 def test_who_holds_something_by_the_session_hears_of_its_loss(proxy: ZooKeeperProxy) -> None:
-    assert speaks_multi_read(server_of(proxy.hosts))
+    assert supports_multi_read(server_of(proxy.hosts))
     proxy.lose(Loss(MULTI_READ))
     with connected(proxy.hosts) as client, pytest.raises(ConnectionLoss):
         read_many(client, ["/znode"])
@@ -265,7 +271,7 @@ def test_who_holds_something_by_the_session_hears_of_its_loss(proxy: ZooKeeperPr
 @pytest.mark.usefixtures("small_batches")
 def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     paths = lay_out_many(bare_tree)
-    assert speaks_multi_read(server_of(proxy.hosts))
+    assert supports_multi_read(server_of(proxy.hosts))
     with connected(proxy.hosts) as client:
         session = client.client_id
         loss = proxy.lose(Loss(MULTI_READ, nth=3, then=ZooKeeperProxy.expire_session))
@@ -277,7 +283,7 @@ def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, p
 
 def lay_out_many(tree: KafkaTree) -> list[str]:
     """More than is in flight at a time where batches are small; every third is absent."""
-    paths = [f"/znode-{number}" for number in range(FIRST_BATCH + 60 * IN_FLIGHT)]
+    paths = [f"/znode-{number}" for number in range(FIRST_BATCH_ZNODES + 60 * REQUESTS_IN_FLIGHT)]
     for number, path in enumerate(paths):
         if number % 3:
             tree.write(path, str(number).encode())

@@ -515,7 +515,7 @@ def test_bad_configs_are_in_quarantine_and_their_topics_are_read(orders: KafkaTr
 def test_states_are_read_in_chunks_and_what_is_torn_after_its_chunk(
     orders: KafkaTree, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics, "PARTITIONS_A_CHUNK", 2)
+    monkeypatch.setattr(topics, "PARTITIONS_PER_CHUNK", 2)
     meanwhile.changes = [lambda: None, lambda: move(orders)]
     names = sorted(orders.client.get_children("/brokers/topics"))
 

@@ -7,7 +7,7 @@ import pytest
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, read
-from jobs.adapters.zookeeper.multi_read import read_many, speaks_multi_read
+from jobs.adapters.zookeeper.multi_read import read_many, supports_multi_read
 from jobs.core.errors import UnreadableError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import SYNC, Loss, ZooKeeperProxy
@@ -73,9 +73,9 @@ def test_server_that_is_gone_for_good_is_unreadable(
     knows_multi_read: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.5)
-    speaks_multi_read.cache_clear()
+    supports_multi_read.cache_clear()
     proxy.knows_multi_read = knows_multi_read
-    assert speaks_multi_read(proxy.hosts.partition("/")[0]) is knows_multi_read
+    assert supports_multi_read(proxy.hosts.partition("/")[0]) is knows_multi_read
 
     with pytest.raises(UnreadableError, match=r"stopped answering \((OperationTimeoutError|ConnectionLoss)\)"):
         read_after_losing_it(proxy)

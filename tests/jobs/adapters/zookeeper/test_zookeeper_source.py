@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.zookeeper import multi_read, topics
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.multi import Create, add
-from jobs.adapters.zookeeper.multi_read import _call, _hosts, speaks_multi_read
-from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_A_TASK, Names, ZooKeeperDataSource
+from jobs.adapters.zookeeper.multi_read import _call, _hosts, supports_multi_read
+from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_PER_TASK, Names, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
 from tests.jobs.support.zookeeper.ensemble import Ensemble
@@ -148,14 +148,14 @@ def test_nothing_below_is_no_row(tree: KafkaTree) -> None:
 
 
 def test_more_znodes_than_a_task_reads_are_all_read(tree: KafkaTree) -> None:
-    names = [f"{number:04}" for number in range(2 * ZNODES_A_TASK + 1)]
+    names = [f"{number:04}" for number in range(2 * ZNODES_PER_TASK + 1)]
     for name in names:
         tree.write(f"/many/{name}", b"")
     source = ZooKeeperDataSource({"zookeeper": tree.hosts, "path": "/many"})
 
     tasks = source.reader(ZNODES).partitions()
 
-    assert [len(task.names) for task in tasks if isinstance(task, Names)] == [ZNODES_A_TASK, ZNODES_A_TASK, 1]
+    assert [len(task.names) for task in tasks if isinstance(task, Names)] == [ZNODES_PER_TASK, ZNODES_PER_TASK, 1]
     assert [row["path"] for row in load(source.options)] == [f"/many/{name}" for name in names]
 
 
@@ -216,7 +216,7 @@ def server_of(client: KazooClient) -> int:
 def test_readers_begin_at_different_servers(ensemble: Ensemble) -> None:
     ports = []
     for first in range(6):
-        with connected(ensemble.connect, first=first) as client:
+        with connected(ensemble.connect, first_server=first) as client:
             ports.append(server_of(client))
 
     assert ports == [server.port for server in ensemble.servers.values()] * 2
@@ -245,13 +245,13 @@ class LeaderDies:
 
 @pytest.mark.parametrize("nth", [1, 2, 12])
 def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
-    monkeypatch.setattr(topics, "PARTITIONS_A_CHUNK", 5 * PARTITIONS)
+    monkeypatch.setattr(topics, "PARTITIONS_PER_CHUNK", 5 * PARTITIONS)
     with filled(ensemble) as tree:
         names = [f"topic-{number:02}" for number in range(TOPICS_OF_ENSEMBLE)]
         leader = ensemble.leader()
         first = list(ensemble.servers.values()).index(leader)
-        with connected(tree.hosts, first=first) as client:
-            assert speaks_multi_read(_hosts(client))
+        with connected(tree.hosts, first_server=first) as client:
+            assert supports_multi_read(_hosts(client))
             LeaderDies(ensemble, monkeypatch, nth)
             try:
                 readings = list(read_topic_rows(client, names))

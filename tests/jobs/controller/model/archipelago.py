@@ -344,7 +344,7 @@ def _modelled(world: World) -> Iterator[None]:
     """Put the models in the place of what they stand for: sockets, threads, pauses, and the wish to end."""
     with ExitStack() as stack:
         for name, value in {
-            "jobs.adapters.zookeeper.multi_read.speaks_multi_read": lambda _: True,
+            "jobs.adapters.zookeeper.multi_read.supports_multi_read": lambda _: True,
             "jobs.adapters.brokers.channel_manager.BrokerQueue": world.network.queue,
             "jobs.controller.controller.interrupted": world.turn,
             "jobs.controller.controller.BrokerStartup.start": lambda _: None,  # a thread of its own, at any time

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.channel_manager import BrokerQueue, Heard, _Pending
+from jobs.adapters.brokers.channel_manager import BrokerQueue, OnResponse, _Pending
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.responses import BrokerResponse
@@ -55,7 +55,7 @@ class Said(BrokerResponse):
 class ModelQueue(BrokerQueue):
     """The queue to one registration; `step` does what its thread would do."""
 
-    def __init__(self, broker: Row, client_id: str, heard: Heard, network: "Network") -> None:
+    def __init__(self, broker: Row, client_id: str, heard: OnResponse, network: "Network") -> None:
         super().__init__(broker, client_id, heard)
         self.network = network
         self.over = False
@@ -69,8 +69,8 @@ class ModelQueue(BrokerQueue):
 
     def put(self, wave: _Pending) -> None:
         self.network.on_put(self.broker["broker_id"])
-        mine = self.network.part(wave.messages.announcement, island_of_broker(self.broker["broker_id"]))
-        if (mine.announcement.notices or wave.send_live_brokers) and self.network.takes(self.broker["broker_id"]):
+        mine = self.network.part(wave.messages.batch, island_of_broker(self.broker["broker_id"]))
+        if (mine.batch.notices or wave.send_live_brokers) and self.network.takes(self.broker["broker_id"]):
             self.network.deliveries += 1
             super().put(replace(wave, messages=mine))
 
@@ -82,7 +82,7 @@ class ModelQueue(BrokerQueue):
 
     def _until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
         broker = self.network.brokers[self.broker["broker_id"]]
-        return self.network.answer(self.broker, broker, messages.announcement, request)
+        return self.network.answer(self.broker, broker, messages.batch, request)
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Network:
     _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
-    def queue(self, broker: Row, client_id: str, heard: Heard, _listener: Listener) -> ModelQueue:
+    def queue(self, broker: Row, client_id: str, heard: OnResponse, _listener: Listener) -> ModelQueue:
         """Stand in for the class of queues."""
         return ModelQueue(broker, client_id, heard, self)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
-from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, holder_now
+from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, current_holder
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.runtime.settings import Settings
@@ -62,12 +62,12 @@ def test_waits_until_it_is_let_go(
     tree: KafkaTree, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with lease_for(settings, "p1", "commit") as first:
-        threading.Timer(0.5, first.let_go).start()
+        threading.Timer(0.5, first.release).start()
         with other(tree, tmp_path) as second:
             second.refuse_lost()
-            assert holder_now(tree.hosts) == second.holder
+            assert current_holder(tree.hosts) == second.holder
     assert "waiting for it, 12 s at most: that of a process that was killed ends by then" in capsys.readouterr().err
-    assert holder_now(tree.hosts) is None
+    assert current_holder(tree.hosts) is None
 
 
 def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:

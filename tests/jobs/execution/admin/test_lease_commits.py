@@ -10,7 +10,7 @@ from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease import LEASE, holder_now
+from jobs.adapters.zookeeper.lease import LEASE, current_holder
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
@@ -115,7 +115,7 @@ def test_it_is_held_all_the_time_a_commit_waits(
     assert "interrupt it and run this again" in met[1].stderr
     assert controller.elected == []
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
-    assert (surveyor.status(plan.plan_id), holder_now(kafka.hosts)) == (PlanStatus.COMMITTED, None)
+    assert (surveyor.status(plan.plan_id), current_holder(kafka.hosts)) == (PlanStatus.COMMITTED, None)
 
 
 def test_whoever_lost_it_asks_for_nothing_more(
@@ -227,7 +227,7 @@ def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
     assert "nothing more of it is submitted; plan again" in done.stderr
     assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
-    assert (surveyor.status(plan.plan_id), holder_now(kafka.hosts)) == (PlanStatus.CANCELLED, None)
+    assert (surveyor.status(plan.plan_id), current_holder(kafka.hosts)) == (PlanStatus.CANCELLED, None)
 
 
 def test_a_plan_that_nobody_committed_is_cancelled_beside_a_commit(

@@ -8,7 +8,7 @@ from kafka.errors import IncompatibleBrokerVersion
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper import admin_requests as orders
-from jobs.adapters.zookeeper.admin_requests import RequestStandsError, ZnodeRequests, chunks
+from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
@@ -62,7 +62,7 @@ def test_ordered_and_judged_by_what_is_there(
 def test_in_as_many_orders_as_it_takes(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orders, "LARGEST", 80)
+    monkeypatch.setattr(orders, "MAX_REQUEST_BYTES", 80)
 
     run(surveyor, kafka.hosts, plan)
 
@@ -72,7 +72,7 @@ def test_in_as_many_orders_as_it_takes(
 def test_what_lost_its_leader_during_the_order_before_is_not_ordered(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orders, "LARGEST", 80)
+    monkeypatch.setattr(orders, "MAX_REQUEST_BYTES", 80)
     controller.events = [lambda: controller.set_state((T, 1), leader=-1)]
 
     done = run(surveyor, kafka.hosts, plan)
@@ -84,11 +84,11 @@ def test_what_lost_its_leader_during_the_order_before_is_not_ordered(
 def test_orders_stay_below_what_zookeeper_takes() -> None:
     targets = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
 
-    made = list(chunks(targets, orders.LARGEST))
+    made = list(chunks(targets, orders.MAX_REQUEST_BYTES))
 
     assert [each for chunk in made for each in chunk] == targets
-    assert max(len(encode_partitions(chunk)) for chunk in made) <= orders.LARGEST
-    assert len(made) == -(-len(encode_partitions(targets)) // orders.LARGEST)
+    assert max(len(encode_partitions(chunk)) for chunk in made) <= orders.MAX_REQUEST_BYTES
+    assert len(made) == -(-len(encode_partitions(targets)) // orders.MAX_REQUEST_BYTES)
 
 
 def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingController) -> None:
@@ -96,7 +96,7 @@ def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingCon
     kafka.write(REASSIGN, order({1: [2, 1]}))
     before = kafka.dump()
 
-    with pytest.raises(RequestStandsError, match=r"not ours stands in /admin/reassign_partitions \(t-1\)"):
+    with pytest.raises(RequestExistsError, match=r"not ours stands in /admin/reassign_partitions \(t-1\)"):
         ZnodeRequests(kafka.hosts, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
 
@@ -137,7 +137,7 @@ def test_another_controller_finds_the_order_all_the_same(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It took over between reading the epoch and placing the order."""
-    made = orders._multi  # noqa: SLF001 - to come in between
+    made = orders._creation  # noqa: SLF001 - to come in between
     epochs = iter([8])
 
     def taken_over(*given: Any) -> Any:  # noqa: ANN401 - kazoo is untyped
@@ -146,7 +146,7 @@ def test_another_controller_finds_the_order_all_the_same(
             kafka.elect(1, epoch)
         return multi
 
-    monkeypatch.setattr(orders, "_multi", taken_over)
+    monkeypatch.setattr(orders, "_creation", taken_over)
 
     assert run(surveyor, kafka.hosts, plan).exit_code == DONE
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])

@@ -123,7 +123,7 @@ def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917
     status: str,
 ) -> None:
     """What it wrote stands; it is committed only where a broker became the controller and announced it."""
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].refuses = CLUSTER_AUTHORIZATION_FAILED
 
@@ -153,7 +153,7 @@ def test_what_brokers_fail_to_handle_is_not_led_after_a_fail_over_either(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a config under which no log can be opened: Kafka's controller hears the same of them."""
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: 1)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: 1)
     for broker in range(3):
         fake_brokers[broker].refuses = UNKNOWN_SERVER_ERROR
 
@@ -178,7 +178,7 @@ def test_nobody_is_told_where_the_hold_is_over(  # noqa: PLR0913, PLR0917 - fixt
     status: str,
 ) -> None:
     monkeypatch.setattr(HoldBudget, "seconds_left", lambda *_: 0.0)
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 

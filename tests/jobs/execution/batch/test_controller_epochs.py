@@ -132,7 +132,7 @@ def test_nothing_is_announced_that_brokers_refuse_whatever_the_epoch(  # noqa: P
     controller: int,
 ) -> None:
     """A Kafka controller that follows is refused, too; its epoch is the one after ours."""
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].controller_epoch = LAST_EPOCH
 

@@ -99,7 +99,7 @@ def once(reach: Callable[[], None]) -> Callable[[object], None]:
 def mark(points: Points, meetings: Meetings) -> None:
     """Let whatever touches somebody else pass two points."""
     call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
-    send, answer, retried = BrokerConnection.send, BrokerConnection.answer, Warehouse._retried  # noqa: SLF001
+    send, answer, retried = BrokerConnection.send, BrokerConnection.receive_response, Warehouse._commit  # noqa: SLF001
 
     def calling(client: Any, request: Any, result: Any) -> Any:  # noqa: ANN401 - kazoo's
         if isinstance(request, Transaction):
@@ -132,8 +132,8 @@ def mark(points: Points, meetings: Meetings) -> None:
 
     KazooClient._call, KazooClient.stop = calling, stopping  # noqa: SLF001
     BrokerConnection.send = sending  # type: ignore[assignment,method-assign]
-    BrokerConnection.answer = answered  # type: ignore[assignment,method-assign]
-    Warehouse._retried = writing  # type: ignore[assignment,method-assign]  # noqa: SLF001
+    BrokerConnection.receive_response = answered  # type: ignore[assignment,method-assign]
+    Warehouse._commit = writing  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
 def live(  # noqa: PLR0913 - all that a job says

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.adapters.zookeeper.connection import connected, sync
-from jobs.adapters.zookeeper.source import read_here
+from jobs.adapters.zookeeper.source import read_in_process
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
@@ -32,7 +32,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     """Write what `surveyor snapshot` would; `conf`: what the cluster's section of a --conf file would say."""
     lake = surveyor.lake
     settings = Settings(lake.cluster, lake.warehouse, ClusterConf(zookeeper=surveyor.hosts, **conf))
-    small, read = read_driver_metadata(settings), read_here(settings.zookeeper)
+    small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper)
     with connected(settings.zookeeper) as client:
         sync(client)
         zxid_after = client.last_zxid
