@@ -16,9 +16,9 @@ MAX_BROKERS_NAMED: Final = 10
 def pluralise(count: int, noun: str, singular_verb: str = "", plural_verb: str = "") -> str:
     """Write how many there are, and, where it has another form then, what they do.
 
-    >>> [counted(count, "change") for count in (0, 1, 1200)]
+    >>> [pluralise(count, "change") for count in (0, 1, 1200)]
     ['0 changes', '1 change', '1200 changes']
-    >>> [counted(count, "partition", "goes offline", "go offline") for count in (1, 2)]
+    >>> [pluralise(count, "partition", "goes offline", "go offline") for count in (1, 2)]
     ['1 partition goes offline', '2 partitions go offline']
     """
     does = singular_verb if count == 1 else plural_verb
@@ -28,7 +28,7 @@ def pluralise(count: int, noun: str, singular_verb: str = "", plural_verb: str =
 def plan_size(changes: int, operations: int) -> str:
     """Say how much a plan does; an operation is no change, and not nothing.
 
-    >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
+    >>> plan_size(0, 1), plan_size(3, 1), plan_size(1, 0)
     ('1 operation', '3 changes, 1 operation', '1 change')
     """
     parts = [pluralise(changes, "change")] * bool(changes or not operations)
@@ -38,7 +38,7 @@ def plan_size(changes: int, operations: int) -> str:
 def join_words(words: Sequence[str]) -> str:
     """Write a list of one word at least.
 
-    >>> listed(["records"]), listed(["partitions", "records", "bytes"])
+    >>> join_words(["records"]), join_words(["partitions", "records", "bytes"])
     ('records', 'partitions, records and bytes')
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
@@ -61,7 +61,7 @@ def other_topic(topic: str, planned: str | None, now: str | None) -> str:
 def abbreviate(brokers: Sequence[object]) -> str:
     """Name some brokers, and say how many more there are.
 
-    >>> few([1, 2]), few(range(12))
+    >>> abbreviate([1, 2]), abbreviate(range(12))
     ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
     """
     shown = ", ".join(map(str, brokers[:MAX_BROKERS_NAMED]))

@@ -9,7 +9,7 @@ from schemas.znodes import MalformedZnodeError
 class LeaseHolder(Struct, frozen=True):
     """`{"version":1,"user":"u","host":"h","pid":7,"command":"commit","plan":"1f…","since":"2026-11-22T06:00:00+00:00"}`.
 
-    >>> holder = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+    >>> holder = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
     >>> decode_holder(encode_holder(holder)) == holder
     True
     >>> print(holder)

@@ -64,9 +64,9 @@ def meaning(api: str, error: int, of_request: int = NONE) -> ResponseMeaning:
     epoch heard it from the same controller; where the request was refused, 11 means that another has taken over.
 
     >>> meaning("LeaderAndIsr", 11), meaning("LeaderAndIsr", 11, of_request=11)
-    (<Meaning.HAS_IT: 2>, <Meaning.REFUSED: 6>)
+    (<ResponseMeaning.ALREADY_KNOWN: 2>, <ResponseMeaning.REFUSED: 6>)
     >>> meaning("LeaderAndIsr", 56), meaning("StopReplica", 56), meaning("UpdateMetadata", 77)
-    (<Meaning.OFFLINE: 3>, <Meaning.REFUSED: 6>, <Meaning.REGISTERED_ANEW: 4>)
+    (<ResponseMeaning.OFFLINE: 3>, <ResponseMeaning.REFUSED: 6>, <ResponseMeaning.STALE_BROKER_EPOCH: 4>)
     """
     if api == LEADER_AND_ISR and not of_request and error in _OF_LEADER_AND_ISR:
         return _OF_LEADER_AND_ISR[error]

@@ -27,9 +27,9 @@ class PlanResult(Struct, frozen=True):
 class SubmittedPlan(Struct, frozen=True, kw_only=True):
     """A plan, who hands it in, and within which limits it is to be carried out.
 
-    >>> holder = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
-    >>> some = HandedIn(holder=holder, max_plan_age=60.0, max_changes=5)
-    >>> decode_handed_in(encode_handed_in(some)) == some
+    >>> holder = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+    >>> some = SubmittedPlan(holder=holder, max_plan_age=60.0, max_changes=5)
+    >>> decode_submitted(encode_submitted(some)) == some
     True
     """
 

@@ -23,7 +23,7 @@ from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_numb
 def summarise(plan: Row, operations: int) -> str:
     """Sum a plan up; where there is nothing to do, that is said, and no zeros.
 
-    >>> all_of_it({"changes": 3, "moves": 0, "rejected": 1}, 0), all_of_it({"changes": 0, "moves": 0, "rejected": 1}, 0)
+    >>> summarise({"changes": 3, "moves": 0, "rejected": 1}, 0), summarise({"changes": 0, "moves": 0, "rejected": 1}, 0)
     ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
     """
     if plan["changes"] or operations:
@@ -101,12 +101,12 @@ def operation_sign(kind: str) -> Sign:
 def deletion_line(deleted: DeletionImpact) -> str:
     """Say what goes with a topic, as far as it is known.
 
-    >>> deletion_line(Deleted(topic="a", partitions=6, replicas=18, bytes=2048, sizes_at=datetime(2026, 11, 21, 12),
-    ...     records=1_200))
+    >>> deletion_line(DeletionImpact(topic="a", partitions=6, replicas=18, bytes=2048,
+    ...     sizes_at=datetime(2026, 11, 21, 12), records=1_200))
     'topic a goes with 6 partitions, 1,200 records and 2.0 KiB (18 replicas, as of 2026-11-21 12:00:00)'
-    >>> deletion_line(Deleted(topic="a", partitions=None, replicas=0, bytes=None, sizes_at=None))
+    >>> deletion_line(DeletionImpact(topic="a", partitions=None, replicas=0, bytes=None, sizes_at=None))
     'topic a goes; how many partitions, records and bytes is unknown'
-    >>> deletion_line(Deleted(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
+    >>> deletion_line(DeletionImpact(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
     'topic a goes with 1 partition; how many records and bytes is unknown'
     """
     known = []

@@ -176,7 +176,7 @@ def format_ids_sql(broker_ids: str) -> str:
 def format_ids(broker_ids: Column) -> Column:
     """Broker ids as people write them.
 
-    >>> spark.range(1).select(in_words(F.array(F.lit(2), F.lit(0))).alias("who")).first().who
+    >>> spark.range(1).select(format_ids(F.array(F.lit(2), F.lit(0))).alias("who")).first().who
     '2, 0'
     """
     return F.array_join(broker_ids.cast("array<string>"), ", ")

@@ -46,8 +46,8 @@ class CancellationRisk(NamedTuple):
 def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
     """Tell where a partition stands and at which of its steps: the next one to do, or the one that runs.
 
-    >>> way = [Leg([1, 2], [1, 2, 3])]
-    >>> standing_of(way, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
+    >>> way = [ReassignmentStep([1, 2], [1, 2, 3])]
+    >>> status_of(way, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
     'in_progress'
     """
     if now.is_moving:
@@ -69,7 +69,7 @@ def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tupl
 def cancelled_replicas(step: ReassignmentStep) -> list[int]:
     """Return the replicas that a cancelled step leaves, in Kafka's order.
 
-    >>> cancelled_replicas(Leg([1, 2, 3], [3, 4, 2]))
+    >>> cancelled_replicas(ReassignmentStep([1, 2, 3], [3, 4, 2]))
     [3, 2, 1]
     """
     return ReplicaAssignment(step.before).towards(step.after).origin
@@ -82,7 +82,7 @@ def cancellation_risk(
 
     `fewer_copies`: a partition may be left on those original replicas that are alive, if one of them is in sync.
 
-    >>> danger(ReplicaAssignment([1, 2, 3], adding=[3]), isr=[1, 3], live=[1, 3]).code.value
+    >>> cancellation_risk(ReplicaAssignment([1, 2, 3], adding=[3]), isr=[1, 3], live=[1, 3]).code.value
     'REPLICA_NOT_ALIVE'
     """
     if not set(now.adding) & set(now.adding if isr is None else isr):

@@ -43,7 +43,8 @@ class ReplicaCopy:
     def left(self) -> int:
         """Bytes still to be copied.
 
-        >>> [Copy(held=held, whole=10, lag=0, in_sync=sync).left for held, sync in ((4, False), (12, False), (4, True))]
+        >>> cases = (4, False), (12, False), (4, True)
+        >>> [ReplicaCopy(held=held, whole=10, lag=0, in_sync=sync).left for held, sync in cases]
         [6, 0, 0]
         """
         return self.total - self.done
@@ -72,8 +73,8 @@ class CopyRate:
 def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -> CopyRate:
     """Work out the pace of some replicas; `before` may be missing or lack some of them.
 
-    >>> was, becomes = (Copy(held=held, whole=100, lag=9, in_sync=False) for held in (20, 40))
-    >>> pace = pace_of({("t", 0, 1): was}, {("t", 0, 1): becomes}, 2.0)
+    >>> was, becomes = (ReplicaCopy(held=held, whole=100, lag=9, in_sync=False) for held in (20, 40))
+    >>> pace = copy_rate_of({("t", 0, 1): was}, {("t", 0, 1): becomes}, 2.0)
     >>> pace.bytes_done, pace.bytes_total, pace.bytes_per_second, pace.seconds_left
     (40, 100, 10.0, 6.0)
     """

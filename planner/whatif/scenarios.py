@@ -16,7 +16,7 @@ def scenarios(brokers: DataFrame, lose: FailureScenario) -> DataFrame:
     """One row a scenario; a broker without a rack, or whose rack is not understood, is a rack of its own.
 
     >>> brokers = spark.createDataFrame([(1, "a"), (2, "a"), (3, None)], "broker_id int, rack string")
-    >>> for lose in (Lose.RACKS, Lose.PAIRS):
+    >>> for lose in (FailureScenario.RACKS, FailureScenario.PAIRS):
     ...     scenarios(brokers, lose).orderBy("lost").show()
     +--------+------+
     |scenario|  lost|
