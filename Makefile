@@ -12,6 +12,8 @@ JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
 NO_BROWSER = 'Without it the tests that look at pages in a browser are skipped; everything else works.'
 
+NO_NPM = 'Without npm diagrams are shown as text, and the search needs a web server.'
+
 .PHONY: help
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,7 +71,7 @@ check-borders:
 .PHONY: lock
 lock: ## Find the newest versions that pyproject.toml and airflow/ allow, and write them down; then test them
 	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
-	build/lock/bin/python -m pip install -q . --group dev
+	build/lock/bin/python -m pip install -q . --group dev --group docs
 	build/lock/bin/python -m pip freeze --exclude kafka-surveyor > constraints.txt
 	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
 	build/lock/bin/python -m pip install -q -r airflow/requirements.txt
@@ -102,8 +104,25 @@ airflow: setup ## Airflow with Surveyor's DAGs on an embedded cluster, to look a
 	@$(BIN)/python -m tests.airflow.standalone
 
 .PHONY: docs
-docs: setup ## Write anew what docs/ generates from the command line and the tables
+docs: setup ## Write the parts of docs/ that are generated from the command line and the tables
 	$(BIN)/python -m tests.docs
+
+# The theme is of 11; newer ones draw other pictures.
+build/scripts/mermaid.min.js: tests/docs/site.sha256
+	rm -rf build/scripts && mkdir -p build/scripts
+	cd build/scripts && npm pack --silent mermaid@11.16.0 iframe-worker@1.0.4 > /dev/null
+	cd build/scripts && tar -xzf mermaid-*.tgz package/dist/mermaid.min.js && tar -xzf iframe-worker-*.tgz package/shim/index.js
+	cd build/scripts && mv package/shim/index.js iframe-worker.js && mv package/dist/mermaid.min.js . && rm -rf package *.tgz
+	cd build/scripts && sha256sum --check --quiet ../../$< && touch mermaid.min.js || { rm mermaid.min.js; exit 1; }
+
+.PHONY: site
+site: | python ## Build docs/ as a website in build/site, which needs no network to be read
+	test -x build/docs/bin/pip || "$(PYTHON)" -m venv build/docs
+	build/docs/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	build/docs/bin/python -m pip install -q -c constraints.txt --group docs
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory build/scripts/mermaid.min.js; else echo $(NO_NPM) >&2; fi
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
+	@test ! -e build/scripts || cp -r build/scripts build/site/javascripts
 
 .PHONY: bench
 bench: setup ## Measure; options go into BENCH_ARGS

@@ -15,7 +15,7 @@ AIRFLOW = (ROOT / "airflow" / "requirements.txt").read_text().splitlines()
 ASKED_FOR = [
     *PROJECT["project"]["dependencies"],
     *(line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines),
-    *PROJECT["dependency-groups"]["dev"],
+    *(line for lines in PROJECT["dependency-groups"].values() for line in lines),
 ]
 
 
