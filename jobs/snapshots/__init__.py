@@ -1,1 +1,1 @@
-"""The cluster surveyed into tables: snapshots, their differences, sizes, and what is kept."""
+"""Snapshots of a cluster in the tables: taking, comparing and deleting them, replica sizes and health figures."""

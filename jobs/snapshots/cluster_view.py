@@ -1,6 +1,6 @@
-"""A cluster for who looks at it without Spark: as ZooKeeper has it now, or as a snapshot left it. No JVM.
+"""The state of a cluster without Spark: live from ZooKeeper, or from a snapshot. It needs no JVM.
 
-Both come to the same: partitions in Arrow, and what is few beside them. What is in quarantine counts and is left out.
+Both sources give the same `ClusterView`, with partitions as an Arrow table. Znodes in quarantine are only counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,43 +37,43 @@ PARTITION: Final = (
     "controller_epoch",
     "understood",
 )
-"""The columns of PARTITIONS that are read: what follows from them is derived."""
+"""The columns of PARTITIONS that are read; the others are derived from them."""
 
 RATES_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds to connect in: somebody waits for the answer."""
+"""Connect timeout; short, because a user waits for the result."""
 
 _STATE_COLUMNS: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
-"""What a partition without a state has not."""
+"""Columns that a partition without a state znode does not have."""
 
 TopicConfig = Mapping[str, str | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What there is of a cluster."""
+    """The state of a cluster at one time."""
 
     controller_id: int | None
-    """NO_CONTROLLER for none, null where the znode is not understood; so the epoch."""
+    """NO_CONTROLLER if there is none, None if the znode cannot be parsed; likewise the epoch."""
     controller_epoch: int | None
     migration: str | None
     brokers: list[Row]
-    """broker_id and whether it is understood."""
+    """Registered brokers: `broker_id`, and `understood` if the registration could be parsed."""
     configs: Mapping[str, TopicConfig]
-    """Of each topic; null where it is not understood, as is a value that is not."""
+    """Config by topic; None if it cannot be parsed, and values likewise."""
     deleting: frozenset[str]
-    """Topics that are queued for deletion."""
+    """Topics queued for deletion."""
     requested: Mapping[Key, list[int]]
-    """Where /admin asks partitions to move."""
+    """Target replicas requested in /admin, by partition."""
     partitions: pa.Table
     quarantined: int
     blocking: list[Row]
-    """Rows of QUARANTINE over which something of Kafka cannot start."""
+    """Rows of QUARANTINE that prevent a part of Kafka from starting."""
     throttled_brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Rates that are set for throttled replicas, by broker or <default>; what a snapshot left does not tell."""
+    """Throttle rates by broker or <default>; not recorded in snapshots."""
 
     @property
     def throttled_topics(self) -> dict[str, dict[str, str]]:
-        """Which replicas of each topic are throttled."""
+        """The throttled replicas of each topic."""
         lists = {
             topic: {name: value for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS) if (value := (config or {}).get(name))}
             for topic, config in self.configs.items()
@@ -82,16 +82,17 @@ class ClusterView:
 
 
 def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
-    """Read ZooKeeper: all topics or one, and of partitions these columns of PARTITIONS, which must be in their order.
+    """Read the live state of all topics or one from ZooKeeper.
 
-    Raise UnreadableError where nothing answers, or no cluster keeps its metadata.
+    `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if ZooKeeper cannot be reached or
+    contains no Kafka cluster.
     """
     with gc_paused(), connected(hosts, RATES_TIMEOUT_SECONDS) as client:
         state = with_retries(lambda: read_cluster(client, hosts))
         configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine
         rates: dict[str, dict[str, str]] = {}
-        with suppress(UnreadableError):  # Kafka lets ZooKeeper keep the settings of brokers to them
+        with suppress(UnreadableError):  # Kafka's ACLs allow only brokers to read broker configs
             quarantine += with_retries(lambda: read_overrides(client))[1]
             rates = with_retries(lambda: _read_rates(client))
     return ClusterView(
@@ -110,18 +111,18 @@ def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = P
 
 
 def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
-    """Read which brokers are given a rate for throttled replicas; a config that is not understood gives none."""
+    """Read the throttle rates of brokers; a config that cannot be parsed is ignored."""
     names = children(client, DYNAMIC_CONFIGS) or []
     rates: dict[str, dict[str, str]] = {}
     for name, znode in zip(names, read_many(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
         with suppress(MalformedZnodeError):
             config = {} if znode.data is None else decode_config(znode.data)
             rates[name] = {key: value for key, value in config.items() if key in {LEADER_RATE, FOLLOWER_RATE}}
-    return {name: of_broker for name, of_broker in rates.items() if of_broker}
+    return {name: broker_rates for name, broker_rates in rates.items() if broker_rates}
 
 
 def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
-    """Read the tables as a snapshot left them, all partitions or those that pass filters."""
+    """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
     return ClusterView(
@@ -139,8 +140,8 @@ def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
 
 
 def _blocking(quarantine: Iterable[Row]) -> list[Row]:
-    named = ("path", "blocks", "reason", "mend")
-    rows = [{name: row.get(name) for name in named} for row in quarantine if row.get("blocks")]
+    columns = ("path", "blocks", "reason", "mend")
+    rows = [{name: row.get(name) for name in columns} for row in quarantine if row.get("blocks")]
     return sorted(rows, key=itemgetter("path"))
 
 
@@ -156,7 +157,7 @@ def _requested(requests: list[Row]) -> dict[Key, list[int]]:
 def _read_topics(
     client: KazooClient, topic: str | None, columns: Sequence[str]
 ) -> tuple[dict[str, TopicConfig], pa.Table, list[Row]]:
-    """Read the configs of topics, their partitions, and which znodes are not understood."""
+    """Read the configs and partitions of topics, and the rows of QUARANTINE."""
     schema = pa.schema([schema_of("partitions").field(name) for name in columns])
     configs: dict[str, TopicConfig] = {}
     tables, quarantine = [schema.empty_table()], list[Row]()

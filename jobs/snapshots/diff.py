@@ -1,8 +1,8 @@
-"""What differs between two snapshots: the rows of `surveyor show diff`. No JVM.
+"""The differences between two snapshots, as rows of `surveyor show diff`. It needs no JVM.
 
-Tables are joined on their keys and compared column by column by DuckDB; only rows that differ become Python objects.
-Of the partitions only those with a row in the history between the two snapshots can differ, so only they are read.
-A row says what happened, to whom, and one column before and after; an empty list counts as nothing.
+DuckDB joins the tables on their keys and compares them column by column; only differing rows become Python objects.
+Only partitions with a row in the history between the two snapshots can differ, so only they are read. A row has the
+kind of difference, the subject, and one column before and after. An empty list equals null.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +34,11 @@ STATE: Final = (
 )
 
 Pair = tuple[Row | None, Row | None]
-"""A row before and after, None where there is none."""
+"""A row before and after, None if absent."""
 
 
 def differences(lake: Warehouse, before: Row, after: Row) -> list[Row]:
-    """Compare two rows of `snapshots` and what belongs to them; of partitions, the most numerous, last."""
+    """Return the differences between two snapshots; partitions, the most numerous, come last."""
     both = before, after
     return [
         *_changed("controller changed", "controller", before, after, CONTROLLER),
@@ -61,7 +61,7 @@ def _brokers(pairs: Sequence[Pair]) -> Iterator[Row]:
 
 
 def _with_urls(broker: Row) -> Row:
-    """Write endpoints as `LISTENER://host:port (security protocol)`."""
+    """Format endpoints as `LISTENER://host:port (security protocol)`."""
     endpoints = broker["endpoints"] or []
     return {**broker, "endpoints": ["{listener}://{host}:{port} ({security_protocol})".format(**e) for e in endpoints]}
 
@@ -115,7 +115,7 @@ def _pairs_of(
 
 
 def _partition_pairs(lake: Warehouse, before: int, after: int) -> list[Pair]:
-    """Compare the partitions that the history has between two snapshots, in either order."""
+    """Compare the partitions with a row in the history between two snapshots, in either order."""
     older, newer = sorted((before, after))
     read = partial(lake.read, "partition_history", columns=["snapshot_id", *PARTITION, *STATE])
     between = read(("snapshot_id", ">", older), ("snapshot_id", "<=", newer))
@@ -131,11 +131,11 @@ def _partition_pairs(lake: Warehouse, before: int, after: int) -> list[Pair]:
 
 
 def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequence[str]) -> list[Pair]:
-    """Join two states of a table on `key`; return the rows that differ in any of `columns`, in the key's order.
+    """Join two states of a table on `key`; return the rows that differ in any of `columns`, ordered by key.
 
-    A column that does not differ is None on both sides: lists are slow to make, and nobody asks for them.
+    A column that does not differ is None on both sides, because lists are slow to convert and not needed.
     """
-    from jobs.sql_views.database import new_database  # noqa: PLC0415 - takes long to import, and few commands need it
+    from jobs.sql_views.database import new_database  # noqa: PLC0415 - slow to import and needed by few commands
 
     with closing(new_database()) as database:
         database.register("b", before.select([*key, *columns]))
@@ -146,7 +146,7 @@ def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequen
 
 
 def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:
-    """The rows of `b` and `a` that differ, in SQL: a struct for each, null where there is none."""
+    """Return the SQL query of differing rows of `b` and `a`, each as a struct, null if absent."""
     differs = {column: _differs(column, kind) for column, kind in kinds.items()}
     sides = {
         side: [*(f'"{name}" := {side}."{name}"' for name in key), *_differing_columns(side, differs)]
@@ -168,7 +168,7 @@ def _differing_columns(side: str, differs: Mapping[str, str]) -> Iterator[str]:
 
 
 def _differs(column: str, kind: pa.DataType) -> str:
-    """Whether a column is not the same on both sides, in SQL: an empty list is as good as none, and maps have no order.
+    """Return the SQL condition that a column differs; an empty list equals null, and maps are unordered.
 
     >>> _differs("leader", pa.int32())
     'b."leader" IS DISTINCT FROM a."leader"'

@@ -1,8 +1,8 @@
-"""How a cluster is, in numbers: who is there, who is missing, which partitions are not as they should be. No JVM.
+"""Health figures of a cluster: live and missing brokers, and partitions that need attention. It needs no JVM.
 
-Corresponds to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
-`PreferredReplicaImbalanceCount`, for the whole cluster at once. In: what was observed. Out: `Health`. Topics that are
-queued for deletion count for nothing else, nor do partitions that are not understood.
+They correspond to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
+`PreferredReplicaImbalanceCount`, for the whole cluster. Topics queued for deletion and partitions that cannot be parsed
+are counted separately and in no other figure.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -27,31 +27,31 @@ from schemas.rows import Key
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
 
 MAX_PARTITIONS_NAMED: Final = 5
-"""Partitions of a kind that are named."""
+"""Partitions listed by name in each category."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Counts are of partitions unless they say otherwise."""
+    """Health figures; counts are numbers of partitions unless stated otherwise."""
 
     controller_id: int | None
     controller_epoch: int | None
     latest_epoch: int
-    """The latest controller epoch that a state carries: the controller's is not to be an earlier one."""
+    """The latest controller epoch in any partition state; the controller's epoch must not be earlier."""
     migration: str | None
     live: list[int]
-    """Registered brokers, understood or not, by id."""
+    """Ids of registered brokers, whether or not their registration could be parsed."""
     not_understood_brokers: list[int]
     gone: dict[int, int]
-    """Brokers that an assignment, an ISR or a leader names and that are not registered; how many partitions do."""
+    """Unregistered brokers that partitions refer to as replica, ISR member or leader, with the number of partitions."""
     able_brokers: int
-    """Brokers that may be given replicas: registered, understood and not drained."""
+    """Number of brokers that may receive replicas: registered, parsed and not drained."""
     most_replicas: int
-    """The largest replication factor of any partition that could be moved."""
+    """The largest replication factor of partitions that can be moved."""
     topics: int
     deleting_topics: int
     deletion_waits_for: list[int] = field(default_factory=list)
-    """Brokers that are not registered and hold replicas of topics queued for deletion, which wait for them."""
+    """Unregistered brokers with replicas of topics queued for deletion; the deletion waits for them."""
     partitions: int
     offline: int
     without_state: int
@@ -59,46 +59,46 @@ class Health:
     under_min_isr: int
     moving: int
     stalled: list[Reassignment]
-    """What moves or is asked to and cannot: a broker of the target is down, or there is nothing left to do."""
+    """Running or requested reassignments that cannot proceed: a target broker is down, or nothing is left to do."""
     not_understood: int
     leader_outside_isr: int
-    """Led by a live broker that is not in the ISR: Kafka changes nothing about it, nor does Surveyor."""
+    """Partitions led by a live broker outside the ISR; neither Kafka nor Surveyor changes them."""
     named: Mapping[str, list[str]]
     """The first few partitions of `leader_outside_isr` and `not_understood`, by name."""
     configs_not_understood: int
-    """Topics of whose config something is not understood."""
+    """Number of topics whose config cannot be parsed in part or as a whole."""
     mendable: int
-    """What `plan reconcile` finds a change for, without loss."""
+    """Partitions that `plan reconcile` can repair without data loss."""
     stuck: int
-    """Offline, and no replica that is in sync could lead."""
+    """Offline partitions without an in-sync replica that can lead."""
     led_by_drained: int
-    """Led by a drained broker, as no other replica was in sync."""
+    """Partitions led by a drained broker, because no other replica was in sync."""
     imbalance: list[Row]
-    """As the table has it, by broker."""
+    """Rows of the table `imbalance`, by broker."""
     quarantined: int
-    """Znodes."""
+    """Number of znodes in quarantine."""
     blocking: list[Row]
-    """Znodes over which something of Kafka cannot start: path, blocks, reason, mend."""
+    """Znodes that prevent a part of Kafka from starting: path, blocks, reason, mend."""
     throttled_brokers: list[str]
-    """Brokers with a rate for throttled replicas, and <default>; not known of a snapshot."""
+    """Brokers with a throttle rate, and <default>; not recorded in snapshots."""
     throttled_topics: list[str]
-    """Topics of which replicas are throttled."""
+    """Topics with throttled replicas."""
 
     @property
     def json(self) -> dict[str, Any]:
-        """For programs: an object with a list where its keys would be numbers."""
+        """The JSON object; mappings with numeric keys become lists."""
         gone = [{"broker_id": broker, "partitions": count} for broker, count in self.gone.items()]
-        return asdict(self) | {"gone": gone, "stalled": [_stalled_row(each) for each in self.stalled]}
+        return asdict(self) | {"gone": gone, "stalled": [_stalled_row(entry) for entry in self.stalled]}
 
 
 def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
-    """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
+    """Compute the figures; `threshold` is the tolerated share of a broker's preferred partitions led by others."""
     rows = arrays_of(view, default_min_isr)
     live, understood = _brokers_of(view)
     opaque = sorted(set(live) - understood)
     marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
     reassigned = _reassignments(view, live)
-    void = {(each.topic, each.partition) for each in reassigned if each.is_void}
+    void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_void}
     moving = _moving(view.partitions, view.requested.keys() - void)
     unborn = (
         ~rows.has_state & _is_reassigned(view.partitions) & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
@@ -146,18 +146,18 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
 
 
 def without_in_sync(view: ClusterView) -> Bools:
-    """Mark the offline partitions of which no replica that may be elected is in sync: those that are `stuck`."""
+    """Mark the `stuck` partitions: offline, without an electable in-sync replica."""
     return repair_masks(arrays_of(view, DEFAULT_MIN_ISR), *_brokers_of(view)).leaderless
 
 
 def _brokers_of(view: ClusterView) -> tuple[list[int], set[int]]:
-    """Registered brokers, by id, and those of them that are understood: they may be elected."""
+    """Return the registered brokers, and those of them with a parsed registration, which may be elected."""
     live = sorted(row["broker_id"] for row in view.brokers)
     return live, {row["broker_id"] for row in view.brokers if row["understood"]}
 
 
 def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
-    """Lay the partitions out for the rules that need no Spark."""
+    """Convert the partitions to arrays for the numpy rules."""
     stored = StoredRows(view.partitions)
     topics = view.partitions["topic"].combine_chunks().dictionary_encode()
     number = topics.indices.to_numpy()
@@ -175,18 +175,18 @@ def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
 
 
 def _true_or_null(column: pa.ChunkedArray) -> Bools:
-    return np.asarray(pc.fill_null(column, True))  # noqa: FBT003 - as the rules read null
+    return np.asarray(pc.fill_null(column, True))  # noqa: FBT003 - the rules treat null as true
 
 
 def _unregistered_brokers(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
-    """Count for each broker that is named and not registered the partitions that name it."""
-    everybody = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
-    absent = np.where(has_broker(everybody) & ~is_in(everybody, live), everybody, NO_LEADER)
+    """Count the partitions that refer to each unregistered broker."""
+    brokers = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
+    absent = np.where(has_broker(brokers) & ~is_in(brokers, live), brokers, NO_LEADER)
     return {broker: _count((absent == broker).any(axis=1)) for broker in _distinct(absent)}
 
 
 def _absent_from_deletion(rows: PartitionArrays, live: Collection[int]) -> list[int]:
-    """Return the brokers whose replicas of queued topics cannot be deleted now."""
+    """Return the unregistered brokers whose replicas of topics queued for deletion cannot be deleted now."""
     replicas = rows.replicas[rows.deleting]
     return _distinct(np.where(has_broker(replicas) & ~is_in(replicas, live), replicas, NO_LEADER))
 
@@ -205,7 +205,7 @@ def _stalled_row(stalled: Reassignment) -> Row:
 
 
 def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignment]:
-    """Everything that moves or is asked to; what is not understood is left out."""
+    """Return running and requested reassignments, except of partitions that cannot be parsed."""
     concerned = view.partitions.filter(_moving(view.partitions, view.requested.keys())).to_pylist()
     rows = {(row["topic"], row["partition"]): row for row in concerned}
     found = []
@@ -225,13 +225,13 @@ _ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
 
 
 def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
-    """Replicas are being added or removed, or a request to do so waits, as `planner.reassignment.pending.is_moving`."""
+    """Mark partitions with a running or requested reassignment, as `planner.reassignment.pending.is_moving`."""
     moving = _is_reassigned(partitions)
     return moving | _requested(partitions, requested) if requested else moving
 
 
 def _is_reassigned(partitions: pa.Table) -> Bools:
-    """Replicas are being added or removed."""
+    """Mark partitions with adding or removing replicas."""
     lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(partitions[name]), 0))
         for name in ("adding_replicas", "removing_replicas")
@@ -246,7 +246,7 @@ def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
 
 
 def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
-    """Configs with a value that Kafka does not parse: a broker that starts ends over it."""
+    """Return topic configs with a value that Kafka cannot parse, on which a broker fails when it starts."""
     for topic in sorted(configs):
         faults = [*unparsable_values(configs[topic] or {})]
         if faults:
@@ -255,21 +255,21 @@ def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
 
 
 def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[Row]:
-    """Topics of which a partition is reassigned that has no state and gets none: Kafka's controller ends over it.
+    """Return topics with a reassigned partition that has no state and cannot get one; Kafka's controller fails on it.
 
-    None is created where the topic is queued for deletion, or no replica is alive.
+    A state is not created if the topic is queued for deletion or if no replica is alive.
     """
     for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(unborn)).to_pylist())):
-        moves = "a partition of it is reassigned and has no state"
-        path, reason = f"{TOPICS}/{topic}", f"{moves}, and no replica of it is alive: start one of its brokers"
+        moves = "it has a partition that is being reassigned and has no state"
+        path, reason = f"{TOPICS}/{topic}", f"{moves} and no live replica; start one of its brokers"
         if topic in view.deleting:
-            path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is to be deleted, {moves}"
+            path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is queued for deletion, and {moves}"
         yield {"path": path, "blocks": Blocked.FAIL_OVER.value, "reason": reason, "mend": None}
 
 
-def _names(partitions: pa.Table, some: Bools) -> list[str]:
-    """The first few of some partitions."""
-    rows = partitions.select(["topic", "partition"]).take(np.flatnonzero(some))
+def _names(partitions: pa.Table, marked: Bools) -> list[str]:
+    """Return the names of the first few marked partitions."""
+    rows = partitions.select(["topic", "partition"]).take(np.flatnonzero(marked))
     first = rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, MAX_PARTITIONS_NAMED)
     return [f"{row['topic']}-{row['partition']}" for row in first.to_pylist()]
 

@@ -1,7 +1,7 @@
-"""Partitions as ZooKeeper has them now, in the shape in which a snapshot keeps them. No JVM.
+"""Live partitions from ZooKeeper in the schema of a snapshot's partitions. It needs no JVM.
 
-The derived columns are those of `planner.columns.derived_columns`, by its twin on arrays. What is not understood has
-none of them: neither healthy nor in trouble.
+The derived columns are those of `planner.columns.derived_columns`, computed by its numpy implementation. They are null
+for partitions that cannot be parsed, which count as neither healthy nor unhealthy.
 """
 
 from typing import Final
@@ -20,16 +20,16 @@ _DERIVED_COLUMNS: Final = ("partition_state", "offline_replicas", "under_replica
 _SNAPSHOT_COLUMNS: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED_COLUMNS}
 
 ZNODE_COLUMNS: Final = [name for name in schema_of("partitions").names if name not in _SNAPSHOT_COLUMNS]
-"""Columns that znodes hold."""
+"""Columns read from znodes."""
 
 
 def read_all_columns(hosts: str, topic: str | None = None) -> ClusterView:
-    """Read ZooKeeper with every column of partitions, of all topics or one."""
+    """Read the live state from ZooKeeper with all partition columns, for all topics or one."""
     return view_now(hosts, topic=topic, columns=ZNODE_COLUMNS)
 
 
 def with_derived_columns(view: ClusterView, default_min_isr: int) -> pa.Table:
-    """Add to what was observed whole what follows from it, and `deletion_requested`."""
+    """Return the partitions with the derived columns and `deletion_requested`."""
     rows = arrays_of(view, default_min_isr)
     live = [row["broker_id"] for row in view.brokers]
     marks = partition_masks(rows, live)

@@ -1,8 +1,8 @@
-"""The reading half of a snapshot: the small state by the driver, topics and partitions by Spark, configs by brokers.
+"""Reads a snapshot: small state on the driver, topics and partitions on Spark, broker configs from the brokers.
 
-The executors' reading is staged once: a second one would see another moment. The topics of a tiny cluster are read by
-the driver, too. The brokers are asked in the background from the first moment on, so that one that does not answer
-costs no time while Spark starts.
+The executors' result is staged once, because reading again would show a later state. The topics of a tiny cluster are
+read on the driver. Broker configs are requested in the background from the start, so that a broker that does not
+respond costs no time while Spark starts.
 """
 
 import re
@@ -35,43 +35,43 @@ from jobs.runtime.settings import Settings
 from planner.text import pluralise
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
-"""What an executor said, in the midst of stack traces of three languages."""
+"""Matches the error of an executor within the stack traces of Python, Java and Scala."""
 
 TASKS_PER_CORE: Final = 8
-"""Enough for cores to end at about the same time; what each task costs comes again with every later pass."""
+"""Spark tasks per core: enough to balance the load; each task adds a cost to every later pass."""
 
 TOPICS_PER_COUNT: Final = 1000
-"""Topics whose partitions are counted before it is looked whether they are too many already."""
+"""Topics whose partitions are counted before each check of the limit."""
 
 TALLY_COLUMNS: Final = ("kind", "rows", "read", "decoded")
-"""What is counted of each kind of row."""
+"""Columns of the tally by kind of row."""
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds that brokers have to tell their settings, all together; they are asked while Spark starts and reads."""
+"""Time limit for the config requests to all brokers, which run while Spark starts and reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverMetadata:
-    """What the driver reads before Spark starts, so that an unreadable cluster is said at once."""
+    """What the driver reads before Spark starts, so that an unreadable cluster is reported at once."""
 
     state: ClusterState
     tiny: bool
-    """Whether partitions are so few that Spark's own ways of doing much at once are not worth their beginning."""
+    """Whether there are so few partitions that Spark's parallelism costs more than it saves."""
     configs: Future[list[Row]]
-    """The brokers' settings, which they are still being asked for."""
+    """The broker configs, which are still being requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedMetadata:
-    """All that was read."""
+    """Everything that was read for a snapshot."""
 
     state: ClusterState
     broker_configs: list[Row]
     staged: DataFrame
     counts: dict[str, int]
-    """Rows staged, by kind."""
+    """Number of staged rows by kind."""
     quarantine: list[Row]
-    """What executors could not understand."""
+    """Znodes that executors could not parse."""
     zxid_after: int
 
     def rows_of_kind(self, kind: str) -> DataFrame:
@@ -79,7 +79,7 @@ class StagedMetadata:
 
 
 def read_driver_metadata(settings: Settings) -> DriverMetadata:
-    """Read brokers, controller, requests and dynamic broker configs, and begin to ask the brokers."""
+    """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers."""
     with connected(settings.zookeeper) as client:
         state = with_retries(lambda: read_cluster(client, settings.zookeeper))
         overrides, quarantine = with_retries(lambda: read_overrides(client))
@@ -89,7 +89,7 @@ def read_driver_metadata(settings: Settings) -> DriverMetadata:
 
 
 def _is_tiny(client: KazooClient) -> bool:
-    """Count partitions by their znodes, without reading them, until they are too many."""
+    """Count partition znodes without reading them, and stop above the limit."""
     paths = [f"{TOPICS}/{topic}/partitions" for topic in children(client, TOPICS) or []]
     counted = 0
     for start in range(0, len(paths), TOPICS_PER_COUNT):
@@ -100,24 +100,24 @@ def _is_tiny(client: KazooClient) -> bool:
 
 
 def _request_broker_configs(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
-    """Ask the brokers for their settings in a thread that keeps nobody from ending."""
-    read_properties(settings.conf.command_config)  # what is wrong with the file is said before Spark is started
-    answer: Future[list[Row]] = Future()
+    """Request the broker configs in a daemon thread, which does not keep the process alive."""
+    read_properties(settings.conf.command_config)  # errors in the file are reported before Spark starts
+    response: Future[list[Row]] = Future()
 
-    def ask() -> None:
+    def request() -> None:
         try:
             configs = read_broker_configs(brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
-        except BaseException as error:  # noqa: BLE001 - raised where the answer is looked at
-            answer.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - raised where the result is used
+            response.set_exception(error)
         else:
-            answer.set_result(configs)
+            response.set_result(configs)
 
-    Thread(target=ask, daemon=True, name="ask-settings").start()
-    return answer
+    Thread(target=request, daemon=True, name="broker-configs").start()
+    return response
 
 
 def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
-    """Stage topics and partitions; by then the brokers have told their settings, or had the time to."""
+    """Stage topics and partitions, then wait for the broker configs, which have a time limit."""
     with phases.of("read", "reading topics and partitions", partial(task_progress, tables.spark)):
         staged, tallies = (_stage_on_driver if small.tiny else _stage_on_executors)(settings, tables)
         configs = small.configs.result()
@@ -136,7 +136,7 @@ def _quarantine(staged: DataFrame) -> list[Row]:
 
 
 def _stage_on_driver(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
-    """Read by the driver, and tally there; on Spark the rows are part of the query and need no job of their own."""
+    """Read and tally on the driver; the rows become part of the Spark query and need no job of their own."""
     rows = read_in_process(settings.zookeeper)
     spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
     tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
@@ -158,7 +158,7 @@ def _stage_on_executors(settings: Settings, tables: SparkWarehouse) -> tuple[Dat
 
 
 def _counts(phases: Phases, tallies: Sequence[Row]) -> dict[str, int]:
-    """Take the rows of each kind; the readers' share of the reading that was decoding becomes a phase of its own."""
+    """Return the number of rows by kind; split the time of the phase `read` into `read` and `decode`."""
     kinds = {row["kind"]: row for row in tallies}
     if "task" in kinds:
         read, decoded = kinds["task"]["read"], kinds["task"]["decoded"]
@@ -173,7 +173,7 @@ def _warn_of_silent_brokers(configs: list[Row]) -> None:
     silent = {row["broker_id"] for row in configs} - answered
     if silent:
         log(
-            f"surveyor: {pluralise(len(silent), 'broker')} did not tell their settings, Kafka's defaults "
+            f"surveyor: {pluralise(len(silent), 'broker')} did not report their configs, Kafka's defaults "
             f"are assumed: {_names(silent)}"
         )
 

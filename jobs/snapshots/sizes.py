@@ -1,7 +1,7 @@
-"""How many bytes each broker holds of each partition, by log dir, asked of the brokers and stored.
+"""Replica sizes by broker and log dir, requested from the brokers and stored.
 
-What a broker says takes the place of its rows in the table `sizes`; of those that do not answer the last rows stay,
-each with the time at which it held.
+The response of a broker replaces its rows in the table `sizes`. Rows of brokers that do not respond are kept, with the
+time at which they were measured.
 """
 
 from collections import Counter
@@ -25,20 +25,20 @@ from planner.text import pluralise
 from schemas.columns import TABLES
 
 MAX_LISTED: Final = 20
-"""Brokers and log dirs that are named on stderr; --json names all."""
+"""Brokers and log dirs listed on stderr; --json lists all."""
 
 
 def take_sizes(settings: Settings) -> Result:
-    """Ask the live brokers and store what they say; return counts, who was silent, and which log dirs failed.
+    """Request and store the sizes; return counts, brokers without a response and failed log dirs.
 
-    Raise UnreadableError if none answered; then nothing is stored.
+    Raise UnreadableError if no broker responded; then nothing is stored.
     """
     with connected(settings.zookeeper) as client:
         brokers = read_cluster(client, settings.zookeeper).brokers
     seen: Counter[str] = Counter()
 
     def detail() -> Part:
-        return Part(seen["brokers"], len(brokers), f"have answered, {pluralise(seen['replicas'], 'replica')}")
+        return Part(seen["brokers"], len(brokers), f"have responded, {pluralise(seen['replicas'], 'replica')}")
 
     def count(log_dirs: LogDirs) -> None:
         seen.update(brokers=1, replicas=log_dirs.logs.num_rows)
@@ -56,7 +56,7 @@ def take_sizes(settings: Settings) -> Result:
 
 
 def store_sizes(lake: Warehouse, brokers: Collection[int], logs: pa.Table) -> None:
-    """Replace the rows of these brokers by their `logs`, rows of SIZES without a cluster; twice is as good as once."""
+    """Replace the rows of these brokers by `logs`, which are rows of SIZES without a cluster; idempotent."""
     lake.ensure_tables()
     rows = logs.append_column("cluster", pa.repeat(pa.scalar(lake.cluster), logs.num_rows))
     lake.replace_by("sizes", rows.select(TABLES["sizes"].names), _of_brokers(brokers))
@@ -68,10 +68,10 @@ def _of_brokers(brokers: Collection[int]) -> str:
 
 def _no_response_message(silent: Mapping[int, str]) -> str:
     if not silent:
-        return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
+        return "no broker is registered in /brokers/ids; start brokers, or check the chroot"
     return (
-        f"none of {pluralise(len(silent), 'broker')} told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
-        "nothing was stored; check --command-config, and that brokers can be reached from here"
+        f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(_silent_lines(silent))}\n"
+        "nothing was stored; check --command-config and the network connection to the brokers"
     )
 
 
@@ -101,18 +101,18 @@ def _listed(lines: Collection[str]) -> str:
 
 
 def report_sizes(settings: Settings) -> None:
-    """Ask for sizes, and say what they come to and what is amiss."""
+    """Request the sizes, and print a summary and warnings."""
     result = take_sizes(settings)
     for warning in _warnings(result):
         log(f"surveyor: {warning}")
-    future = f", {result['future']} of them on their way to another log dir" if result["future"] else ""
+    future = f", {result['future']} of them moving to another log dir" if result["future"] else ""
     counts = (
         f"{pluralise(result['replicas'], 'replica')} of {pluralise(result['topics'], 'topic')} on "
         f"{pluralise(result['brokers'], 'broker')}{future}"
     )
     steps = [
-        suggestion(settings, "see who holds what", "show", "sizes"),
-        suggestion(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
+        suggestion(settings, "show the sizes", "show", "sizes"),
+        suggestion(settings, "balance the bytes", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
     ]
     emit_result(
         settings, result, f"sizes of {settings.cluster}: {format_bytes(result['bytes'])} in {counts}", steps=steps
@@ -122,7 +122,7 @@ def report_sizes(settings: Settings) -> None:
 def _warnings(result: Result) -> Iterator[str]:
     if result["silent"]:
         lines = _silent_lines({row["broker_id"]: row["reason"] for row in result["silent"]})
-        yield f"{pluralise(len(lines), 'broker')} did not answer, their last sizes are kept:\n  {_listed(lines)}"
+        yield f"{pluralise(len(lines), 'broker')} did not respond, their last sizes are kept:\n  {_listed(lines)}"
     if result["failed_log_dirs"]:
         lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
-        yield f"{len(lines)} log dirs could not be read by their brokers:\n  {_listed(lines)}"
+        yield f"{pluralise(len(lines), 'log dir')} could not be read by their brokers:\n  {_listed(lines)}"

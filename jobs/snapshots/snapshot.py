@@ -1,7 +1,7 @@
-"""The cluster as it is, read from ZooKeeper and the brokers into the Delta tables.
+"""Takes snapshots: reads the cluster from ZooKeeper and the brokers into the Delta tables.
 
-The row in `snapshots` comes last and names the version of each table that belongs to it, so a crash anywhere leaves
-the last complete snapshot what it was.
+The row in `snapshots` is written last and names the version of each table that belongs to the snapshot. A crash at any
+point therefore leaves the last complete snapshot intact.
 """
 
 import time
@@ -38,16 +38,16 @@ RESULT_FIELDS = ("snapshot_id", "controller_id", "controller_epoch", "zxid_befor
 COUNT_FIELDS: Final = ("brokers", "topics", "partitions", "quarantined")
 
 STEPS_SHOWN: Final = 3
-"""Clusters of a fleet whose next command is shown: the others' differ in the name alone."""
+"""Clusters of a fleet whose next command is shown; those of the others differ only in the name."""
 
-CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
-"""What stands in place of a controller's id."""
+CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "controller unreadable"}
+"""Texts shown if there is no controller id."""
 
 
 def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
-    """Take one snapshot of the cluster; return its id, its counts, and the seconds it took by phase.
+    """Take one snapshot of the cluster; return its id, counts and seconds by phase.
 
-    `alone`: no other cluster, which may be larger, comes after it in this process.
+    `alone` means that this process takes no further snapshots, which might be of larger clusters.
     """
     began = _StartTime()
     phases = Phases()
@@ -58,7 +58,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
         session = _session(settings, tiny=small.tiny, alone=alone)
         tables = SparkWarehouse(session, settings.lake, one_task=small.tiny)
     with _exclusive_snapshot(settings.lake) as waited:
-        if waited:  # the order of ids is that of readings
+        if waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
             small = read_driver_metadata(settings)
         reading = stage(settings, tables, small, phases)
@@ -70,16 +70,16 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
 
 @contextmanager
 def _exclusive_snapshot(lake: Warehouse) -> Iterator[bool]:
-    """Take a snapshot while no other process takes one of the cluster or removes files; yield whether one did before.
+    """Lock out other snapshots of the cluster and vacuums; yield whether this process had to wait for one.
 
     Each table is written as a whole, and the snapshot names the versions that belong together.
     """
-    mine = f"snapshot of {lake.cluster}"
-    waiting = f"waiting for another snapshot, begun by {holder(lake.warehouse, mine)}, or for a vacuum"
+    lock_name = f"snapshot of {lake.cluster}"
+    waiting = f"waiting for another snapshot, started by {holder(lake.warehouse, lock_name)}, or for a vacuum"
     with progress(waiting), ExitStack() as stack:
         waited = [
             stack.enter_context(locked(lake.warehouse, VACUUM, shared=True)),
-            stack.enter_context(locked(lake.warehouse, mine)),
+            stack.enter_context(locked(lake.warehouse, lock_name)),
         ]
         held = stack.pop_all()
     with held:
@@ -88,7 +88,7 @@ def _exclusive_snapshot(lake: Warehouse) -> Iterator[bool]:
 
 @dataclass(frozen=True, slots=True)
 class _StartTime:
-    """When a snapshot was begun, by the calendar and by a clock that nobody sets."""
+    """Start of a snapshot in wall-clock time and by the monotonic clock."""
 
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     clock: float = field(default_factory=time.monotonic)
@@ -97,7 +97,7 @@ class _StartTime:
 def _write_under_next_id(
     settings: Settings, tables: SparkWarehouse, reading: StagedMetadata, phases: Phases, began: _StartTime
 ) -> tuple[Row, dict[str, int]]:
-    """Write a reading under the next id; once more where another process, by which no lock is heeded, took that id."""
+    """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     while True:
         last = last_snapshot(settings.lake)
         snapshot_id = 1 if last is None else last["snapshot_id"] + 1
@@ -105,7 +105,7 @@ def _write_under_next_id(
         row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
         if settings.lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
             return row, counts
-        log(f"surveyor: another process has taken snapshot {snapshot_id} meanwhile: this one is written again")
+        log(f"surveyor: another process wrote snapshot {snapshot_id} in the meantime; writing this one again")
 
 
 def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
@@ -136,11 +136,11 @@ def _end_drains(settings: Settings, state: ClusterState) -> None:
 
 def _warn(state: ClusterState, counts: dict[str, int]) -> None:
     if not state.brokers:
-        log("surveyor: no broker is registered in /brokers/ids: every partition counts as offline")
+        log("surveyor: no broker is registered in /brokers/ids, so every partition counts as offline")
     if state.migration:
         log(f"surveyor: {migration_notice(state.migration)}")
     if counts["quarantined"]:
-        log(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
+        log(f"surveyor: {counts['quarantined']} znodes could not be parsed; run `surveyor show quarantine`")
 
 
 def snapshot_one(settings: Settings) -> ExitCode:
@@ -152,7 +152,7 @@ def snapshot_one(settings: Settings) -> ExitCode:
 
 
 def snapshot_fleet(settings: Settings) -> ExitCode:
-    """Take each cluster's snapshot; one that fails is reported and spoils no other."""
+    """Take a snapshot of each cluster; a failure is reported and does not affect the others."""
     if not settings.fleet:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
@@ -167,25 +167,25 @@ def snapshot_fleet(settings: Settings) -> ExitCode:
 
 
 def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[Suggestion]:
-    """What has to be mended comes first; of those that were seen, the first few stand for all."""
+    """Suggest a check of each failed cluster, then the next command for the first few others."""
     for name in (name for name, result in results.items() if "error" in result):
-        yield suggestion(settings, f"see what is in the way of {name}", "doctor", "--cluster", name)
+        yield suggestion(settings, f"find what prevents a snapshot of {name}", "doctor", "--cluster", name)
     for name in [name for name, result in results.items() if "error" not in result][:STEPS_SHOWN]:
         yield suggestion(settings, f"see what is due on {name}", "status", "--cluster", name)
 
 
 def _take_or_report(settings: Settings) -> Result:
-    """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
+    """Take a snapshot of one cluster; return any error instead of raising it."""
     try:
         return take_snapshot(settings, alone=False)
-    except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
+    except Exception as error:  # noqa: BLE001 - the other clusters must be processed
         message = str(error) if isinstance(error, SurveyorError) else unexpected_error_message(error)
         log(f"surveyor: {settings.cluster}: {message}")
         return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 
 
 def snapshot_line(cluster: str, result: Result) -> str:
-    """Say in a line what was found.
+    """Return a one-line summary of a snapshot.
 
     >>> counts = {"brokers": 3, "topics": 2, "partitions": 60, "quarantined": 0}
     >>> control = {"controller_id": -1, "controller_epoch": 7}
@@ -195,19 +195,19 @@ def snapshot_line(cluster: str, result: Result) -> str:
 write 1.2)'
     """
     *counts, quarantined = (result[name] for name in COUNT_FIELDS)
-    known = [pluralise(count, name.removesuffix("s")) for count, name in zip(counts, COUNT_FIELDS, strict=False)]
+    items = [pluralise(count, name.removesuffix("s")) for count, name in zip(counts, COUNT_FIELDS, strict=False)]
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
     return (
-        f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(known)}, {quarantined} quarantined; "
+        f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(items)}, {quarantined} quarantined; "
         f"{_controller(result['controller_id'])}, epoch {result['controller_epoch']}; "
         f"{result['seconds']:.1f} s ({phases})"
     )
 
 
 def _controller(controller_id: int | None) -> str:
-    """Name who is in control.
+    """Format the controller id.
 
     >>> _controller(2), _controller(None)
-    ('controller 2', 'a controller not understood')
+    ('controller 2', 'controller unreadable')
     """
     return CONTROLLER_PLACEHOLDERS.get(controller_id, f"controller {controller_id}")

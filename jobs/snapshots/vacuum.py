@@ -1,12 +1,14 @@
-"""Retention: what is older goes from the tables and from the disk.
+"""Retention: deletes old rows from the tables and unneeded files from the disk.
 
-Rows first, of `snapshots` before all others, then small files are joined, then files go that no snapshot still there
-names a version of; a crash anywhere is mended by running it again. Plans, changes, operations, rejections and commits
-stay whatever their age: they are the evidence that rollbacks and audits need, and they grow with what was changed, not
-with how often somebody looked. Plans that change nothing go after a day. Answers stay, of which a
-broker has one for each partition and request.
+Rows are deleted first, those of `snapshots` before all others. Then small files are compacted, and files that belong to
+no version named by a remaining snapshot are removed. After a crash at any point, run it again.
 
-The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
+Plans, changes, operations, rejections and commits are kept regardless of age, because rollbacks and audits need them,
+and because they grow with the changes made and not with the number of snapshots. Plans that change nothing are deleted
+after a day. Broker responses are kept; there is one for each broker, partition and API.
+
+The tables are shared by a fleet. Only rows of this cluster are deleted, and versions named by snapshots of any cluster
+stay readable.
 """
 
 from contextlib import ExitStack
@@ -29,14 +31,13 @@ from planner.text import pluralise
 from schemas.columns import TABLES
 
 GRACE_HOURS: Final = 1
-"""Files replaced or written within this time stay: a snapshot under way may be about to name them."""
-
+"""Files replaced or written within this time are kept, because a running snapshot may be about to name them."""
 
 EMPTY_PLANS_KEPT: Final = timedelta(days=1)
-"""How long plans that change nothing are kept: a schedule makes one each time that nothing is due."""
+"""How long plans that change nothing are kept; a schedule creates one whenever no work is due."""
 
 PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
-"""Tables whose rows belong to one snapshot and go with it, `snapshots` first."""
+"""Tables whose rows belong to one snapshot and are deleted with it; `snapshots` comes first."""
 
 
 FileSizes = dict[str, int]
@@ -44,7 +45,7 @@ FileSizes = dict[str, int]
 
 
 def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
-    """Return the id of the oldest snapshot taken within `keep` of `now`, or of the newest; all later ones stay."""
+    """Return the id of the oldest snapshot taken within `keep` before `now`, else of the newest."""
     cutoff = now - keep
     ids, taken = snapshots["snapshot_id"], snapshots["taken_at"]
     recent = ids.filter(pc.greater_equal(taken, pa.scalar(cutoff, taken.type)))
@@ -53,10 +54,10 @@ def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
 
 
 def vacuum_warehouse(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
-    """Drop what is older than `keep`; return what went, in all and by table. A dry run only counts it."""
+    """Delete what is older than `keep`; return counts in total and by table. A dry run only counts."""
     with ExitStack() as stack:
         if not dry_run:
-            with progress("waiting for snapshots that are under way, or for another vacuum"):
+            with progress("waiting for running snapshots or another vacuum"):
                 stack.enter_context(locked(lake.warehouse, VACUUM))
         return _vacuum(lake, now, keep, dry_run=dry_run)
 
@@ -84,7 +85,7 @@ def _counts(rows_dropped: int, before: FileSizes, after: FileSizes) -> dict[str,
 
 
 def _drop_rows(lake: Warehouse, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
-    """Drop rows that no snapshot from `oldest` on needs; return how many by table."""
+    """Delete rows that no snapshot from `oldest` on needs; return the counts by table."""
     dropped = {}
     for name in PER_SNAPSHOT_TABLES:
         dropped[name] = lake.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
@@ -97,13 +98,13 @@ def _drop_rows(lake: Warehouse, oldest: int, now: datetime, *, dry_run: bool) ->
 
 
 def _empty_plans(lake: Warehouse, now: datetime) -> list[str]:
-    """Plans that change nothing, whatever their names, and that are too old for a commit as well."""
+    """Return ids of plans that change nothing, named or not, and that are older than EMPTY_PLANS_KEPT."""
     rows = lake.rows("plans", ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
     return [row["plan_id"] for row in rows if is_empty(lake, row)]
 
 
 def _shorten_history(lake: Warehouse, oldest: int, *, dry_run: bool) -> int:
-    """Keep of the rows up to `oldest` the newest of each partition, and its last state, unless it had vanished."""
+    """Delete rows up to `oldest`, except the newest row and the last state of each partition that still exists."""
     until = ("snapshot_id", "<=", oldest)
     key = ["topic", "partition", "snapshot_id", "partition_state", "vanished"]
     rows = lake.read("partition_history", until, columns=key)
@@ -120,23 +121,23 @@ def _remove_files(
     *,
     dry_run: bool,
 ) -> dict[str, FileSizes]:
-    """Join small files and remove those not needed; return each table's files then: path to bytes."""
-    named, after = lake.referenced_versions(oldest), {}
+    """Compact small files and remove unneeded ones; return the remaining files of each table."""
+    versions, after = lake.referenced_versions(oldest), {}
     for name in TABLES:
         files = TableFiles(lake.path(name))
         if dry_run:
-            gone = set(files.unneeded(named[name], GRACE_HOURS))
-            after[name] = {path: size for path, size in before[name].items() if path not in gone}
+            removable = set(files.unneeded(versions[name], GRACE_HOURS))
+            after[name] = {path: size for path, size in before[name].items() if path not in removable}
             continue
         lake.compact(name)
-        files.remove_unneeded(named[name], GRACE_HOURS)
-        files.clean_log(named[name])
+        files.remove_unneeded(versions[name], GRACE_HOURS)
+        files.clean_log(versions[name])
         after[name] = files.data()
     return after
 
 
 def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
-    """Drop what is older than `keep`, or else than the conf's retention, and say what went."""
+    """Delete what is older than `keep`, by default the configured retention, and print a summary."""
     kept = settings.conf.retention if keep is None else keep
     age = parse_period("--keep", kept)
     find_snapshot(settings.lake)
@@ -149,9 +150,9 @@ def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[An
     rows = [row for row in result["tables"] if row["files_before"]]
     would = "would be " if dry_run else ""
     summary = (
-        f"{pluralise(result['snapshots_dropped'], 'snapshot')} {would}dropped, the oldest is then "
+        f"{pluralise(result['snapshots_dropped'], 'snapshot')} {would}deleted; the oldest is then "
         f"{result['oldest_snapshot']}; "
         f"{result['bytes_before']:,} bytes before, {result['bytes_after']:,} after"
     )
-    waiting = f"files replaced less than {GRACE_HOURS} h ago stay until a later vacuum"
+    waiting = f"files replaced less than {GRACE_HOURS} h ago are kept until a later vacuum"
     return [table(f"vacuum of {settings.cluster}", list(rows[0]), rows), summary, waiting]

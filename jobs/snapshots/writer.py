@@ -1,7 +1,7 @@
-"""The writing half of a snapshot: what was read against the last complete snapshot, and only the difference written.
+"""Writes a snapshot: compares what was read with the last complete snapshot and writes only the difference.
 
-The history comes before the table that it explains, so a crash in between is seen by the next snapshot: rows of an
-id that was never completed.
+The history is written before the table `partitions`. After a crash in between, the next snapshot detects the history
+rows of an id that was never completed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,30 +52,30 @@ from schemas.tables import PARTITIONS, TABLES, TOPICS
 VANISHED = "vanished"
 
 MAX_BROADCAST_ROWS = 500_000
-"""Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
+"""Number of changed cells or partitions up to which their keys are broadcast instead of sorting all rows."""
 
 MAX_MERGE_SHARE = 0.001
-"""Share of changed partitions above which most files of the table hold one: a MERGE would save no space."""
+"""Share of changed partitions up to which a MERGE is used; above it most files contain a change anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDiff:
-    """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
+    """Changes since a snapshot: partitions before and now, the rows to write, and their number."""
 
     pairs: DataFrame
     rows: DataFrame
     count: int
     changed: int
-    """How many of them are changes of a partition: of the others the topic's znode alone has a later version."""
+    """Number of rows with a changed partition; in the others only the version of the topic znode changed."""
 
     def history(self, snapshot_id: int) -> DataFrame:
-        """The rows of those."""
+        """Return the rows with a changed partition, which go to the history."""
         return self.rows.where(F.col("snapshot_id") == snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWriter:
-    """One snapshot being written."""
+    """Writes the tables of one snapshot."""
 
     settings: Settings
     tables: SparkWarehouse
@@ -89,7 +89,7 @@ class SnapshotWriter:
         return f"snapshot_id = {self.snapshot_id}"
 
     def write(self) -> dict[str, int]:
-        """Write every table but `snapshots`; return the counts."""
+        """Write every table except `snapshots`; return the counts."""
         tasks = partial(task_progress, self.tables.spark)
         with self.phases.of("difference", "comparing with the last snapshot", tasks):
             now = self.current()
@@ -109,7 +109,7 @@ class SnapshotWriter:
         }
 
     def count(self, now: "CurrentTables") -> int:
-        """Count the partitions; those kept for what is in quarantine have not been counted while reading."""
+        """Count the partitions; those kept for topics in quarantine were not counted while reading."""
         return now.partitions.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
 
     def current(self) -> "CurrentTables":
@@ -137,7 +137,7 @@ class SnapshotWriter:
         )
 
     def partitions_read(self, topics: DataFrame) -> DataFrame:
-        """All partitions as read, those not understood as they last were."""
+        """Return all partitions as read; those that cannot be parsed keep their last state."""
         cluster = {"cluster": F.lit(self.tables.warehouse.cluster)}
         partitions = self.reading.rows_of_kind("partition").withColumns(cluster).transform(shaped, PARTITIONS)
         if not self.reading.quarantine:
@@ -145,26 +145,26 @@ class SnapshotWriter:
         return partitions.transform(keep_last_understood, topics, self.before()).localCheckpoint()
 
     def before(self) -> DataFrame:
-        """The partitions of the last complete snapshot."""
+        """Return the partitions of the last complete snapshot."""
         if self.last is None:
             return self.tables.frame("partitions", [])
         return self.previous("partitions")
 
     def previous(self, table: str) -> DataFrame:
-        """A table as the last complete snapshot left it."""
-        assert self.last is not None  # noqa: S101 - for the type checker: callers know
+        """Return a table at the last complete snapshot."""
+        assert self.last is not None  # noqa: S101 - for the type checker; callers ensure it
         return SnapshotTables(self.tables, self.last)[table]
 
     def written_since_last_snapshot(self, table: str) -> bool:
-        """Tell whether somebody wrote the cluster's rows after the last complete snapshot, as one that was killed does.
+        """Whether the cluster's rows were written after the last complete snapshot, such as by a killed snapshot.
 
-        So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
+        OPTIMIZE also counts, although it changes no row; the comparison is then redundant.
         """
         assert self.last is not None  # noqa: S101 - as above
         return not self.tables.warehouse.same_files(table, self.last["versions"][table])
 
     def changed_since(self, before: DataFrame, now: "CurrentTables") -> PartitionDiff | None:
-        """What differs from the partitions `before`, None for nothing."""
+        """Return the changes relative to the partitions `before`, or None."""
         cells = changed_cells(now.derived(now.partitions), before).localCheckpoint()
         count = cells.count()
         if not count:
@@ -188,7 +188,7 @@ class SnapshotWriter:
         self.write_last_seen()
 
     def write_last_seen(self) -> None:
-        """Keep the last registration of brokers that are gone, or not understood."""
+        """Write the last registration of brokers that are unregistered or cannot be parsed."""
         lake, last = self.tables.warehouse, self.last
         if last is None:
             return
@@ -198,20 +198,20 @@ class SnapshotWriter:
             lake.replace(LAST_SEEN, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
-        """Write the topics if they differ; return them."""
+        """Write the topics if they changed; return them."""
         rows = self.tables.collect_arrow("topics", topics)
         if self.last is None or self.written_since_last_snapshot("topics") or self.topics_differ(self.last, rows):
             self.tables.warehouse.replace_by("topics", rows)
         return rows
 
     def topics_differ(self, last: Row, new: pa.Table) -> bool:
-        """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
+        """Whether any topic's row changed, apart from `snapshot_id`."""
         was = self.tables.warehouse.read("topics", version=last["versions"]["topics"])
         then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
         return not then.equals(now)
 
     def write_partitions(self, now: "CurrentTables", change: PartitionDiff | None, count: int) -> None:
-        """Write the difference to the history, then to the table of `count` partitions."""
+        """Write the changes to the history, then to the table `partitions` of `count` rows."""
         tables = self.tables
         if self.last is None:
             tables.replace_counted(
@@ -229,7 +229,7 @@ class SnapshotWriter:
             self.update_partitions(change, count)
 
     def update_partitions(self, change: PartitionDiff, count: int) -> None:
-        """Bring the table to what is now."""
+        """Apply the changes to the table `partitions`."""
         tables = self.tables
         if change.count <= count * MAX_MERGE_SHARE:
             tables.merge("partitions", change.rows, KEY, VANISHED)
@@ -243,7 +243,7 @@ class SnapshotWriter:
         self.tables.warehouse.replace("imbalance", [row.asDict() for row in skew.collect()], self.own_rows)
 
     def write_events(self, now: "CurrentTables", change: PartitionDiff | None, topics: pa.Table) -> None:
-        """Write what happened since the last complete snapshot."""
+        """Write the events since the last complete snapshot."""
         events: list[DataFrame] = []
         if self.last is not None:
             events += [*self.small_events(self.last), *self.topic_id_events(self.last, topics)]
@@ -256,7 +256,7 @@ class SnapshotWriter:
             self.tables.warehouse.replace("events", [], self.own_rows)
 
     def small_events(self, last: Row) -> Iterator[DataFrame]:
-        """Events of brokers, requests and the controller; none asks Spark about what is as it was."""
+        """Return events of brokers, requests and the controller; unchanged tables start no Spark job."""
         state, frame = self.reading.state, self.tables.frame
         for table, rows, events in (
             ("brokers", state.brokers, broker_events),
@@ -269,7 +269,7 @@ class SnapshotWriter:
             yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
 
     def topic_id_events(self, last: Row, topics: pa.Table) -> Iterator[DataFrame]:
-        """Events of the topics whose id is not what it was."""
+        """Return events of topics whose id changed."""
         columns = ["cluster", "topic", "topic_id", "understood"]
         before, after = (
             {row["topic"]: row for row in as_rows(table.select(columns))}
@@ -292,7 +292,7 @@ class SnapshotWriter:
 
 @dataclass(frozen=True, slots=True)
 class CurrentTables:
-    """The cluster as it is, on Spark; `partitions` are those read, before anything is derived."""
+    """The current cluster as DataFrames; `partitions` are as read, without derived columns."""
 
     partitions: DataFrame
     topics: DataFrame
@@ -304,6 +304,6 @@ class CurrentTables:
 
 
 def comparable(table: str, rows: Sequence[Row]) -> list[str]:
-    """Rows without the snapshot that wrote them, in an order that does not matter."""
+    """Return comparable texts of rows, without cluster and snapshot id, in sorted order."""
     names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
     return sorted(repr([row.get(name) for name in names]) for row in rows)

@@ -57,7 +57,7 @@ def test_brokers_that_do_not_answer_cost_nothing_that_was_known(
     before = _stored(filled)
     ran = surveyor.run("sizes", "--zookeeper", tree.hosts)
     assert (ran.exit_code, ran.stdout, _stored(filled)) == (22, "", before)
-    assert "none of 3 brokers told its log dirs" in ran.stderr
+    assert "none of 3 brokers reported its log dirs" in ran.stderr
     assert "broker 2: " in ran.stderr
 
 

@@ -410,7 +410,7 @@ def test_the_retention_may_stand_in_the_conf(cluster: Cluster, tmp_path: Path) -
 def test_people_see_a_table_and_what_would_go(cluster: Cluster) -> None:
     _recently(cluster.lake)
     ran = Surveyor(cluster.lake).run("vacuum", "--dry-run")
-    assert "3 snapshots would be dropped, the oldest is then 4" in ran.stdout
+    assert "3 snapshots would be deleted; the oldest is then 4" in ran.stdout
 
 
 @pytest.mark.parametrize("keep", ["", "30", "d", "-1d", "1.5d", "30 d", "30m", "30D", "٣d", "123456d", "30d\n"])
