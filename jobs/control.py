@@ -29,10 +29,10 @@ def control(
     from jobs.runtime.input_files import parse_broker_ids
 
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
-    term = ControlOptions(
+    options = ControlOptions(
         apply=apply, yes=yes, until_quiet=until_quiet, allow_unclean=allow_unclean, allow_silent=silent
     )
-    return control_cluster(settings, term)
+    return control_cluster(settings, options)
 
 
 if __name__ == "__main__":

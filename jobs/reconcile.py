@@ -56,7 +56,7 @@ def reconcile(
     )
     hold, question = hold_seconds(settings, max_hold), ReconcileOptions(allow_unclean, requests)
     if apply and until_quiet:
-        return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, question=question)
+        return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, options=question)
     return reconcile_once(
         settings,
         mode,
@@ -64,7 +64,7 @@ def reconcile(
         hold=hold,
         apply=apply,
         yes=yes,
-        question=question,
+        options=question,
         everything=everything,
         detailed=detailed_exitcode,
     )

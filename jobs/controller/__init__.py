@@ -1,1 +1,1 @@
-"""From one look at the cluster to the next: snapshot, plan and commit in one process."""
+"""The resident controller: reads the cluster, decides, writes and sends control requests in cycles."""

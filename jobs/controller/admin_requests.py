@@ -1,7 +1,7 @@
-"""Requests in /admin that a controller that stays is done with: taken away and put on record; and topics removed.
+"""Withdraws requests in /admin that the resident controller has fulfilled or refused, and removes deleted topics.
 
-It does so by `jobs.execution.batch.admin_znodes`, and each request that went is a row of `commits`. What was refused
-leaves no row, as nothing was written; where nobody heard the answer, the row says `unknown`. In: decisions. Out: what
+It uses `jobs.execution.batch.admin_znodes`. Each removed request is a row of `commits`. If ZooKeeper refused, there is
+no row, as nothing was written; if the response was lost, the outcome in the row is `unknown`. Callers are returned what
 ZooKeeper refused, so that it is tried again.
 """
 
@@ -31,10 +31,10 @@ from planner.reconciliation.decisions import FULFILLED
 from schemas.enums import Action, OperationKind, Outcome, RequestKind, Step
 from schemas.rows import Key
 
-_PASSED: Final = "a pass was made"
-_UNHEARD: Final = "the connection was lost, and nobody heard whether it is done"
+_ELECTION_DONE: Final = "a pass was made"
+_OUTCOME_UNKNOWN: Final = "the connection was lost before the response arrived"
 
-_OF_VOID: Final = {
+_EMPTY_REQUEST_KINDS: Final = {
     REASSIGN: OperationKind.WITHDRAW_REASSIGNMENT,
     PREFERRED_ELECTION: OperationKind.WITHDRAW_ELECTION,
 }
@@ -42,90 +42,102 @@ _OF_VOID: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AdminRequestRemover:
-    """Takes requests away under one controllership."""
+    """Withdraws requests under one controllership."""
 
     control: Controllership
     context: ControllerContext
     log: WriteBehindLog
-    say: Callable[[str], None]
+    log_line: Callable[[str], None]
 
-    def withdraw(self, decided: Decisions, verdicts: Sequence[RowOutcome]) -> Iterator[MultiFailure | None]:
-        """Take requests away that are carried out, or cannot be; what was refused of each znode.
+    def withdraw(self, decisions: Decisions, verdicts: Sequence[RowOutcome]) -> Iterator[MultiFailure | None]:
+        """Withdraw requests that are fulfilled or cannot be fulfilled; yield for each znode what ZooKeeper refused.
 
-        An election is made in one pass, but one that was out of date, or that waited for another change of its
-        partition, is made in the next cycle, as Kafka tries it again at once.
+        A preferred election is done in one pass. If its change was outdated, or had to wait for another change of its
+        partition, it is done in the next cycle, as Kafka tries it again immediately.
         """
-        for row in decided.withdrawn:
+        for row in decisions.withdrawn:
             if row["code"] is not None and row["code"] not in FULFILLED:
-                self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
-        moved, elected = _why(decided.withdrawn, Action.REASSIGN), _why(_judged(decided), Action.ELECT_PREFERRED)
-        if moved:
-            orders = {key: to for key, to in self._requested(RequestKind.REASSIGN).items() if key in moved}
+                self.log_line(f"  the request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
+        reassigned, elected = (
+            _reasons(decisions.withdrawn, Action.REASSIGN),
+            _reasons(_all_decisions(decisions), Action.ELECT_PREFERRED),
+        )
+        if reassigned:
+            orders = {
+                key: replicas for key, replicas in self._requested(RequestKind.REASSIGN).items() if key in reassigned
+            }
             kind = OperationKind.WITHDRAW_REASSIGNMENT
-            deeds = [AuditEntry(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
-            yield self._recorded(deeds, lambda: withdraw_reassignments(self.control, orders))
-        again = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
-        passed = [key for key in self._requested(RequestKind.PREFERRED_ELECTION) if key in elected and key not in again]
-        if passed:
-            deeds = [AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _PASSED, *key) for key in passed]
-            yield self._recorded(deeds, lambda: withdraw_elections(self.control, passed))
+            entries = [
+                AuditEntry(kind, f"asked to be on {replicas}: {reassigned[key]}", *key)
+                for key, replicas in orders.items()
+            ]
+            yield self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
+        retried = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
+        done = [key for key in self._requested(RequestKind.PREFERRED_ELECTION) if key in elected and key not in retried]
+        if done:
+            entries = [
+                AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _ELECTION_DONE, *key) for key in done
+            ]
+            yield self._write_and_record(entries, lambda: withdraw_elections(self.control, done))
 
     def remove_empty(self) -> Iterator[MultiFailure | None]:
-        """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
+        """Remove requests that are empty or cannot be read, because they block the next request."""
         for path, version, reason in self.context.empty_requests:
-            self.say(f"  {path} is taken away: {reason}")
-            deed = AuditEntry(_OF_VOID.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
-            yield self._recorded([deed], partial(self._remove_void, path, version))
+            self.log_line(f"  {path} is removed: {reason}")
+            entry = AuditEntry(_EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
+            yield self._write_and_record([entry], partial(self._remove_empty_znode, path, version))
 
-    def _remove_void(self, path: str, version: int) -> RemovedRequests:
+    def _remove_empty_znode(self, path: str, version: int) -> RemovedRequests:
         return RemovedRequests(refused=remove_empty(self.control, path, version))
 
     def refuse_deletion(self, topic: str, reason: str) -> MultiFailure | None:
-        """Take the request away to delete a topic that is not there, or must not be deleted."""
-        self.say(f"  deletion of {topic} is refused: {reason}")
-        deed = AuditEntry(OperationKind.WITHDRAW_DELETION, reason, topic)
-        return self._recorded([deed], lambda: RemovedRequests(refused=withdraw_deletion(self.control, topic)))
+        """Withdraw the request to delete a topic that does not exist or must not be deleted."""
+        self.log_line(f"  the deletion of {topic} is refused: {reason}")
+        entry = AuditEntry(OperationKind.WITHDRAW_DELETION, reason, topic)
+        return self._write_and_record([entry], lambda: RemovedRequests(refused=withdraw_deletion(self.control, topic)))
 
     def remove_topic(self, topic: str) -> MultiFailure | None:
-        """Remove a topic whose replicas are all deleted, and the request for it."""
-        deed = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
-        return self._recorded([deed], lambda: RemovedRequests(refused=remove_topic(self.control, topic)))
+        """Remove a topic whose replicas are all deleted, and the request to delete it."""
+        entry = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
+        return self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic)))
 
     def _requested(self, kind: RequestKind) -> dict[Key, list[int]]:
-        """What is asked of partitions; replicas, where that is what is asked for."""
+        """Return the partitions that requests of a kind name, with the requested replicas if there are any."""
         return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.context.of_kind(kind)}
 
-    def _recorded(self, deeds: Sequence[AuditEntry], write: Callable[[], RemovedRequests]) -> MultiFailure | None:
-        """Write, and record what of it was done; the requests that somebody else has taken away were not."""
+    def _write_and_record(
+        self, entries: Sequence[AuditEntry], write: Callable[[], RemovedRequests]
+    ) -> MultiFailure | None:
+        """Write, and record what was removed; requests that another client has withdrawn are not recorded."""
         try:
-            gone, refused = write()
+            removed, refused = write()
         except SessionLostError:
-            self._record_unknown(deeds)
+            self._record_unknown(entries)
             raise
         if refused is None:
-            places = {(each.topic, each.partition) for each in gone}
-            for deed in deeds:
-                if deed.partition is None or (deed.topic, deed.partition) in places:
-                    self.log.record(deed)
+            removed_keys = {(each.topic, each.partition) for each in removed}
+            for entry in entries:
+                if entry.partition is None or (entry.topic, entry.partition) in removed_keys:
+                    self.log.record(entry)
         elif refused.is_lost:
-            self._record_unknown(deeds)
+            self._record_unknown(entries)
         return refused
 
-    def _record_unknown(self, deeds: Sequence[AuditEntry]) -> None:
-        for deed in deeds:
-            self.log.record(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
+    def _record_unknown(self, entries: Sequence[AuditEntry]) -> None:
+        for entry in entries:
+            self.log.record(entry._replace(message=f"{entry.message}; {_OUTCOME_UNKNOWN}", outcome=Outcome.UNKNOWN))
 
 
-def _why(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
-    """Decisions about requests of a kind, and why there is no change."""
+def _reasons(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
+    """Return the reason of each decision about a request of this kind, None if the request was fulfilled."""
     return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == action}
 
 
-def _judged(decided: Decisions) -> Iterator[Row]:
-    return chain(decided.withdrawn, decided.others)
+def _all_decisions(decisions: Decisions) -> Iterator[Row]:
+    return chain(decisions.withdrawn, decisions.others)
 
 
 def _is_tried_again(verdict: RowOutcome) -> bool:
-    """Whether the next cycle judges the partition again, and an election of it was not what was written."""
+    """Whether the next cycle decides on the partition again, and the change written was not its election."""
     is_elected = verdict.outcome is Outcome.APPLIED and verdict.change.action == Action.ELECT_PREFERRED
     return verdict.outcome is not Outcome.FAILED and not is_elected

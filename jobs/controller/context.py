@@ -1,9 +1,8 @@
-"""The last survey of a controller that stays: what it knows of the cluster, and which partitions a broker concerns.
+"""What the resident controller knows of the cluster, with indexes of partitions by broker and by topic.
 
-Corresponds to `ControllerContext`. Nothing is decided by it alone: what is written is checked against the versions
-known here, and what turns out to be out of date is read again. Of a million partitions a broker's failure concerns
-those it holds, and only these are looked at; so brokers know their partitions. In: rows as `adapters.zookeeper` reads
-them. Out: rows of the tables that `planner.reconciliation` takes.
+Corresponds to `ControllerContext`. A write is always checked against the versions known here, and partitions that turn
+out to be outdated are read again. The failure of a broker concerns only the partitions that it holds, out of perhaps a
+million, so partitions are indexed by broker.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +25,7 @@ _ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_
 
 
 class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
-    """One partition as ZooKeeper has it; the columns of PARTITIONS that are read, not derived."""
+    """One partition as it is in ZooKeeper, with the columns of PARTITIONS that are read and not derived."""
 
     topic: str
     partition: int
@@ -48,18 +47,18 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def brokers(self) -> set[int]:
-        """Whom it names."""
+        """Brokers referenced by this partition: replicas, ISR and leader."""
         leader = () if self.leader is None or self.leader < 0 else (self.leader,)
         return {*self.replicas, *(self.isr or ()), *leader}
 
     @property
     def had_state(self) -> bool:
-        """Whether there was a state znode when it was read, legible or not."""
+        """Whether a state znode existed when the partition was read, readable or not."""
         return self.leader is not None or self.state_version is not None
 
     @property
     def is_legible(self) -> bool:
-        """Whether there is a state that was understood: one that brokers can be told."""
+        """Whether the state was read and understood, so that it can be sent to brokers."""
         return self.understood and self.leader is not None
 
     @property
@@ -69,34 +68,34 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(slots=True)
 class ControllerContext:
-    """All that is known, kept up to date row by row."""
+    """The state of the cluster, updated row by row."""
 
     brokers: dict[int, Row] = field(default_factory=dict)
     topics: dict[str, Row] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[Row] = field(default_factory=list)
     empty_requests: list[EmptyRequest] = field(default_factory=list)
-    """Requests and notifications that ask for nothing."""
+    """Requests and notifications that ask for nothing or cannot be read."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Brokers whose log dir failed for a partition, as they answered (`replicasOnOfflineDirs`)."""
+    """Brokers that reported a failed log dir for a partition (`ControllerContext.replicasOnOfflineDirs`)."""
     stopped: dict[Key, dict[int, int]] = field(default_factory=dict)
-    """The leader epoch at which a broker said that it had stopped a replica and deleted its log, by broker."""
+    """By partition and broker, the leader epoch at which the broker confirmed that it deleted its replica."""
     moving: set[Key] = field(default_factory=set)
     dirty_brokers: set[int] = field(default_factory=set)
-    """Brokers whose partitions have changed; whoever looks after that takes them out again."""
+    """Brokers whose partitions have changed; `FailurePrecomputer` removes the brokers that it has processed."""
     lost_states: set[Key] = field(default_factory=set)
-    """Partitions that had a state and have none now: they are not new, and nobody knows who may lead them."""
+    """Partitions that had a state and have none now. They are not new, and which replica may lead them is unknown."""
     latest_epoch: int = 0
-    """The latest controller epoch that a state has carried."""
+    """The latest controller epoch in any partition state."""
     _preferred_counts: Counter[int] = field(default_factory=Counter)
-    """How many partitions each broker is the preferred replica of."""
+    """By broker, the number of partitions whose preferred replica it is."""
     _not_led_by_preferred: dict[int, set[Key]] = field(default_factory=lambda: defaultdict(set))
-    """Which of them others lead, or nobody."""
+    """Partitions whose preferred replica is this broker, but which another broker leads, or which have no leader."""
     _partitions_by_broker: dict[int, set[Key]] = field(default_factory=lambda: defaultdict(set))
     _partitions_by_topic: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def of_broker(self, broker_id: int) -> set[Key]:
-        """The partitions that name a broker."""
+        """The partitions that reference a broker."""
         return self._partitions_by_broker[broker_id]
 
     def of_topic(self, topic: str) -> list[Key]:
@@ -107,12 +106,12 @@ class ControllerContext:
 
     @property
     def admin_requests(self) -> list[Row]:
-        """Requests to do something: not the notifications, of which there may be very many."""
+        """Requests for a change, without the notifications, of which there may be very many."""
         return [row for row in self.requests if row["kind"] in _ADMIN_REQUESTS]
 
     @property
     def requested_partitions(self) -> set[Key]:
-        """Partitions that these name."""
+        """Partitions that requests name."""
         return {(row["topic"], row["partition"]) for row in self.admin_requests if row.get("partition") is not None}
 
     @property
@@ -121,11 +120,14 @@ class ControllerContext:
         return {row["topic"] for row in self.of_kind(RequestKind.DELETE_TOPIC)}
 
     def put_topic(self, topic: Row, partitions: Iterable[PartitionInfo]) -> set[Key]:
-        """Take in a topic as a whole; return the partitions that are not what they were, all where its settings are."""
+        """Store a topic with all its partitions; return those that changed.
+
+        If its settings changed, all of its partitions count as changed.
+        """
         name = topic["topic"]
-        is_set_otherwise = self.topics.get(name, topic).get("config") != topic.get("config")
-        if _is_another(self.topics.get(name, topic), topic):
-            self.remove_topic(name)  # nothing that is known of the former one holds
+        config_changed = self.topics.get(name, topic).get("config") != topic.get("config")
+        if _is_recreated(self.topics.get(name, topic), topic):
+            self.remove_topic(name)  # it is another topic under the same name
         before = {key: self.partitions[key] for key in self.of_topic(name)}
         after = {row.key: row for row in partitions}
         self.topics[name] = topic
@@ -134,24 +136,27 @@ class ControllerContext:
         changed = {key for key, row in after.items() if before.get(key) != row}
         for key in changed:
             self.put_partition(after[key])
-        if is_set_otherwise:
+        if config_changed:
             return {*after}
         return {key for key in changed if before.get(key) != self.partitions[key]}
 
     def put_partition(self, row: PartitionInfo) -> None:
-        """Take in a partition; one that lost its state is not understood until it has one, or its topic goes."""
+        """Store a partition.
+
+        One that lost its state counts as not understood until it has a state again, or its topic is removed.
+        """
         before = self.partitions.get(row.key)
         if row.leader is not None:
             self.lost_states.discard(row.key)
         elif row.state_version is None and (row.key in self.lost_states or (before is not None and before.had_state)):
             self.lost_states.add(row.key)
             row = replace(row, understood=False)
-        named, now_named = before.brokers if before else set(), row.brokers
-        for broker in named - now_named:
+        brokers_before, brokers_now = before.brokers if before else set(), row.brokers
+        for broker in brokers_before - brokers_now:
             self._partitions_by_broker[broker].discard(row.key)
-        for broker in now_named - named:
+        for broker in brokers_now - brokers_before:
             self._partitions_by_broker[broker].add(row.key)
-        self.dirty_brokers |= now_named
+        self.dirty_brokers |= brokers_now
         self.latest_epoch = max(self.latest_epoch, row.controller_epoch or 0)
         self._recount(before, row)
         self.partitions[row.key] = row
@@ -159,7 +164,7 @@ class ControllerContext:
         (self.moving.add if row.is_moving else self.moving.discard)(row.key)
 
     def remove_topic(self, topic: str) -> None:
-        """Let go of a topic that is no longer there."""
+        """Remove a topic that no longer exists."""
         for key in self.of_topic(topic):
             self._remove_partition(key)
         self.topics.pop(topic, None)
@@ -177,7 +182,7 @@ class ControllerContext:
         self.failed.pop(key, None)
 
     def _recount(self, before: PartitionInfo | None, now: PartitionInfo | None) -> None:
-        """Count a partition for its preferred replica."""
+        """Update the counts of the preferred replica."""
         if before is not None and before.replicas:
             self._preferred_counts[before.replicas[0]] -= 1
             self._not_led_by_preferred[before.replicas[0]].discard(before.key)
@@ -187,10 +192,10 @@ class ControllerContext:
                 self._not_led_by_preferred[now.replicas[0]].add(now.key)
 
     def imbalance(self) -> dict[int, tuple[int, set[Key]]]:
-        """Of each broker, how many partitions prefer it, and which of them it does not lead.
+        """By broker, the number of partitions that prefer it, and those of them that it does not lead.
 
-        As `planner.leadership.imbalance` counts: without topics that are queued for deletion, and new partitions lead
-        nowhere else.
+        Counted as in `planner.leadership.imbalance`: topics that are queued for deletion do not count, and new
+        partitions do not count as led by another broker.
         """
         queued = {key for topic in self.topics_to_be_deleted for key in self.of_topic(topic)}
         left = Counter(self.partitions[key].replicas[0] for key in queued if self.partitions[key].replicas)
@@ -201,9 +206,11 @@ class ControllerContext:
         }
 
     def remove_answers(self, broker_id: int) -> None:
-        """A broker that has registered anew, or is gone, begins anew with its log dirs, and with replicas that leave.
+        """Forget what a broker reported, after it has registered again or is gone.
 
-        These it is told of as of all others; who deleted a replica of a topic that goes is not told of that again.
+        Its failed log dirs and its confirmations for replicas that leave by a reassignment are dropped: it is sent
+        these requests again. Confirmations for topics that are being deleted are kept, because a broker that has
+        deleted a replica is not asked for that again.
         """
         for brokers in self.failed.values():
             brokers.discard(broker_id)
@@ -214,7 +221,7 @@ class ControllerContext:
                     del self.stopped[key]
 
     def remove_deleted(self, topic: str) -> None:
-        """A topic that is no longer queued for deletion begins anew with its replicas."""
+        """Forget which replicas of a topic are deleted, once it is no longer queued for deletion."""
         for key in self.of_topic(topic):
             self.stopped.pop(key, None)
 
@@ -223,7 +230,7 @@ class ControllerContext:
         return bool(self.topics.get(topic, {}).get("deletion_requested"))
 
     def is_being_deleted(self, row: PartitionInfo) -> bool:
-        """Whether a partition is to be deleted, or is already: its replicas are told nothing that would start them."""
+        """Whether a partition is being deleted, so that nothing may be sent that starts its replicas."""
         return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
@@ -232,7 +239,7 @@ class ControllerContext:
 
     @property
     def live(self) -> list[int]:
-        """Brokers that are registered and understood, ascending: those that can be told."""
+        """Brokers that are registered and understood, ascending: those that can be sent requests."""
         return sorted(broker for broker, row in self.brokers.items() if row["understood"])
 
     def rows_of(self, keys: Collection[Key]) -> list[Any]:
@@ -248,31 +255,35 @@ class ControllerContext:
         return [self.topics[name] for name in sorted(names) if name in self.topics]
 
 
-def _is_another(before: Row, now: Row) -> bool:
-    """Tell whether a topic was made anew under its name; an id that comes or goes is no sign of that."""
+def _is_recreated(before: Row, now: Row) -> bool:
+    """Return whether a topic was deleted and created again. An id that appears or disappears is no evidence of that."""
     ids = {before["topic_id"], now["topic_id"]} - {None}
     return len(ids) > 1 or before["topic_version"] > now["topic_version"]
 
 
-def full_state_for(memory: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:
-    """What brokers are told that know nothing: all metadata, and of their replicas the state.
+def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:
+    """Return the full state for brokers that have none.
 
-    Corresponds to `KafkaController.onBrokerStartup`. A topic that is queued for deletion is left out, but for replicas
-    of what still moves: the deletion waits for that, and nobody copies who was not told to.
+    It consists of the metadata of all partitions and the state of the brokers' own replicas. Corresponds to
+    `KafkaController.onBrokerStartup`. A topic that is queued for deletion is left out, except for replicas of
+    partitions that still move. The deletion waits for the move, and a replica copies only after a LeaderAndIsr.
     """
-    to = tuple(sorted(broker_ids))
+    recipients = tuple(sorted(broker_ids))
     for key in keys:
-        row = memory.partitions[key]
-        if not row.is_legible or memory.is_being_deleted(row):
+        row = context.partitions[key]
+        if not row.is_legible or context.is_being_deleted(row):
             continue
-        holders = tuple(broker for broker in to if broker in row.replicas)
-        for api, brokers in ((LEADER_AND_ISR, holders), (UPDATE_METADATA, () if memory.is_queued(row.topic) else to)):
+        replica_brokers = tuple(broker for broker in recipients if broker in row.replicas)
+        for api, brokers in (
+            (LEADER_AND_ISR, replica_brokers),
+            (UPDATE_METADATA, () if context.is_queued(row.topic) else recipients),
+        ):
             if brokers:
-                yield partition_notification(row, memory.topic_id(row.topic), api, brokers)
+                yield partition_notification(row, context.topic_id(row.topic), api, brokers)
 
 
 def partition_notification(row: PartitionInfo, topic_id: str | None, api: str, brokers: tuple[int, ...]) -> Notice:
-    """What is told of a partition as it is."""
+    """Make the notice of a partition's current state."""
     return Notice(
         api=api,
         topic=row.topic,

@@ -1,10 +1,10 @@
-"""A controller that stays: it holds the controllership and does in cycles whatever is due, until it is told to stop.
+"""The resident controller: it holds the controllership and does in cycles all work that is due, until it is stopped.
 
-Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
-`onControllerResignation` at the end. Woken by watches and by answers of brokers, at the latest every few seconds, each
-cycle looks at what has changed, decides by `planner.reconciliation`, writes under the fence, and queues what is due to
-be told. Nothing that matters is remembered: the next controller finds out from ZooKeeper, and tells everybody
-everything.
+Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its event handlers afterwards, and
+`onControllerResignation` at the end. Watches and broker responses wake it; without them a cycle starts every few
+seconds. Each cycle reads what has changed, decides by `planner.reconciliation`, writes under the fence, and queues the
+control requests that follow. No state must survive the process: the next controller reads ZooKeeper, and sends all
+brokers the full state.
 """
 
 import time
@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership,
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.admin_requests import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
-from jobs.controller.broker_config_poller import BrokerConfigPoller, by_admin
+from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler
@@ -51,16 +51,22 @@ from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.rows import Change, Key
 
 POLL_INTERVAL_SECONDS: Final = 2.0
-"""Seconds after which the cluster is looked at, though nothing woke the controller."""
+"""Seconds after which a cycle starts, although nothing woke the controller."""
 
 MAX_FAILURE_CYCLES: Final = 3
-"""Cycles in which a broker's failure is written; then it is told everything that stands, if it is back."""
+"""Cycles in which a broker's failure is written.
+
+After the last one, the broker is sent the full state if it is back.
+"""
 
 FIRST_RETRY_SECONDS: Final = 0.05
-"""Seconds after a cycle whose changes were all refused; twice as many after each further one, up to a tick."""
+"""Seconds to wait after a cycle in which every write was refused.
 
-_DOUBLED: Final = 6
-"""Times that the pause is doubled, at most."""
+The pause doubles with each further such cycle, up to the poll interval.
+"""
+
+MAX_DOUBLINGS: Final = 6
+"""Limit for the number of times that this pause is doubled."""
 
 
 @dataclass(slots=True)
@@ -73,9 +79,12 @@ class ResidentController:
     snapshot: Row
     log_line: Callable[[str], None]
     settings: Settings | None = None
-    """Of the command; without them no plans are carried out, and brokers are spoken to in plain text."""
+    """Settings of the command.
+
+    Without them no submitted plans are carried out, and brokers are connected in plain text.
+    """
     context: ControllerContext = field(default_factory=ControllerContext)
-    """Empty but for what history knows to have `vanished`."""
+    """Empty at first, except for `lost_states`, which come from the recorded history."""
     summary: CycleSummary = field(init=False)
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)
@@ -86,22 +95,23 @@ class ResidentController:
     writer: StateWriter = field(init=False)
     requests: AdminRequestRemover = field(init=False)
     plan_inbox: PlanInbox | None = field(init=False)
-    balance: AutoLeaderRebalance = field(init=False)
+    auto_rebalance: AutoLeaderRebalance = field(init=False)
     resync: Resync = field(init=False)
     config_poller: BrokerConfigPoller | None = field(init=False)
     startup: BrokerStartup = field(init=False)
     precomputer: FailurePrecomputer | None = field(init=False)
-    """Where there is none, each failure is decided on when it is there."""
-    _due: set[Key] = field(default_factory=set)
-    """Partitions to be looked at in the next cycle."""
+    """If None, a failure is decided on only when it happens."""
+    _dirty_partitions: set[Key] = field(default_factory=set)
+    """Partitions to be decided on in the next cycle."""
     _unhandled_failures: dict[int, int] = field(default_factory=dict)
-    """Brokers that were gone, and whose failure is not written as a whole; some may have registered anew since.
+    """Failed brokers whose partitions have not all been updated yet, with the number of cycles to keep retrying.
 
-    With the cycles left that wait for it: what cannot be written keeps nobody from being introduced.
+    A broker may have re-registered in the meantime. After the last retry it is sent the full state anyway, so that a
+    partition that cannot be written does not keep the broker from starting.
     """
     _requests_due: bool = True
-    _raised_by: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
-    """How far our epoch is raised the next time that a broker refuses it."""
+    _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
+    """By how much our epoch is raised each time that a broker refuses it."""
 
     def __post_init__(self) -> None:
         self.summary = CycleSummary(self.log_line)
@@ -117,29 +127,31 @@ class ResidentController:
             self.control, self.context, self.reader, self.broker_requests, self.responses
         )
         self.requests = AdminRequestRemover(self.control, self.context, self.log, self.log_line)
-        at_hand = self.control, self.reader, self.writer, self.broker_requests, self._refresh_drained, self.log_line
-        self.plan_inbox = PlanInbox(self.settings, *at_hand) if self.settings else None
+        shared = self.control, self.reader, self.writer, self.broker_requests, self._refresh_drained, self.log_line
+        self.plan_inbox = PlanInbox(self.settings, *shared) if self.settings else None
         self._refresh_drained()
         self.resync = Resync(self.reader, self.context)
         self.config_poller = None
         if self.settings:
-            ask = by_admin(self.control.client, self.settings)
-            self.config_poller = BrokerConfigPoller(ask, self.engine.broker_configs, self.log_line, self.watches.signal)
-        self.balance = AutoLeaderRebalance.of(self.engine.broker_configs)
+            read_configs = admin_config_reader(self.control.client, self.settings)
+            self.config_poller = BrokerConfigPoller(
+                read_configs, self.engine.broker_configs, self.log_line, self.watches.signal
+            )
+        self.auto_rebalance = AutoLeaderRebalance.of(self.engine.broker_configs)
         self.precomputer = FailurePrecomputer(self.engine, self.context)
         self.startup = BrokerStartup(self.control, self.context, queues, self._is_failing)
 
     def initialize(self) -> None:
-        """Begin: read everything, and tell everybody everything, the brokers alive first."""
+        """Read all of the cluster, and send the full state to all live brokers, the list of live brokers first."""
         started = time.monotonic()
         if self.plan_inbox:
             self.plan_inbox.announce()
         self.notifications.delete_all()
         self.reader.load_all()
-        self._due = set(self.context.partitions)
+        self._dirty_partitions = set(self.context.partitions)
         self.broker_requests.send_full_state(
             self.context.live, have_started=False
-        )  # as Kafka's fail-over: the live brokers come first
+        )  # as at Kafka's fail-over, the live brokers come first
         self._request_broker_configs(
             self.context.brokers.keys() - {row["broker_id"] for row in self.engine.broker_configs}
         )
@@ -150,19 +162,22 @@ class ResidentController:
         )
 
     def run(self, *, until_quiet: bool = False) -> None:
-        """Cycle until a signal comes, or until nothing is due; FencedError once another controller has taken over."""
+        """Run cycles until a signal arrives, or with `until_quiet` until nothing is due.
+
+        Raises FencedError once another controller has taken over, and SessionLostError once the session has ended.
+        """
         self.startup.start()
         while not interrupted():
             try:
-                self._audit()
+                self._run_resync()
                 busy = self.cycle()
             except SessionExpiredError:
                 raise SessionLostError(SESSION_OVER) from None
-            except LOST:  # what was in flight is read back
+            except LOST:  # the resync reads the results of requests in flight
                 await_reconnect(self.control.client, self.control.session)
                 self.resync.begin_at_once()
-                # what was due may not have been done
-                self._due, self._requests_due = {*self.context.partitions}, True
+                # the interrupted cycle may not have done its work
+                self._dirty_partitions, self._requests_due = {*self.context.partitions}, True
                 continue
             if until_quiet and not busy and self._is_quiet:
                 return
@@ -170,30 +185,33 @@ class ResidentController:
                 self._idle()
             elif self.writer.failed_attempts:
                 time.sleep(
-                    min(POLL_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self.writer.failed_attempts, _DOUBLED))
+                    min(
+                        POLL_INTERVAL_SECONDS,
+                        FIRST_RETRY_SECONDS * 2 ** min(self.writer.failed_attempts, MAX_DOUBLINGS),
+                    )
                 )
 
     def _idle(self) -> None:
-        """Think of what may come, one thing at a time, or wait to be woken."""
+        """Compute one decision in advance; if there is none to compute, wait to be woken."""
         if self.watches.wakeup.is_set() or self.resync.is_under_way:
             return
         if self.precomputer is None or not self.precomputer.run_next():
             self.watches.wakeup.wait(self.retries.next_delay(POLL_INTERVAL_SECONDS))
 
-    def _audit(self) -> None:
-        """Read a part of everything again where that is due; what is not as it was known is looked at."""
-        begins, seen = not self.resync.is_under_way, self.resync.proceed()
-        if seen is None:
+    def _run_resync(self) -> None:
+        """Read the next part of the cluster again when a resync is due; partitions that differ are decided on."""
+        begins, changes = not self.resync.is_under_way, self.resync.read_next_part()
+        if changes is None:
             return
         if begins:
             self._request_broker_configs(self.context.brokers)
         self._on_broker_changes()
-        self.broker_requests.send_metadata(seen.partitions)  # of notifications that were lost
-        self._due |= seen.partitions
-        self._requests_due |= seen.requests or not self.resync.is_under_way
+        self.broker_requests.send_metadata(changes.partitions)  # of notifications that were lost
+        self._dirty_partitions |= changes.partitions
+        self._requests_due |= changes.requests or not self.resync.is_under_way
 
     def stop(self) -> None:
-        """Tell nobody anything any more."""
+        """Stop sending requests to brokers."""
         self.startup.stop()
         if self.plan_inbox:
             self.plan_inbox.close()
@@ -201,101 +219,113 @@ class ResidentController:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether everybody has answered, nothing moves, and no plan is being carried out, nor all read again."""
+        """Whether all brokers have responded, nothing moves, and neither a plan nor a resync is in progress."""
         if self.resync.is_under_way or (self.plan_inbox and self.plan_inbox.is_busy):
             return False
         moving = self.context.moving - self.retries.exhausted_partitions
         return not self.broker_requests.queues.busy and self.responses.is_quiet and self.retries.is_quiet and not moving
 
     def cycle(self) -> bool:
-        """Look, decide, write, tell; return whether something was done or is due at once."""
+        """Read, decide, write and send; return whether something was done or is due immediately."""
         self.summary.cycles += 1
         idle = self.broker_requests.queues.idle
-        heard = self.responses.drain()
-        self.reader.started_brokers |= heard.untold
-        seen = self.reader.refresh(self.resync.next_topics(self.watches.drain()))
+        effects = self.responses.drain()
+        self.reader.started_brokers |= effects.reregistered_brokers
+        changes = self.reader.refresh(self.resync.next_topics(self.watches.drain()))
         self.control.refuse_lost()
-        self._stay_latest(heard.of_later_epoch)
+        self._raise_epoch_if_refused(effects.refused_epochs)
         self._on_broker_changes()
         self._apply_broker_configs()
-        self._due |= self.notifications.isr_changes()
+        self._dirty_partitions |= self.notifications.isr_changes()
         self.notifications.log_dirs()
         self._send_retries(idle)
-        again = self.writer.expired_backoffs()
-        self._due |= again
+        expired = self.writer.expired_backoffs()
+        self._dirty_partitions |= expired
         if self.context.moving:
-            self._due |= self.reader.refresh_partitions(self.context.moving)
-        due, self._due = self._due | seen.partitions | heard.partitions, set()
-        requests_due = self._requests_due or seen.requests or heard.stopped or bool(again)
+            self._dirty_partitions |= self.reader.refresh_partitions(self.context.moving)
+        dirty, self._dirty_partitions = self._dirty_partitions | changes.partitions | effects.partitions, set()
+        requests_due = self._requests_due or changes.requests or effects.has_stopped_replicas or bool(expired)
         self._requests_due = False
-        first = self._leaderless(due)
-        verdicts = self._decide_and_write(first)[1]
-        decided, more = self._decide_and_write(due - first, self.balance.due(self.context), requests_due=requests_due)
+        leaderless = self._leaderless(dirty)
+        first_outcomes = self._decide_and_write(leaderless)[1]
+        decided, outcomes = self._decide_and_write(
+            dirty - leaderless, self.auto_rebalance.due(self.context), requests_due=requests_due
+        )
         decided = self._without_new_partitions(decided)
-        self._on_bounced_brokers_handled([*verdicts, *more])
-        self._withdraw(decided, more)
+        self._on_bounced_brokers_handled([*first_outcomes, *outcomes])
+        self._withdraw(decided, outcomes)
         self._delete(decided)
-        self._carry_out_plans()
-        return bool(verdicts or decided.changes or self._due or self._requests_due)
+        self._poll_plans()
+        return bool(first_outcomes or decided.changes or self._dirty_partitions or self._requests_due)
 
-    def _stay_latest(self, refusing: Mapping[int, int]) -> None:
-        """Move our epoch above what states carry and brokers have heard of, while no plan is written by it.
+    def _raise_epoch_if_refused(self, refused_epochs: Mapping[int, int]) -> None:
+        """Raise our epoch above those in partition states and those that brokers know.
 
-        Kafka never overwrites a state of a later controller epoch, and brokers refuse a controller of an earlier one;
-        /controller_epoch may have been deleted or set back before we took over.
+        Kafka never overwrites a state of a later controller epoch, and brokers refuse a controller with an earlier
+        epoch. /controller_epoch may have been deleted or set back before we took over. While a plan is being written,
+        it uses the present epoch, so nothing is raised.
         """
-        before = self.control.epoch
-        brokers = sorted(broker for broker, epoch in refusing.items() if epoch == before)
-        if (self.plan_inbox and self.plan_inbox.is_busy) or not (brokers or self.context.latest_epoch > before):
+        epoch = self.control.epoch
+        brokers = sorted(broker for broker, refused in refused_epochs.items() if refused == epoch)
+        if (self.plan_inbox and self.plan_inbox.is_busy) or not (brokers or self.context.latest_epoch > epoch):
             return
         latest = self.context.latest_epoch
         if brokers:
-            latest = max(latest, before + next(self._raised_by, 0) - 1)
-            self.log_line(f"surveyor: {raised_line(brokers, before)}")
+            latest = max(latest, epoch + next(self._epoch_steps, 0) - 1)
+            self.log_line(f"surveyor: {raised_line(brokers, epoch)}")
         self.control.raise_above(latest)
-        self.log_line(f"surveyor: controller epoch {self.control.epoch}, after {before}")
+        self.log_line(f"surveyor: controller epoch {self.control.epoch}, after {epoch}")
         if self.settings:
-            carry_over(self.settings.lake, before, self.control.epoch)
+            carry_over(self.settings.lake, epoch, self.control.epoch)
 
     def _leaderless(self, due: set[Key]) -> set[Key]:
-        """Partitions that nobody leads: they do not wait until thousands of others are read and decided on."""
-        there = {*self.context.live} - self._bounced
+        """Partitions without a live leader; they are decided on first, and do not wait for thousands of others."""
+        serving = {*self.context.live} - self._bounced
         rows = ((key, self.context.partitions.get(key)) for key in due - self.context.requested_partitions)
-        return {key for key, row in rows if row is not None and row.leader not in there}
+        return {key for key, row in rows if row is not None and row.leader not in serving}
 
     def _decide_and_write(
         self, due: set[Key], balance: AbstractSet[Key] = frozenset(), *, requests_due: bool = False
     ) -> tuple[Decisions, list[RowOutcome]]:
-        """Decide on partitions, on what balance asks for and on requests, and write and tell it."""
-        # leaders that write ISRs themselves say so seconds later: what is decided on is read right before
+        """Decide on partitions, on leadership to be balanced and on requests; write the changes and send them."""
+        # leaders write ISRs themselves and notify seconds later, so read the partitions right before the decision
         self.reader.refresh_partitions(due | balance | (self.context.requested_partitions if requests_due else set()))
         decided = self._decide(due, balance, requests_due=requests_due)
-        episode = self._record_cycle(decided)
-        verdicts = self._write(decided, episode)
-        self.summary.add_cycle(verdicts, () if episode is None else episode.rejections)
-        self.broker_requests.stop(decided.others)
+        record = self._record_cycle(decided)
+        verdicts = self._write(decided, record)
+        self.summary.add_cycle(verdicts, () if record is None else record.rejections)
+        self.broker_requests.send_stops(decided.others)
         return decided, verdicts
 
-    def _carry_out_plans(self) -> None:
-        """Go on with plans that commits have handed in; what they wrote and did not tell is told now."""
+    def _poll_plans(self) -> None:
+        """Continue with submitted plans.
+
+        Brokers are sent the current state of partitions that a plan has changed and not sent.
+        """
         if self.plan_inbox is None:
             return
-        untold = self.plan_inbox.poll()
-        self.broker_requests.resend(untold)
-        self._due |= untold | self.writer.drain_dirty()
+        unsent = self.plan_inbox.poll()
+        self.broker_requests.resend(unsent)
+        self._dirty_partitions |= unsent | self.writer.drain_dirty()
 
     def _refresh_drained(self) -> None:
-        """Know which brokers are drained; one whose replicas a plan has stopped is sent nothing that starts them."""
+        """Read which brokers are drained.
+
+        A broker whose replicas a plan has stopped is sent nothing that would start them.
+        """
         self.engine.refresh_drained()
         self._end_drains()
 
     def _end_drains(self) -> None:
-        """End the resident drains of brokers that have registered again: they are sent everything, like all others."""
+        """End the resident drains of brokers that have registered again.
+
+        Such a broker is sent the full state, as any other.
+        """
         ended = self.engine.end_drains(
             {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}
         )
         for mark in ended:
-            self.log_line(f"  broker {mark['broker_id']} is drained no more: it has registered again")
+            self.log_line(f"  broker {mark['broker_id']} is no longer drained: it has registered again")
         if ended:
             self.log.record(EndedDrains(ended))
         self.broker_requests.drained_brokers = frozenset(
@@ -304,84 +334,102 @@ class ResidentController:
 
     def _request_broker_configs(self, broker_ids: Iterable[int]) -> None:
         if self.config_poller:
-            self.config_poller.ask(
+            self.config_poller.request_configs(
                 self.context.brokers[broker] for broker in broker_ids if broker in self.context.brokers
             )
 
     def _apply_broker_configs(self) -> None:
-        """Go by what brokers say of their settings now; who has no leader may get one by them."""
-        configs = self.config_poller.take(self.context.brokers) if self.config_poller else None
+        """Apply changed broker settings; a partition without a leader may get one by them."""
+        configs = self.config_poller.take_changed(self.context.brokers) if self.config_poller else None
         if configs is None:
             return
         self.engine.set_broker_configs(configs)
-        self.balance = self.balance.by(configs)
+        self.auto_rebalance = self.auto_rebalance.with_configs(configs)
         if self.precomputer:
             self.precomputer.restart()
-        unled = (key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers)
-        self._due, self._requests_due = self._due.union(unled), True
+        leaderless = (key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers)
+        self._dirty_partitions, self._requests_due = self._dirty_partitions.union(leaderless), True
 
     def _decide(self, due: set[Key], balance: AbstractSet[Key], *, requests_due: bool) -> Decisions:
         if not (due or balance or requests_due):
             return Decisions()
-        away = self._bounced
-        decided = self.engine.decide(self.context, due, deletions=requests_due, balance=balance, away=away)
-        # who bounced is back, and has its log yet: it is not forgotten before it has stopped
-        changes = [c for c in self.writer.without_backed_off(decided.changes) if away.isdisjoint(released_replicas(c))]
-        return replace(decided, changes=[restrict_to_in_sync(change, away) for change in changes] if away else changes)
+        bounced = self._bounced
+        decisions = self.engine.decide(self.context, due, deletions=requests_due, balance=balance, assumed_dead=bounced)
+        # a bounced broker still has its log, so its replica stays assigned until it has stopped
+        changes = [
+            c for c in self.writer.without_backed_off(decisions.changes) if bounced.isdisjoint(released_replicas(c))
+        ]
+        return replace(
+            decisions, changes=[restrict_to_in_sync(change, bounced) for change in changes] if bounced else changes
+        )
 
     def _on_broker_changes(self) -> None:
-        """Introduce brokers that are new, and topics that are kept; tell who is there now (`onBrokerStartup`)."""
-        joined, gone, moved, kept = (
+        """Send the full state to brokers that started, and the list of live brokers to all.
+
+        Corresponds to `KafkaController.onBrokerStartup`. Topics whose deletion was withdrawn, and partitions that have
+        become readable, are sent again.
+        """
+        started, failed, with_new_endpoints, undeleted = (
             self.reader.started_brokers,
             self.reader.failed_brokers,
             self.reader.brokers_with_new_endpoints,
             self.reader.undeleted_topics,
         )
-        if not (joined or gone or moved or kept or self.reader.newly_readable_partitions):
+        if not (started or failed or with_new_endpoints or undeleted or self.reader.newly_readable_partitions):
             return
-        self._unhandled_failures |= dict.fromkeys(gone, MAX_FAILURE_CYCLES)
-        anew = [self.context.of_broker(broker) for broker in joined] + [self.context.of_topic(topic) for topic in kept]
-        # a leader that bounced may have changed ISRs and not notified: told of an earlier ISR it would go by that
-        changed = self.reader.refresh_partitions({*chain(*anew)})
-        for broker in sorted(gone | joined):
-            self.log_line(f"  broker {broker} {'has registered' if broker in self.context.brokers else 'is gone'}")
-        for broker in sorted(moved - joined):
+        self._unhandled_failures |= dict.fromkeys(failed, MAX_FAILURE_CYCLES)
+        to_refresh = [self.context.of_broker(broker) for broker in started] + [
+            self.context.of_topic(topic) for topic in undeleted
+        ]
+        # a bounced leader may have changed ISRs without a notification, and must not be sent an earlier ISR
+        changed = self.reader.refresh_partitions({*chain(*to_refresh)})
+        for broker in sorted(failed | started):
+            self.log_line(f"  broker {broker} {'has registered' if broker in self.context.brokers else 'is failed'}")
+        for broker in sorted(with_new_endpoints - started):
             self.log_line(f"  broker {broker} has written its registration again")
-        self._due, self._requests_due = self._due | changed, True
+        self._dirty_partitions, self._requests_due = self._dirty_partitions | changed, True
         self._end_drains()
-        self._request_broker_configs(joined)
-        new = joined - self._bounced
-        self.broker_requests.send_full_state([broker for broker in self.context.live if broker in new])
+        self._request_broker_configs(started)
+        to_send = started - self._bounced
+        self.broker_requests.send_full_state([broker for broker in self.context.live if broker in to_send])
         self.broker_requests.send_metadata(changed)
-        self._resend_to_followers_of(new)
-        self.broker_requests.resend_topics(kept)
-        at_hand = self.plan_inbox.topics if self.plan_inbox else ()
-        self.broker_requests.resend({key for key in self.reader.newly_readable_partitions if key[0] not in at_hand})
+        self._resend_to_followers_of(to_send)
+        self.broker_requests.resend_topics(undeleted)
+        plan_topics = self.plan_inbox.topics if self.plan_inbox else ()
+        self.broker_requests.resend({key for key in self.reader.newly_readable_partitions if key[0] not in plan_topics})
         self.reader.acknowledge()
 
     def _send_retries(self, idle: Collection[int]) -> None:
-        """Tell brokers again what they answered with an error, each after a pause."""
-        for untaken in self.retries.due_retries(idle):
-            stopping = self.broker_requests.send_retry(untaken)
-            self._due, self._requests_due = self._due | stopping, self._requests_due or bool(stopping)
+        """Send again what brokers answered with an error, each broker after its own delay."""
+        for batch in self.retries.due_retries(idle):
+            stopping = self.broker_requests.send_retry(batch)
+            self._dirty_partitions, self._requests_due = (
+                self._dirty_partitions | stopping,
+                self._requests_due or bool(stopping),
+            )
 
     def _resend_to_followers_of(self, broker_ids: Collection[int]) -> None:
-        """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
-        known = ((key, broker) for broker in broker_ids for key in self.context.of_broker(broker))
-        self.broker_requests.resend({key for key, broker in known if self.context.partitions[key].leader == broker})
+        """Send the partitions that these brokers lead to their replicas again.
+
+        A follower ignores a leader that is not alive by its metadata.
+        """
+        partitions = ((key, broker) for broker in broker_ids for key in self.context.of_broker(broker))
+        self.broker_requests.resend(
+            {key for key, broker in partitions if self.context.partitions[key].leader == broker}
+        )
 
     def _is_failing(self, broker: int) -> bool:
         return broker in self._unhandled_failures or broker in self.reader.failed_brokers
 
     @property
     def _bounced(self) -> set[int]:
-        """Brokers that registered anew before their failure was written."""
+        """Brokers that registered again before their failure was written."""
         return self._unhandled_failures.keys() & {*self.context.live}
 
     def _on_bounced_brokers_handled(self, verdicts: Sequence[RowOutcome]) -> None:
-        """Introduce brokers that bounced, once all that they led and followed is written as after a failure."""
+        """Send bounced brokers the full state, once their partitions are written as after a failure."""
         if any(verdict.outcome is Outcome.SKIPPED for verdict in verdicts):
-            return  # the next cycle goes on with it
+            return  # the next cycle continues
         bounced, written = self._bounced, all(verdict.outcome is Outcome.APPLIED for verdict in verdicts)
         self._unhandled_failures = (
             {} if written else {broker: left - 1 for broker, left in self._unhandled_failures.items() if left > 1}
@@ -389,10 +437,10 @@ class ResidentController:
         back = sorted(bounced - self._unhandled_failures.keys())
         if back:
             self.broker_requests.send_full_state(back)
-            self._due |= {key for broker in back for key in self.context.of_broker(broker)}
+            self._dirty_partitions |= {key for broker in back for key in self.context.of_broker(broker)}
 
-    def _write(self, decided: Decisions, episode: CycleRecord | None) -> list[RowOutcome]:
-        """Write what was decided, and tell each multi's part of it at once."""
+    def _write(self, decided: Decisions, record: CycleRecord | None) -> list[RowOutcome]:
+        """Write the decided changes, and send those of each multi as soon as it is written."""
         verdicts: list[RowOutcome] = []
         try:
             for judged, written in self.writer.write(decided.changes) if decided.changes else ():
@@ -400,24 +448,25 @@ class ResidentController:
                 self.broker_requests.send_changes(written)
                 self.summary.by_action.update(change.action for change in written)
         finally:
-            if episode is not None:
-                self.log.finish(episode, verdicts)
-        self._due |= self.writer.drain_dirty()
+            if record is not None:
+                self.log.finish(record, verdicts)
+        self._dirty_partitions |= self.writer.drain_dirty()
         self._requests_due |= bool(verdicts) and bool(self.context.requests)
         return verdicts
 
     def _without_new_partitions(self, decided: Decisions) -> Decisions:
-        """Leave out requests for topics and partitions that came to be after they were looked for.
+        """Leave out refusals of requests whose topics or partitions were created during the cycle.
 
-        A request may be read before the topic that it names; it is decided on in the next cycle, and not taken away.
+        A request may be read before the topic that it names. Such a request is decided on in the next cycle instead of
+        being withdrawn.
         """
-        named = {row["topic"] for row in decided.withdrawn if row["code"] == RejectionCode.UNKNOWN_PARTITION}
-        named |= {row["topic"] for row in decided.deletions if row["code"] == RejectionCode.UNKNOWN_TOPIC}
-        if not named:
+        topics = {row["topic"] for row in decided.withdrawn if row["code"] == RejectionCode.UNKNOWN_PARTITION}
+        topics |= {row["topic"] for row in decided.deletions if row["code"] == RejectionCode.UNKNOWN_TOPIC}
+        if not topics:
             return decided
-        appeared = self.reader.refresh_topics(named)
-        self._due |= appeared
-        self._requests_due |= bool(appeared) or not named.isdisjoint(self.context.topics)
+        appeared = self.reader.refresh_topics(topics)
+        self._dirty_partitions |= appeared
+        self._requests_due |= bool(appeared) or not topics.isdisjoint(self.context.topics)
         return replace(
             decided,
             withdrawn=[row for row in decided.withdrawn if (row["topic"], row["partition"]) not in appeared],
@@ -430,29 +479,32 @@ class ResidentController:
         )
 
     def _withdraw(self, decided: Decisions, verdicts: Sequence[RowOutcome]) -> None:
-        """Take requests away that are carried out, cannot be, or ask for nothing."""
+        """Withdraw requests that are fulfilled, that cannot be fulfilled, or that are empty."""
         for refused in chain(self.requests.withdraw(decided, verdicts), self.requests.remove_empty()):
             self._handle_refusal(refused)
 
     def _handle_refusal(self, refused: MultiFailure | None) -> bool:
-        """Look at the requests again where one could not be taken away, after a pause; return whether it was."""
+        """Return whether ZooKeeper let the requests be removed.
+
+        If it refused, the requests are decided on again in the next cycle, after a pause.
+        """
         if refused is None:
             self.writer.failed_attempts = 0
             return True
-        self.log_line(f"surveyor: {refused}; it is tried again")
+        self.log_line(f"surveyor: {refused}; retrying")
         self.writer.failed_attempts += 1
         self._requests_due = True
         return False
 
     def _delete(self, decided: Decisions) -> None:
-        """Tell brokers of topics that are deleted, and remove those that are."""
-        self.broker_requests.deletions(decided)
-        until = time.monotonic() + POLL_INTERVAL_SECONDS
+        """Send the requests that delete topics to brokers, and remove the topics that are deleted everywhere."""
+        self.broker_requests.send_deletions(decided)
+        deadline = time.monotonic() + POLL_INTERVAL_SECONDS
         for row in decided.deletions:
             topic = row["topic"]
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 self._requests_due = True
-                return  # the next cycle goes on: others do not wait until a thousand topics are removed
+                return  # the next cycle continues, so that other work does not wait for a thousand topics
             if row["step"] == DeletionStep.REMOVE:
                 self._remove(topic)
             elif row["step"] == DeletionStep.REFUSE:
@@ -467,13 +519,13 @@ class ResidentController:
             self.log_line(f"  topic {topic} is deleted")
 
     def _record_cycle(self, decided: Decisions) -> CycleRecord | None:
-        """Record what a cycle is about to do, and what it says that is new, before anything of it is written."""
-        news = self.summary.new_rejections(decided.others)
-        if not (decided.changes or news):
+        """Record the changes and the new rejections of a cycle before any of it is written."""
+        rejections = self.summary.new_rejections(decided.others)
+        if not (decided.changes or rejections):
             return None
-        episode = self.cycle_record(decided.changes, news)
-        self.log.record(episode)
-        return episode
+        record = self.cycle_record(decided.changes, rejections)
+        self.log.record(record)
+        return record
 
     def cycle_record(
         self,
@@ -481,7 +533,7 @@ class ResidentController:
         rejections: Sequence[Row] = (),
         verdicts: Sequence[RowOutcome] | None = None,
     ) -> CycleRecord:
-        """What a cycle does, by what is known of the cluster."""
+        """Make the record of a cycle, with the current broker epochs and controller epoch."""
         epochs = {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}
         ids = self.snapshot["snapshot_id"], self.snapshot["cluster_id"]
         return CycleRecord(*ids, epochs, self.control.epoch, changes, rejections, verdicts)

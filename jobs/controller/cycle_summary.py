@@ -1,4 +1,4 @@
-"""What a controller that stays says of its cycles: a line for each that did something, and what came of all of them."""
+"""Reports on the cycles of the resident controller: a line for each that changed something, and totals at the end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,58 +13,58 @@ from schemas.rows import Key, changes_among
 
 @dataclass(slots=True)
 class CycleSummary:
-    """What cycles did, for people: counts by action, and what came of it."""
+    """Totals of the cycles by action, and what was already reported."""
 
-    say: Callable[[str], None]
+    log_line: Callable[[str], None]
     cycles: int = 0
     by_action: Counter[str] = field(default_factory=Counter)
     stale: int = 0
-    _said: dict[Key, str] = field(default_factory=dict)
-    _failing: set[Key] = field(default_factory=set)
+    _reported_rejections: dict[Key, str] = field(default_factory=dict)
+    _failed_partitions: set[Key] = field(default_factory=set)
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Return the totals in one line."""
         actions = ", ".join(f"{count} {action}" for action, count in sorted(self.by_action.items())) or "nothing"
         return f"{pluralise(self.cycles, 'cycle')} wrote {actions}" + (
             f"; {pluralise(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
         )
 
     def add_cycle(self, verdicts: Sequence[RowOutcome], rejections: Iterable[Row]) -> None:
-        """Say what a cycle did, and which rejections are new."""
+        """Add a cycle to the totals, and log its outcomes and new rejections."""
         self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
-        news = self._new_failures(verdicts)
-        counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in news)
+        new_outcomes = self._new_failures(verdicts)
+        counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in new_outcomes)
         counts.update(f"{row['action']}: {row['code']}" for row in rejections)
         written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
         elected = [change for change in written if DRAINED_LEADS in change.reason]
         if elected:
             others = f" and {len(elected) - 1} others" if len(elected) > 1 else ""
-            self.say(f"surveyor: warning: {elected[0].name}{others}: {elected[0].reason}")
+            self.log_line(f"surveyor: warning: {elected[0].name}{others}: {elected[0].reason}")
         if counts:
-            self.say("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+            self.log_line("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
 
     def _new_failures(self, verdicts: Sequence[RowOutcome]) -> list[RowOutcome]:
-        """Say once what cannot be written and why; leave out what was said to fail already."""
+        """Log new failures with their reason; return the outcomes without failures that were logged before."""
         failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
-        self._failing -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}
+        self._failed_partitions -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}
         new: dict[str, list[str]] = defaultdict(list)
         for verdict in failed:
-            if verdict.change.key not in self._failing:
+            if verdict.change.key not in self._failed_partitions:
                 new[verdict.message].append(verdict.change.name)
         for message, names in new.items():
             others = f" and {len(names) - 1} others" if len(names) > 1 else ""
-            self.say(f"surveyor: {names[0]}{others}: {message}; it is tried again")
-        known = set(self._failing)
-        self._failing |= {verdict.change.key for verdict in failed}
+            self.log_line(f"surveyor: {names[0]}{others}: {message}; retrying")
+        known = set(self._failed_partitions)
+        self._failed_partitions |= {verdict.change.key for verdict in failed}
         return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
 
     def new_rejections(self, rows: Iterable[Row]) -> list[Row]:
-        """Rejections, of decisions that were not said of their partitions before."""
+        """Return the rejections that were not reported for their partitions before."""
         new = []
         for row in rows:
-            key, words = (row["topic"], row["partition"]), f"{row['code']}: {row['why_not']}"
-            if self._said.get(key) != words:
-                self._said[key] = words
+            key, text = (row["topic"], row["partition"]), f"{row['code']}: {row['why_not']}"
+            if self._reported_rejections.get(key) != text:
+                self._reported_rejections[key] = text
                 new.append(_rejection(row))
         return new
 

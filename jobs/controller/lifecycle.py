@@ -1,8 +1,8 @@
-"""The life of a controller that stays: made ready, taken up, and resigned.
+"""The lifecycle of the resident controller: preparation, take-over, cycles and resignation.
 
-Corresponds to `KafkaController.elect`, `onControllerFailover` and `onControllerResignation`. Everything that takes
-long is done before the take-over: a snapshot, Spark's start, and the first decisions, for which the JVM compiles;
-while nobody is the controller, nobody replaces a dead leader.
+Corresponds to `KafkaController.elect`, `onControllerFailover` and `onControllerResignation`. Everything slow is done
+before the take-over: a snapshot, the start of Spark, and the first decisions, for which the JVM compiles code. While
+there is no controller, no dead leader is replaced.
 """
 
 import gc
@@ -55,7 +55,7 @@ from schemas.rows import Key
 
 @dataclass(frozen=True, slots=True)
 class ControlOptions:
-    """How a controllership is to be held."""
+    """Options of `surveyor control`."""
 
     apply: bool
     yes: bool
@@ -64,25 +64,25 @@ class ControlOptions:
     allow_silent: frozenset[int]
 
 
-def control_cluster(settings: Settings, term: ControlOptions) -> ExitCode:
-    """Be the controller until a signal comes, or say what is due where nothing is to be written."""
-    decider, snapshot = _prepare(settings, term)
-    vanished = _lost_states(decider, snapshot)
-    due = _dry_run_decisions(settings, decider, vanished)
-    if not term.apply:
+def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
+    """Be the controller until a signal arrives; without `apply`, show what is due."""
+    engine, snapshot = _prepare(settings, options)
+    vanished = _lost_states(engine, snapshot)
+    due = _dry_run_decisions(settings, engine, vanished)
+    if not options.apply:
         return _report_dry(settings, snapshot, due)
-    if not term.yes and is_terminal() and not confirm("become the controller of this cluster?"):
+    if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        return _run_as_controller(settings, term, decider, snapshot, vanished)
+        return _run_as_controller(settings, options, engine, snapshot, vanished)
 
 
-def _prepare(settings: Settings, term: ControlOptions) -> tuple[DecisionEngine, Row]:
-    """Take a snapshot, ask what brokers are set to, and refuse what must be refused."""
+def _prepare(settings: Settings, options: ControlOptions) -> tuple[DecisionEngine, Row]:
+    """Take a snapshot, read the brokers' settings, and make the checks before a take-over."""
     if settings.remote is not None:
         raise UsageError(
-            f"`surveyor control` decides in its own process, not on a Spark Connect server: leave out --remote, and "
-            f"{REMOTE} out of the environment",
+            f"`surveyor control` decides in its own process, not on a Spark Connect server: omit --remote, and unset "
+            f"{REMOTE} in the environment",
         )
     with progress("starting Spark"):
         spark = start_session("surveyor control")
@@ -97,44 +97,50 @@ def _prepare(settings: Settings, term: ControlOptions) -> tuple[DecisionEngine, 
     snapshot = find_snapshot(settings.lake, int(taken["snapshot_id"]))
     configs = as_of(settings.lake, snapshot, "broker_configs")
     refuse_protocols(configs)
-    if term.apply:
-        configs = complete_configs(configs, settings, term.allow_silent)
-    decider = DecisionEngine.of(SparkWarehouse(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
-    decider.refresh_drained()
+    if options.apply:
+        configs = complete_configs(configs, settings, options.allow_silent)
+    engine = DecisionEngine.of(SparkWarehouse(spark, settings.lake), configs, allow_unclean=options.allow_unclean)
+    engine.refresh_drained()
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
     refuse_take_over(state, settings.conf.controller_id)
     refuse_unreachable(state, settings.listener)
-    if term.apply:
-        refuse_unresponsive(state.brokers, settings.conf.controller_id, term.allow_silent, settings.listener)
-    return decider, snapshot
+    if options.apply:
+        refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
+    return engine, snapshot
 
 
-def _lost_states(decider: DecisionEngine, snapshot: Row) -> set[Key]:
-    """Return the partitions without a state that history knows to have had one: they are not new."""
-    # a long history is not to be sorted whole: the few that it is asked about are broadcast
-    warehouse = SparkWarehouse(with_settings(decider.queries.spark, BROADCASTING), decider.warehouse)
+def _lost_states(engine: DecisionEngine, snapshot: Row) -> set[Key]:
+    """Return the partitions without a state that had one according to the recorded history: they are not new."""
+    # broadcast the few new partitions, so that a long history need not be sorted
+    warehouse = SparkWarehouse(with_settings(engine.queries.spark, BROADCASTING), engine.warehouse)
     new = as_of(warehouse.warehouse, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
     if not new:
         return set()
-    at = SnapshotTables(warehouse, snapshot)
-    known = vanished_states(at, at["partitions"].transform(without_state, at["topics"])).select(*KEY).collect()
-    for row in known:
+    snapshot_tables = SnapshotTables(warehouse, snapshot)
+    lost = (
+        vanished_states(
+            snapshot_tables, snapshot_tables["partitions"].transform(without_state, snapshot_tables["topics"])
+        )
+        .select(*KEY)
+        .collect()
+    )
+    for row in lost:
         log(f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`")
-    return {(row.topic, row.partition) for row in known}
+    return {(row.topic, row.partition) for row in lost}
 
 
-def _dry_run_decisions(settings: Settings, decider: DecisionEngine, vanished: set[Key]) -> Decisions:
-    """Decide as the controller will, and write nothing; return what is due."""
-    memory = ControllerContext(lost_states=set(vanished))
-    with connected(settings.zookeeper) as client, progress("deciding for the first time"):
-        warm_up(decider)
-        MetadataReader(client, ZkWatches(client), memory).load_all()
-        return decider.decide(memory, memory.partitions.keys(), deletions=True)
+def _dry_run_decisions(settings: Settings, engine: DecisionEngine, vanished: set[Key]) -> Decisions:
+    """Decide as the controller will, without writing; return what is due."""
+    context = ControllerContext(lost_states=set(vanished))
+    with connected(settings.zookeeper) as client, progress("computing the first decisions"):
+        warm_up(engine)
+        MetadataReader(client, ZkWatches(client), context).load_all()
+        return engine.decide(context, context.partitions.keys(), deletions=True)
 
 
 def _report_dry(settings: Settings, snapshot: Row, due: Decisions) -> ExitCode:
-    """Say what the controller would do first."""
+    """Show what the controller would do first."""
     result = {
         "snapshot_id": snapshot["snapshot_id"],
         "dry_run": True,
@@ -147,30 +153,30 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decisions) -> ExitCode:
     lines += [f"  {row['topic']}: {row['step']}: {row['reason'] or 'queued for deletion'}" for row in due.deletions]
     title = (
         f"{pluralise(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
-        "controllership and stays"
+        "controllership and keeps it"
     )
     emit_result(settings, result, title, *truncate(lines, command_line(settings, "plan", "reconcile", "--refresh")))
     return ExitCode.DONE
 
 
 def _run_as_controller(
-    settings: Settings, term: ControlOptions, decider: DecisionEngine, snapshot: Row, vanished: set[Key]
+    settings: Settings, options: ControlOptions, engine: DecisionEngine, snapshot: Row, vanished: set[Key]
 ) -> ExitCode:
-    behind = WriteBehindLog(settings.lake)
-    behind.start()
+    log_writer = WriteBehindLog(settings.lake)
+    log_writer.start()
     try:
-        with _controllership(settings, decider, snapshot, behind) as controller:
+        with _controllership(settings, engine, snapshot, log_writer) as controller:
             controller.context.lost_states |= vanished
-            ended = _run_until_ended(controller, until_quiet=term.until_quiet)
-        # what an error advises is for commits: who is the controller next sees to all that was left
+            ended = _run_until_ended(controller, until_quiet=options.until_quiet)
+        # the advice in the error is for commits; the next controller completes everything that is due
         why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
         line = f"{why}{controller.summary.line()}; {_wait_for_successor(settings)}"
-        behind.record(AuditEntry(Step.HAND_BACK, line))
+        log_writer.record(AuditEntry(Step.HAND_BACK, line))
     except SurveyorError as error:
-        behind.record(AuditEntry(Step.HAND_BACK, str(error)))
+        log_writer.record(AuditEntry(Step.HAND_BACK, str(error)))
         raise
     finally:
-        behind.close()
+        log_writer.close()
     result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
     if ended is not None:
         raise type(ended)(line, result)
@@ -179,10 +185,10 @@ def _run_as_controller(
 
 
 def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> FencedError | SessionLostError | None:
-    """Be the controller until told to stop; return what else has ended it."""
+    """Be the controller until stopped; return the error that ended it otherwise."""
     try:
         _initialize(controller)
-        gc.freeze()  # what is known by now is no garbage, and to look through it would take tenths of a second
+        gc.freeze()  # the context is not garbage, and scanning it would take tenths of a second
         controller.run(until_quiet=until_quiet)
     except (FencedError, SessionLostError) as error:
         return error
@@ -190,7 +196,7 @@ def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> Fe
 
 
 def _initialize(controller: ResidentController) -> None:
-    """Take up, from the beginning where the connection was lost on the way; SessionLostError where the session was."""
+    """Initialize the controller, again from the start if the connection is lost; SessionLostError if the session is."""
     while not interrupted():
         try:
             controller.initialize()
@@ -202,17 +208,22 @@ def _initialize(controller: ResidentController) -> None:
 
 @contextmanager
 def _controllership(
-    settings: Settings, decider: DecisionEngine, snapshot: Row, behind: WriteBehindLog
+    settings: Settings, engine: DecisionEngine, snapshot: Row, log_writer: WriteBehindLog
 ) -> Iterator[ResidentController]:
-    """Take over, and resign by ending the session."""
-    us, recorded = settings.conf.controller_id, latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
-    with controllership(settings.zookeeper, us, lambda line: log(f"  {line}"), latest_known_epoch=recorded) as control:
+    """Take the controllership, and resign by ending the session."""
+    recorded = latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
+    with controllership(
+        settings.zookeeper,
+        settings.conf.controller_id,
+        lambda line: log(f"  {line}"),
+        latest_known_epoch=recorded,
+    ) as control:
         log(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
             log(line)
-        controller = ResidentController(control, decider, behind, snapshot, log, settings)
-        behind.record(controller.cycle_record(verdicts=[]))
-        behind.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
+        controller = ResidentController(control, engine, log_writer, snapshot, log, settings)
+        log_writer.record(controller.cycle_record(verdicts=[]))
+        log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
             yield controller
         finally:
@@ -220,7 +231,7 @@ def _controllership(
 
 
 def _wait_for_successor(settings: Settings) -> str:
-    """Wait for somebody else to become the controller, and say who it is."""
+    """Wait for another controller, and return a text that names it."""
     started = time.monotonic()
     with progress("waiting for a broker to become the controller"):
         try:
@@ -228,8 +239,8 @@ def _wait_for_successor(settings: Settings) -> str:
                 lambda: current_controller(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
         except SurveyorError as error:
-            return f"nobody knows who is the controller now: {error}"
+            return f"the present controller is unknown: {error}"
     if controller == NO_CONTROLLER:
-        return "no broker has become the controller yet: /controller is free for one"
+        return "no broker has become the controller yet: /controller is free"
     who = "another Surveyor" if controller == settings.conf.controller_id else f"broker {controller}"
-    return f"{who} is the controller since {time.monotonic() - started:.1f} s after"
+    return f"{who} is the controller since {time.monotonic() - started:.1f} s later"

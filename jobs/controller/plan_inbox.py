@@ -1,13 +1,13 @@
-"""Plans that commits hand in to a controller that stays: carried out under its controllership, between two cycles.
+"""Plans that `surveyor commit` submits to the resident controller: carried out by it, under its controllership.
 
-While it is in office nobody else can be, so what a commit in batch mode would do as the controller is done here: a
-drain for a planned shutdown, topics, settings, a recovery. The plan is judged anew by what ZooKeeper shows, written by
-the same fenced multis, and told through the same queues as everything else. Corresponds to
-`KafkaController.doControlledShutdown` for drains. In: /surveyor/plans. Out: an answer, and partitions to look at.
+While it runs, no other process can be the controller. It therefore does what a commit in batch mode would do as the
+controller: drains for a planned shutdown, topics, settings and recoveries. The plan is checked again with the state in
+ZooKeeper, written by the same fenced multis, and sent through the same queues as all changes. For drains it corresponds
+to `KafkaController.doControlledShutdown`.
 
-The tables and a large plan take seconds, and a failure must not wait for them: so a plan is written by a thread of its
-own, beside the cycles. Every multi checks its versions, so neither overwrites the other; what is told, and what is
-known, is the cycles' alone.
+Reading the tables and writing a large plan take seconds, and a broker failure must not wait for that. A plan is
+therefore written by a thread of its own, concurrently with the cycles. Every multi checks versions, so neither
+overwrites the other. Only the cycles send requests and update the context.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,30 +41,31 @@ from schemas.rows import Change, Key
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, submission_of
 
 BATCH_PARTITIONS: Final = 2_000
-"""Partitions of a plan that are told, or looked at, in a cycle: a failure waits for no more of them."""
+"""Partitions of a plan that are sent or read in one cycle, so that a broker failure does not wait for more."""
 
 _UNTIL_RESIGNED: Final = float("inf")
 
-_CUT_OFF: Final = PlanResult(
+_INTERRUPTED: Final = PlanResult(
     int(ExitCode.ERROR),
     {},
     [],
-    "the controller was cut off in the midst of it: commit the plan again, what is written is found so",
+    "the controller was interrupted while it carried out the plan: commit the plan again; rows that are already "
+    "written are recognised",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingBatch:
-    """Changes that stand in ZooKeeper, and whether they have been told."""
+    """Changes that are written to ZooKeeper, and whether they have been sent."""
 
     changes: Sequence[Change]
     is_first: bool
-    told: Event = field(default_factory=Event)
+    sent: Event = field(default_factory=Event)
 
 
 @dataclass(slots=True)
 class PlanInbox:
-    """Where plans are handed in while one controllership lasts."""
+    """Receives plans during one controllership."""
 
     settings: Settings
     control: Controllership
@@ -72,42 +73,42 @@ class PlanInbox:
     writer: StateWriter
     broker_requests: BrokerRequestBatch
     refresh_drained: Callable[[], None]
-    """Learns who is drained, before and after a plan that may have changed it."""
-    say: Callable[[str], None]
-    is_done: int = 0
-    """Plans that were answered."""
-    _touched: set[str] = field(default_factory=set)
-    """Topics that plans have named since the last time that was asked."""
+    """Reads which brokers are drained; called before and after a plan that may have changed that."""
+    log_line: Callable[[str], None]
+    answered_plans: int = 0
+    """The number of plans that were answered."""
+    _topics_to_refresh: set[str] = field(default_factory=set)
+    """Topics of plans that have not been read again yet."""
     _thread: Thread | None = None
     _pending_batches: SimpleQueue[_PendingBatch] = field(default_factory=SimpleQueue)
     _failed: Exception | None = None
-    """What ended the thread."""
+    """The error that ended the thread."""
     _reported: set[tuple[str, int]] = field(default_factory=set)
-    """What other clients have put there, by path and last change, and was reported."""
+    """Invalid submissions that were reported, by path and last change."""
     _closed: bool = False
 
     def announce(self) -> None:
-        """Let commits know that this is where plans are carried out."""
+        """Announce to commits that this process carries out plans."""
         if not announce_resident(self.control.client, this_process("control")):
-            self.say(
-                "surveyor: ZooKeeper does not let us write /surveyor (NoAuth): no commit can hand its plan in while "
-                "this is the controller; let somebody create /surveyor for us",
+            self.log_line(
+                "surveyor: ZooKeeper denies writing /surveyor (NoAuth): commits cannot submit plans while this process "
+                "is the controller; create /surveyor with a client that may, and allow this user to write it",
             )
 
     @property
     def topics(self) -> AbstractSet[str]:
-        """Topics that the plan in hand names: what it writes of them is told as it is told here."""
-        return self._touched
+        """Topics of the plan in progress; the plan's changes of them are sent by this class."""
+        return self._topics_to_refresh
 
     @property
     def is_busy(self) -> bool:
-        """Whether a plan is being carried out."""
-        return self._thread is not None or bool(self._touched)
+        """Whether a plan is in progress."""
+        return self._thread is not None or bool(self._topics_to_refresh)
 
     def poll(self) -> set[Key]:
-        """Tell what the plan in hand has written; once it is done, begin with the next that was handed in.
+        """Send what the plan in progress has written; once it is done, start the next submitted plan.
 
-        Returns partitions that are not what they were known to be: nobody knows whether brokers were told of that.
+        Returns partitions that differ from the context; whether brokers were sent their state is unknown.
         """
         self._send_next_batch()
         if self._thread is not None and (self._thread.is_alive() or not self._pending_batches.empty()):
@@ -118,139 +119,146 @@ class PlanInbox:
         if self._failed is not None:
             error, self._failed = self._failed, None
             raise error
-        if self._touched:
+        if self._topics_to_refresh:
             return self._refresh_next_topics()
         znodes = submitted(self.control.client)
-        self._reported &= {*map(_seen, znodes)}
+        self._reported &= {*map(_submission_key, znodes)}
         for znode in znodes:
             if self._try_start(znode):
                 break
         return set()
 
     def _refresh_next_topics(self) -> set[Key]:
-        """Read topics again that a plan has named, a few thousand partitions in a cycle."""
-        some, partitions = set[str](), 0
-        while self._touched and partitions < BATCH_PARTITIONS:
-            some.add(self._touched.pop())
-            partitions = sum(len(self.writer.context.of_topic(topic)) for topic in some)
+        """Read topics of the plan again, a few thousand partitions in a cycle."""
+        topics, partitions = set[str](), 0
+        while self._topics_to_refresh and partitions < BATCH_PARTITIONS:
+            topics.add(self._topics_to_refresh.pop())
+            partitions = sum(len(self.writer.context.of_topic(topic)) for topic in topics)
         self.reader.watches.signal()
-        return self.reader.refresh_topics(some)
+        return self.reader.refresh_topics(topics)
 
-    def close(self, patience: float = 20.0) -> None:
-        """Let the plan in hand come to the next border, and tell what of it is written."""
-        deadline = monotonic() + patience
+    def close(self, timeout_seconds: float = 20.0) -> None:
+        """Wait until the plan in progress reaches its next step, and send what it has written."""
+        deadline = monotonic() + timeout_seconds
         while self._thread is not None and self._thread.is_alive() and monotonic() < deadline:
             self._thread.join(0.05)
             self._send_next_batch()
         self._closed = True
 
     def _send_next_batch(self) -> None:
-        """Tell a part of what was written; of what has changed since, as it is now."""
+        """Send a batch of written changes; for partitions that have changed since, send the current state."""
         if self._pending_batches.empty():
             return
-        untold = self._pending_batches.get()
-        if untold.is_first:
+        batch = self._pending_batches.get()
+        if batch.is_first:
             self.refresh_drained()
-        known = self.writer.context.partitions
-        later = [c for c in untold.changes if c.key in known and _is_past(known[c.key], c)]
-        overtaken = {change.key for change in later}
-        written = [change for change in untold.changes if change.key not in overtaken]
+        partitions = self.writer.context.partitions
+        superseded = [c for c in batch.changes if c.key in partitions and _is_superseded(partitions[c.key], c)]
+        superseded_keys = {change.key for change in superseded}
+        written = [change for change in batch.changes if change.key not in superseded_keys]
         self.writer.apply_written(written)
         self.broker_requests.send_changes(written)
-        self.broker_requests.resend_current(later)
-        untold.told.set()
+        self.broker_requests.resend_current(superseded)
+        batch.sent.set()
         self.reader.watches.signal()
 
     def _try_start(self, znode: Znode) -> bool:
-        """Begin with a plan, where it is one that can be begun."""
+        """Start a submitted plan if it is valid and not started yet; return whether it was started."""
         if fault := fault_of(znode):
             self._ignore_submission(znode, fault)
             return False
-        handed = decode_submitted(znode.data)
-        if handed.answer is not None:
+        plan_request = decode_submitted(znode.data)
+        if plan_request.answer is not None:
             return False
-        if handed.is_begun:  # no thread is at it now: it was cut off
-            respond(self.control.client, znode.path, with_values(handed, answer=_CUT_OFF))
+        if plan_request.is_begun:  # no thread carries it out now, so it was interrupted
+            respond(self.control.client, znode.path, with_values(plan_request, answer=_INTERRUPTED))
             return False
-        begun = with_values(handed, is_begun=True)
-        if znode.version is None or not respond(self.control.client, znode.path, begun, znode.version):
-            return False  # taken back
+        started = with_values(plan_request, is_begun=True)
+        if znode.version is None or not respond(self.control.client, znode.path, started, znode.version):
+            return False  # it was withdrawn
         plan_id = znode.path.rpartition("/")[2]
-        self.say(f"  plan {plan_id} was handed in by {handed.holder}")
-        self._thread = Thread(target=self._run, args=(znode, plan_id, handed), daemon=True, name=f"plan-{plan_id}")
+        self.log_line(f"  plan {plan_id} was submitted by {plan_request.holder}")
+        self._thread = Thread(
+            target=self._run, args=(znode, plan_id, plan_request), daemon=True, name=f"plan-{plan_id}"
+        )
         self._thread.start()
         return True
 
     def _ignore_submission(self, znode: Znode, fault: str) -> None:
-        """Report once what another client has put there; it is not ours to delete."""
-        seen = _seen(znode)
-        if seen not in self._reported:
-            self._reported.add(seen)
-            self.say(f"surveyor: {ignored_reason(znode.path, fault)}")
+        """Report an invalid submission of another client once; it is not ours to delete."""
+        submission = _submission_key(znode)
+        if submission not in self._reported:
+            self._reported.add(submission)
+            self.log_line(f"surveyor: {ignored_reason(znode.path, fault)}")
 
-    def _run(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> None:
+    def _run(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
         try:
-            self._carry_out(znode, plan_id, handed)
-        except Exception as error:  # noqa: BLE001 - raised where the cycles are
+            self._execute(znode, plan_id, plan_request)
+        except Exception as error:  # noqa: BLE001 - raised again in the thread of the cycles
             self._failed = error
         finally:
             self.reader.watches.signal()
 
     def _send_in_batches(self, changes: Sequence[Change]) -> None:
-        """Let the cycles tell what the thread has written, and wait for that."""
-        parts = [
+        """Let the cycles send what the thread has written, and wait for that."""
+        batches = [
             _PendingBatch(changes[at : at + BATCH_PARTITIONS], is_first=at == 0)
             for at in range(0, len(changes), BATCH_PARTITIONS)
         ]
-        for part in parts:
-            self._pending_batches.put(part)
+        for batch in batches:
+            self._pending_batches.put(batch)
         self.reader.watches.signal()
-        while parts and not parts[-1].told.wait(0.2) and not self._closed:
+        while batches and not batches[-1].sent.wait(0.2) and not self._closed:
             pass
 
-    def _carry_out(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> None:
-        answer = self._answer(znode, plan_id, handed)
-        self.is_done += 1
+    def _execute(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
+        answer = self._run_plan(znode, plan_id, plan_request)
+        self.answered_plans += 1
         line = answer.error or answer.lines[0]
-        heard = respond(self.control.client, znode.path, with_values(handed, is_begun=True, answer=answer))
-        self.say(f"  {line}" if heard else f"  {line}; whoever handed it in is gone")
+        is_delivered = respond(self.control.client, znode.path, with_values(plan_request, is_begun=True, answer=answer))
+        self.log_line(f"  {line}" if is_delivered else f"  {line}; the client that submitted it has disconnected")
 
-    def _answer(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> PlanResult:
+    def _run_plan(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> PlanResult:
         try:
-            return self._committed(znode, plan_id, handed)
+            return self._commit_plan(znode, plan_id, plan_request)
         except (FencedError, SessionLostError, *LOST):
-            raise  # it is over, or what was written is read back first
+            raise  # the controllership has ended, or the writes must be read back first
         except SurveyorError as error:
-            where = f"{error} (as the controller found, in the warehouse of `surveyor control`, {self._warehouse})"
+            where = f"{error} (reported by the controller, whose warehouse is {self._warehouse})"
             return PlanResult(int(error.exit_code), dict(error.result), [], where)
 
     @property
     def _warehouse(self) -> str:
         return self.settings.lake.warehouse
 
-    def _committed(self, znode: Znode, plan_id: str, handed: SubmittedPlan) -> PlanResult:
+    def _commit_plan(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> PlanResult:
         lake = self.settings.lake
         plan = read_plan(lake, plan_id)
-        refuse_unsubmitted(plan, _submission(znode))
-        self._touched |= {change.topic for change in plan.changes}
-        limits = CommitLimits(handed.max_plan_age, handed.max_changes, handed.allow_majority_dead)
+        refuse_unsubmitted(plan, _submission_id(znode))
+        self._topics_to_refresh |= {change.topic for change in plan.changes}
+        limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         assessment = check_before_commit(self.settings, plan, Mode.BATCH, limits, is_ours=True)
-        author = Actor(f"{handed.holder.user}@{handed.holder.host}", handed.run)
-        tell_all, control = self._send_in_batches, self.control
+        author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
         ledger = apply_plan(
-            self.settings, plan, assessment, _UNTIL_RESIGNED, control, notify_brokers=tell_all, author=author
+            self.settings,
+            plan,
+            assessment,
+            _UNTIL_RESIGNED,
+            self.control,
+            notify_brokers=self._send_in_batches,
+            author=author,
         )
-        return plan_result(self.settings, plan, ledger, detailed=handed.detailed)
+        return plan_result(self.settings, plan, ledger, detailed=plan_request.detailed)
 
 
-def _seen(znode: Znode) -> tuple[str, int]:
+def _submission_key(znode: Znode) -> tuple[str, int]:
     return znode.path, 0 if znode.stat is None else znode.stat.mzxid
 
 
-def _submission(znode: Znode) -> str:
+def _submission_id(znode: Znode) -> str:
     return "" if znode.stat is None else submission_of(znode.stat.ephemeralOwner, znode.data or b"")
 
 
-def _is_past(row: PartitionInfo, change: Change) -> bool:
+def _is_superseded(row: PartitionInfo, change: Change) -> bool:
     """Whether a partition has changed since a change of it was written."""
     return row.state_version is not None and row.state_version > change.state_version + 1

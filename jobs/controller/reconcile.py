@@ -1,8 +1,8 @@
-"""One cycle of a controller in one process: a snapshot, a plan of what is due, the question, and the commit.
+"""One cycle of a controller in one process: a snapshot, a plan of what is due, a confirmation, and the commit.
 
-Dry unless applied: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed
-at any moment, the same cycle goes on: a new snapshot shows what is still due, and only that is planned. `until_quiet`
-does so again and again, until a snapshot shows nothing that is due, or cycles change nothing.
+It is a dry run unless applied: the snapshot is taken, the plan is stored, and what a commit would write is shown. If
+the process is killed, the next one continues: a new snapshot shows what is still due, and only that is planned.
+`reconcile_until_quiet` repeats the cycle until a snapshot shows nothing that is due, or cycles change nothing.
 """
 
 import time
@@ -40,19 +40,19 @@ from schemas.enums import Outcome, RejectionCode
 from schemas.rows import Place, PlanRow
 
 MAX_IDLE_CYCLES: Final = 3
-"""Cycles in a row that change nothing, or plan the same, after which it is left to whoever looks into it."""
+"""Cycles in a row that change nothing or plan the same, after which the command ends."""
 
 MAX_SUPERSEDED: Final = 5
 """Plans in a row that other runs may delete, before this run ends with an error."""
 
 FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
-"""Seconds between two looks at replicas that copy."""
+"""Upper limit of the pause between two snapshots while replicas copy; it starts at FIRST_PAUSE_SECONDS and doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileOptions:
-    """What is asked: what is due, allowing what, and whether with requests that a broker would carry out."""
+    """What is planned: whether unclean elections are allowed, and whether requests in /admin are carried out."""
 
     allow_unclean: bool = False
     requests: bool = False
@@ -66,92 +66,92 @@ def reconcile_once(
     hold: float,
     apply: bool,
     yes: bool,
-    question: ReconcileOptions,
+    options: ReconcileOptions,
     everything: bool,
     detailed: bool,
 ) -> ExitCode:
-    """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
+    """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
-    plan = _plan(settings, question)
+    plan = _plan(settings, options)
     outage = outage_left_by(settings.lake, plan.row)
-    known = {
+    facts = {
         "snapshot_id": plan.row["snapshot_id"],
         "plan_id": plan.plan_id,
         "rejected": len(plan.rejections),
         **in_json(outage),
     }
-    beside = ReportExtras(known, [*_sentence(outage), *rejection_lines(settings, plan)])
+    extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
     if not plan.size:
-        return _nothing_due(settings, plan, beside, apply=apply, yes=yes, detailed=detailed)
+        return _nothing_due(settings, plan, extras, apply=apply, yes=yes, detailed=detailed)
     try:
-        assessed = check_before_commit(settings, plan, mode, limits)
+        preflight = check_before_commit(settings, plan, mode, limits)
         if not apply:
-            return report_dry(settings, plan, assessed, DEFAULT, beside, detailed=detailed, everything=everything)
-        _refuse_resident(assessed)
-        refuse_unless_agreed(settings, plan, assessed, DEFAULT, beside, yes=yes, everything=everything)
-        ledger = apply_plan(settings, plan, assessed, hold)
+            return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
+        _refuse_resident(preflight)
+        refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes, everything=everything)
+        ledger = apply_plan(settings, plan, preflight, hold)
     except SurveyorError as error:
-        error.result = known | {"status": _status(settings, plan)} | error.result
+        error.result = facts | {"status": _status(settings, plan)} | error.result
         raise
-    return report_applied(settings, plan, ledger, beside, detailed=detailed)
+    return report_applied(settings, plan, ledger, extras, detailed=detailed)
 
 
 def reconcile_until_quiet(
-    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, question: ReconcileOptions
+    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, options: ReconcileOptions
 ) -> ExitCode:
-    """Reconcile until nothing is due, a line a cycle; the question is asked for the first of them.
+    """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
-    While replicas copy nothing is due, and it looks again; what waits for a broker that is not there is left.
+    While replicas copy, nothing is due, and the command waits. It does not wait for brokers that are down.
     """
     _refuse_admin(mode)
-    cycles = vain = 0
+    cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
     written: Counter[str] = Counter()
     while True:
-        plan = _plan(settings, question)
+        plan = _plan(settings, options)
         if not plan.size and (
             copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
         ):
             first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
             log(
-                f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); it looks "
-                f"again in {pause:g} s"
+                f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); next "
+                f"snapshot in {pause:g} s"
             )
             time.sleep(pause)
             pause = min(MAX_PAUSE_SECONDS, pause * 2)
             continue
         pause = FIRST_PAUSE_SECONDS
         outage = outage_left_by(settings.lake, plan.row)
-        known = {
+        facts = {
             "snapshot_id": plan.row["snapshot_id"],
             "cycles": cycles,
             **written,
             **in_json(outage),
         }
-        beside = ReportExtras(known, [*_sentence(outage), *rejection_lines(settings, plan)])
+        extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
         if not plan.size:
-            _above_known_epochs(settings, plan, apply=True, yes=yes or cycles > 0)
-            why = suggestion(settings, "why it is left", "show", "rejections", plan.plan_id)
+            _raise_stale_epoch(settings, plan, apply=True, yes=yes or cycles > 0)
+            why = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
             nothing = "nothing more can be written" if outage else "nothing is due"
             title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
-            emit_result(settings, beside.result | {"due": 0}, title, *beside.lines, steps=steps)
+            emit_result(settings, extras.result | {"due": 0}, title, *extras.lines, steps=steps)
             return ExitCode.DONE
-        assessed = check_before_commit(settings, plan, mode, limits)
-        _refuse_resident(assessed)
-        refuse_unless_agreed(settings, plan, assessed, DEFAULT, beside, yes=yes or cycles > 0)
-        answer = plan_result(settings, plan, apply_plan(settings, plan, assessed, hold), detailed=False)
+        preflight = check_before_commit(settings, plan, mode, limits)
+        _refuse_resident(preflight)
+        refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
+        answer = plan_result(settings, plan, apply_plan(settings, plan, preflight, hold), detailed=False)
         cycles += 1
         written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
         log(f"surveyor: cycle {cycles}: {answer.lines[0]}")
         rows: list[PlanRow] = [*plan.changes, *plan.tasks]
         steps_now = frozenset(row.place for row in rows)
-        vain = 0 if answer.result["applied_now"] and steps_now != steps_before else vain + 1
+        idle_cycles = 0 if answer.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
         steps_before = steps_now
         code = exit_code() if interrupted() else ExitCode(answer.exit_code)
-        if interrupted() or code == ExitCode.ERROR or vain == MAX_IDLE_CYCLES:
-            result = beside.result | {"cycles": cycles, **written, "due": plan.size}
+        if interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
+            result = extras.result | {"cycles": cycles, **written, "due": plan.size}
             steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-            steps = [same_step(settings, "go on", "reconcile")] if interrupted() else steps
+            steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
             lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
             emit_result(settings, result, *lines, steps=steps)
             return code
@@ -159,82 +159,84 @@ def reconcile_until_quiet(
 
 def _refuse_admin(mode: Mode) -> None:
     if mode is Mode.ADMIN:
-        raise UsageError("--mode admin: Kafka's Admin API repairs no leaders and ISRs; leave it out, or say batch")
-
-
-def _refuse_resident(assessed: Preflight) -> None:
-    if assessed.resident_controller is not None:
-        raise RefusedError(
-            f"{assessed.resident_controller}, is the controller and does what is due by itself; nothing was written"
+        raise UsageError(
+            "--mode admin: Kafka's Admin API cannot repair leaders and ISRs; omit the option, or use batch"
         )
 
 
-def _plan(settings: Settings, question: ReconcileOptions) -> Plan:
-    """Take a snapshot and plan on it.
+def _refuse_resident(preflight: Preflight) -> None:
+    if preflight.resident_controller is not None:
+        raise RefusedError(
+            f"{preflight.resident_controller}, is the controller and makes due changes itself; nothing was written"
+        )
+
+
+def _plan(settings: Settings, options: ReconcileOptions) -> Plan:
+    """Take a snapshot and make a plan on it.
 
     Another run that plans no changes on a later snapshot deletes a plan that has none: plan again in that case.
     """
     for tries_left in reversed(range(MAX_SUPERSEDED)):
-        made = make_plan(
+        created = make_plan(
             settings,
             PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
-            lambda at: plan_reconcile(at, **asdict(question)),
+            lambda at: plan_reconcile(at, **asdict(options)),
         )
         try:
-            plan = read_plan(settings.lake, made["plan_id"])
+            plan = read_plan(settings.lake, created["plan_id"])
             break
         except UsageError:
-            if made["changes"] or not tries_left:
+            if created["changes"] or not tries_left:
                 raise
             log("surveyor: another run has planned on a later snapshot; this one plans again")
     tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
     log(
-        f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: "
-        f"{pluralise(made['changes'], 'change')}{tasks}"
+        f"surveyor: plan {created['plan_id']} on snapshot {created['snapshot_id']}: "
+        f"{pluralise(created['changes'], 'change')}{tasks}"
     )
     return plan
 
 
 def _nothing_due(
-    settings: Settings, plan: Plan, beside: ReportExtras, *, apply: bool, yes: bool, detailed: bool
+    settings: Settings, plan: Plan, extras: ReportExtras, *, apply: bool, yes: bool, detailed: bool
 ) -> ExitCode:
-    """Say so; no broker is asked for anything then, and a dry run says no more."""
-    result = beside.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
-    nothing = "nothing can be written" if "outage" in beside.result else "nothing is due"
+    """Report that nothing is due, without connecting to any broker."""
+    result = extras.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
+    nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row['snapshot_id']}: nothing was written"
-    behind = _above_known_epochs(settings, plan, apply=apply, yes=yes)
+    stale_epoch = _raise_stale_epoch(settings, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
-    lines = [f"  {behind}; {done}"] if behind else []
-    emit_result(settings, result | counts([]), title, *lines, *beside.lines, steps=[])
-    return ExitCode.CHANGES if behind and detailed and not apply else ExitCode.DONE
+    lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
+    emit_result(settings, result | counts([]), title, *lines, *extras.lines, steps=[])
+    return ExitCode.CHANGES if stale_epoch and detailed and not apply else ExitCode.DONE
 
 
-def _above_known_epochs(settings: Settings, plan: Plan, *, apply: bool, yes: bool) -> str | None:
-    """Say that brokers refuse the controller, as its epoch is earlier than one they know; mend it where applied.
+def _raise_stale_epoch(settings: Settings, plan: Plan, *, apply: bool, yes: bool) -> str | None:
+    """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
     latest = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
     with connected(settings.zookeeper) as client:
         state, holder = read_cluster(client, settings.zookeeper), resident(client)
-    behind = set_back(state.control["controller_epoch"], latest)
-    if behind is None or not apply:
-        return behind
+    stale_epoch = set_back(state.control["controller_epoch"], latest)
+    if stale_epoch is None or not apply:
+        return stale_epoch
     if holder is not None:
-        raise RefusedError(f"{behind}. {holder}, is the controller: start it again, and it takes over above that")
+        raise RefusedError(f"{stale_epoch}. {holder}, is the controller: start it again, and it takes over above that")
     refuse_take_over(state, settings.conf.controller_id)
     if (
         not yes
         and is_terminal()
-        and not confirm(f"{behind}. Take the controllership over above that, and hand it back?")
+        and not confirm(f"{stale_epoch}. Take the controllership over above that, and hand it back?")
     ):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
         take_over_above(settings, CommitLog.open(settings.lake, plan), latest, since=state.epoch)
-    return behind
+    return stale_epoch
 
 
-def _sentence(outage: Outage | None) -> list[str]:
+def _outage_line(outage: Outage | None) -> list[str]:
     return [f"  {outage.sentence}"] if outage else []
 
 

@@ -1,7 +1,7 @@
-"""The audit of a controller that stays: everything is read again every few minutes, whatever watches said.
+"""The resync of the resident controller: every few minutes it reads the whole cluster again, whatever watches fired.
 
-It is read a part at a time, and a cycle comes between two parts: a million partitions take half a minute, and who loses
-its leader meanwhile must not wait for it. Out: what is not as it was known.
+It reads one part at a time, with a cycle between two parts: a million partitions take half a minute, and a partition
+that loses its leader in the meantime must not wait for that.
 """
 
 import time
@@ -14,57 +14,57 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataChanges, MetadataReader, topics_in_paths
 
 RESYNC_INTERVAL_SECONDS: Final = 300.0
-"""Seconds from the beginning of an audit to the next."""
+"""Seconds from the start of a resync to the start of the next."""
 
-TOPICS_PER_CYCLE: Final = 5_000
-"""Partitions that are read at once: some tenths of a second."""
+PARTITIONS_PER_CYCLE: Final = 5_000
+"""Partitions that are read at once, which takes some tenths of a second."""
 
 
 @dataclass(slots=True)
 class Resync:
-    """Reads everything again, part by part."""
+    """Reads the cluster again, part by part."""
 
     reader: MetadataReader
     context: ControllerContext
     _due_at: float = field(default_factory=lambda: time.monotonic() + RESYNC_INTERVAL_SECONDS)
-    _left: list[str] = field(default_factory=list)
-    """Topics to be read yet, in descending order."""
+    _remaining_topics: list[str] = field(default_factory=list)
+    """Topics still to be read, in descending order."""
 
     @property
     def is_under_way(self) -> bool:
-        return bool(self._left)
+        return bool(self._remaining_topics)
 
     def begin_at_once(self) -> None:
-        """Begin with the next part, from the beginning: nothing that was read lately can be relied on."""
-        self._due_at, self._left = time.monotonic(), []
+        """Start a resync with the next part, because nothing that was read lately is reliable."""
+        self._due_at, self._remaining_topics = time.monotonic(), []
 
     def next_topics(self, fired: Collection[str]) -> Collection[str]:
-        """Take over topics that watches named, where they are too many to be read at once; return all other paths.
+        """Take over the topics among these paths if they are too many to be read at once; return all other paths.
 
-        So it is once a connection was lost, as all watches count as having fired then.
+        This happens after a lost connection, when all watches count as fired.
         """
         topics = topics_in_paths(fired)
-        if sum(len(self.context.of_topic(topic)) for topic in topics) <= TOPICS_PER_CYCLE:
+        if sum(len(self.context.of_topic(topic)) for topic in topics) <= PARTITIONS_PER_CYCLE:
             return fired
-        self._left = sorted(topics.union(self._left), reverse=True)
+        self._remaining_topics = sorted(topics.union(self._remaining_topics), reverse=True)
         return [path for path in fired if not topics_in_paths([path])]
 
-    def proceed(self) -> MetadataChanges | None:
-        """Read the next part; None where no audit is due."""
-        if self._left:
-            return MetadataChanges(self.reader.refresh_topics(self._next_part()))
+    def read_next_part(self) -> MetadataChanges | None:
+        """Read the next part, and return what changed; None if no resync is due."""
+        if self._remaining_topics:
+            return MetadataChanges(self.reader.refresh_topics(self._take_next_part()))
         if time.monotonic() < self._due_at:
             return None
         self._due_at = time.monotonic() + RESYNC_INTERVAL_SECONDS
         self.reader.watches.watch_all()
-        seen = self.reader.refresh({BROKER_IDS, TOPICS})
-        self._left = sorted(self.context.topics, reverse=True)
-        return seen
+        changes = self.reader.refresh({BROKER_IDS, TOPICS})
+        self._remaining_topics = sorted(self.context.topics, reverse=True)
+        return changes
 
-    def _next_part(self) -> list[str]:
+    def _take_next_part(self) -> list[str]:
         part: list[str] = []
         partitions = 0
-        while self._left and partitions < TOPICS_PER_CYCLE:
-            part.append(self._left.pop())
+        while self._remaining_topics and partitions < PARTITIONS_PER_CYCLE:
+            part.append(self._remaining_topics.pop())
             partitions += len(self.context.of_topic(part[-1]))
         return part

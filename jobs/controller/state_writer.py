@@ -1,7 +1,7 @@
-"""What a controller that stays writes: changes under the fence, and what it knows of them afterwards.
+"""Writes changes under the fence, and updates the controller's context with them.
 
-What was written is known without reading it again; what was out of date is read, and judged in the next cycle. In:
-changes. Out: verdicts, and partitions to look at.
+A written change is applied to the context without reading it again. Outdated partitions are read again, and decided on
+in the next cycle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,30 +24,30 @@ from schemas.enums import Outcome
 from schemas.rows import Change, Key
 
 _UNTIL_RESIGNED: Final = float("inf")
-"""`max_hold` of a writer: it is bound by `MAX_WRITE_SECONDS`."""
+"""`max_hold` for the writer, which is limited by `MAX_WRITE_SECONDS` instead."""
 
 MAX_WRITE_SECONDS: Final = 15.0
-"""Seconds after which a cycle begins no further multi: what is left is decided on anew, after what happened since."""
+"""Seconds after which a cycle starts no further multi; the remaining changes are decided on again in the next cycle."""
 
 _NOT_STALE: Final = frozenset({Outcome.APPLIED, Outcome.SKIPPED})
 
 FIRST_BACKOFF_SECONDS: Final = 4.0
 MAX_BACKOFF_SECONDS: Final = 300.0
-"""Seconds after which an assignment that ZooKeeper would not take is tried again, twice as many each time."""
+"""Upper limit of the delay before an assignment that ZooKeeper refused is tried again; it doubles each time."""
 
 
 @dataclass(slots=True)
 class _Backoff:
-    """An assignment that could not be written, and nothing has changed about it since."""
+    """An assignment that could not be written and has not changed since."""
 
     change: Change
     seconds: float
-    until: float
-    is_over: bool = False
+    retry_at: float
+    is_expired: bool = False
 
     def holds(self, change: Change) -> bool:
         same = (change.topic_version, change.replicas_after) == (self.change.topic_version, self.change.replicas_after)
-        return same and not self.is_over
+        return same and not self.is_expired
 
 
 @dataclass(slots=True)
@@ -58,32 +58,32 @@ class StateWriter:
     context: ControllerContext
     reader: MetadataReader
     watches: ZkWatches
-    due: set[Key] = field(default_factory=set)
-    """Partitions that were written, or turned out to be other than known."""
+    _dirty_partitions: set[Key] = field(default_factory=set)
+    """Partitions that were written, or that differ from the context."""
     failed_attempts: int = 0
-    """Times in a row that nothing of what was decided could be written."""
+    """Attempts in a row in which no change could be written."""
     _backoffs: dict[Key, _Backoff] = field(default_factory=dict)
-    """Moves that are too large for a request, as nothing else fails for long."""
+    """Reassignments that are too large for one request; no other changes fail for long."""
 
     def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
-        """Write changes; yield the verdicts of each multi, and those that were written.
+        """Write changes; yield the outcomes of each multi, with the changes that were written.
 
-        Who has no leader waits for nobody else. Those that assign replicas anew come last: they move the version of
-        their topic, which the others check.
+        Leaderless partitions are written first. Changes that assign replicas are written last, because they change the
+        version of their topic, which all other changes check.
         """
         ordered = sorted(changes, key=_write_order)
         began = monotonic()
         verdicts: list[RowOutcome] = []
-        for judged in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
-            verdicts += judged
-            self._back_off(judged)
-            written = [v.change for v in judged if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
+        for outcomes in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
+            verdicts += outcomes
+            self._back_off(outcomes)
+            written = [v.change for v in outcomes if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
             self.apply_written(written)
-            yield judged, written
+            yield outcomes, written
             if monotonic() - began > MAX_WRITE_SECONDS and len(verdicts) < len(ordered):
-                left = _deferred(ordered, verdicts)
-                verdicts += left
-                yield left, []
+                deferred = _deferred(ordered, verdicts)
+                verdicts += deferred
+                yield deferred, []
                 break
         self._reread(verdicts)
         if verdicts:
@@ -91,46 +91,51 @@ class StateWriter:
                 0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.failed_attempts + 1
             )
 
-    def _back_off(self, judged: Sequence[RowOutcome]) -> None:
-        for verdict in judged:
+    def _back_off(self, outcomes: Sequence[RowOutcome]) -> None:
+        for verdict in outcomes:
             change = verdict.change
             if not isinstance(change, Change) or not reassigns(change):
                 continue
-            before = self._backoffs.pop(change.key, None)
+            previous = self._backoffs.pop(change.key, None)
             if verdict.outcome is Outcome.FAILED:
-                seconds = FIRST_BACKOFF_SECONDS if before is None else min(MAX_BACKOFF_SECONDS, before.seconds * 2)
+                seconds = FIRST_BACKOFF_SECONDS if previous is None else min(MAX_BACKOFF_SECONDS, previous.seconds * 2)
                 self._backoffs[change.key] = _Backoff(change, seconds, monotonic() + seconds)
 
     def without_backed_off(self, changes: Sequence[Change]) -> list[Change]:
-        """Leave out assignments that failed, until it is time to try them again."""
+        """Leave out assignments that failed, until they are due to be tried again."""
         if not self._backoffs:
             return [*changes]
         return [c for c in changes if not (c.key in self._backoffs and self._backoffs[c.key].holds(c))]
 
     def expired_backoffs(self) -> set[Key]:
-        """Partitions whose assignment is tried again."""
-        over = {key for key, held in self._backoffs.items() if not held.is_over and held.until <= monotonic()}
-        for key in over:
-            self._backoffs[key].is_over = True
-        return over
+        """Return the partitions whose assignment is due to be tried again."""
+        expired = {
+            key for key, backoff in self._backoffs.items() if not backoff.is_expired and backoff.retry_at <= monotonic()
+        }
+        for key in expired:
+            self._backoffs[key].is_expired = True
+        return expired
 
     def _to_plan(self, changes: Sequence[Change]) -> Plan:
-        """The changes as a plan that was made by what is known of the brokers."""
+        """Return the changes as a plan, with the known broker epochs."""
         brokers = [{"broker_id": b, "broker_epoch": row["broker_epoch"]} for b, row in self.context.brokers.items()]
         return Plan({"plan_id": "", "name": None, "brokers": brokers}, [*changes], [], [])
 
     def apply_written(self, changes: Sequence[Change]) -> None:
-        """Know what was written."""
+        """Apply written changes to the context."""
         for change in changes:
             self._apply_change(change)
 
     def _apply_change(self, change: Change) -> None:
-        """Know what was written; the partition is looked at again, for the next step there may be."""
-        before = self.context.partitions.get(change.key)
-        if before is None:  # its topic went meanwhile
+        """Apply a written change to the context.
+
+        The partition is decided on again, because there may be a next step.
+        """
+        previous = self.context.partitions.get(change.key)
+        if previous is None:  # its topic was removed in the meantime
             return
         now = replace(
-            before,
+            previous,
             replicas=change.replicas_after,
             adding_replicas=change.adding_after,
             removing_replicas=change.removing_after,
@@ -142,31 +147,31 @@ class StateWriter:
             state_version=change.state_version + 1,
         )
         self.context.put_partition(now)
-        self.due.add(change.key)
+        self._dirty_partitions.add(change.key)
 
     def _reread(self, verdicts: Sequence[RowOutcome]) -> None:
-        """Read topics again that were assigned anew, and those of what was out of date."""
-        self.due |= {v.change.key for v in verdicts if v.outcome is Outcome.SKIPPED}
+        """Read topics again whose assignment changed or whose changes were outdated."""
+        self._dirty_partitions |= {v.change.key for v in verdicts if v.outcome is Outcome.SKIPPED}
         stale = [v.change for v in verdicts if v.outcome not in _NOT_STALE]
         topics = {v.change.topic for v in verdicts if isinstance(v.change, Change) and reassigns(v.change)}
         topics |= {change.topic for change in stale}
         if topics:
-            self.due |= self.reader.refresh_topics(topics)
-        self.due |= {change.key for change in stale}
+            self._dirty_partitions |= self.reader.refresh_topics(topics)
+        self._dirty_partitions |= {change.key for change in stale}
         if stale:
             self.watches.signal(BROKER_IDS)
 
     def drain_dirty(self) -> set[Key]:
-        """Take the partitions that are due to be looked at."""
-        due, self.due = self.due, set()
-        return due
+        """Return and clear the partitions to be decided on."""
+        _dirty_partitions, self._dirty_partitions = self._dirty_partitions, set()
+        return _dirty_partitions
 
 
-def _deferred(changes: Sequence[Change], judged: Sequence[RowOutcome]) -> list[RowOutcome]:
-    """What a cycle had no time for."""
-    known = {verdict.change.key for verdict in judged}
-    why = f"put off: the cycle had written for {MAX_WRITE_SECONDS:g} s"
-    return [RowOutcome(change, Outcome.SKIPPED, why) for change in changes if change.key not in known]
+def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
+    """Return outcomes for the changes that a cycle had no time to write."""
+    judged_keys = {verdict.change.key for verdict in outcomes}
+    reason = f"deferred: the cycle had written for {MAX_WRITE_SECONDS:g} s"
+    return [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes if change.key not in judged_keys]
 
 
 def _write_order(change: Change) -> tuple[bool, bool, str, int]:

@@ -1,10 +1,10 @@
-"""The tables, written behind a controller that stays: what it decided and what became of it, in the order it happened.
+"""Writes the tables of the resident controller in the background: decisions and their outcomes, in order.
 
-A cycle of a second cannot wait for Delta, so a thread of its own writes: plans with their changes and rejections, the
-intents and outcomes of `commits`, and what brokers answered. It is given intents before ZooKeeper is written, and
-writes them first unless the outcomes come within a second. Cycles that end while it writes are put together. What the
-warehouse does not take, as with a full disk, is kept and tried again. Killed, the process loses what was not written
-yet; ZooKeeper has all of it, and the next snapshot shows it.
+A cycle of a second cannot wait for Delta, so a separate thread writes plans with their changes and rejections, the
+intents and outcomes of `commits`, and the responses of brokers. It is given the intents before ZooKeeper is written,
+and writes them first unless the outcomes arrive within a second. Cycles that end while it writes are written together.
+Rows that the warehouse cannot take, as with a full disk, are kept and tried again. If the process is killed, the rows
+that were not written yet are lost; ZooKeeper has all changes, and the next snapshot shows them.
 """
 
 import time
@@ -33,21 +33,21 @@ from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, PlanRow
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
-"""Seconds that what is to be written is gathered."""
+"""Seconds in which rows are collected before they are written."""
 
 RETRY_SECONDS: Final = 5.0
-"""Seconds after which what could not be written is tried again."""
+"""Seconds after which a failed write is tried again."""
 
 MAX_BUFFERED_ROWS: Final = 500_000
-"""Rows that are kept while they cannot be written; beyond these, all of them are given up."""
+"""Rows that are kept while they cannot be written; beyond these, all of them are dropped."""
 
 _APPENDED: Final = ("changes", "rejections", "commits", "plans")
-"""Tables in the order they are written: a plan's row after its rows."""
+"""Tables in the order in which they are written: the row of a plan after the rows of its content."""
 
 
 @dataclass(slots=True)
 class CycleRecord:
-    """What one cycle does: its changes, what it says of others, and, once it has ended, what became of it."""
+    """One cycle: its changes and rejections and, once it has ended, the outcomes."""
 
     snapshot_id: int
     cluster_id: str | None
@@ -56,14 +56,14 @@ class CycleRecord:
     changes: Sequence[Change]
     rejections: Sequence[Row]
     verdicts: Sequence[RowOutcome] | None = None
-    """None as long as it is being written."""
+    """None until the cycle has ended."""
     plan_id: str | None = None
-    """Its plan, once the intents are in the tables and the outcomes are not."""
+    """Its plan, once the intents are written and as long as the outcomes are not."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 class AuditEntry(NamedTuple):
-    """What is no change of a partition: a take-over, a resignation, a topic that is gone, a request taken away."""
+    """An action other than a change of a partition: a take-over, a resignation, a removed topic or request."""
 
     action: Step | OperationKind
     message: str
@@ -80,14 +80,14 @@ class EndedDrains(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _CycleFinished:
-    """An episode that has ended."""
+    """A recorded cycle that has ended."""
 
-    episode: CycleRecord
+    record: CycleRecord
 
 
 @dataclass(slots=True)
 class WriteBehindLog:
-    """Writes what it is given, until it is closed."""
+    """Writes the records that it is given, until it is closed."""
 
     warehouse: Warehouse
     author: Actor = field(default_factory=this_actor)
@@ -96,34 +96,34 @@ class WriteBehindLog:
     )
     _thread: Thread | None = None
     failed: str | None = None
-    """Why the tables could not be written when it was last tried."""
+    """Why the last write failed; None if it succeeded."""
     _rows: dict[str, list[Row]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
     _statuses: dict[str, str] = field(default_factory=dict)
-    _answers: list[BrokerResponse] = field(default_factory=list)
-    """What is to be written, with all that could not be."""
+    _responses: list[BrokerResponse] = field(default_factory=list)
+    """Together with the rows: everything to be written, including what could not be."""
     _ended_drains: list[Row] = field(default_factory=list)
     _plan_id: str = ""
-    """The plan of the last episode, to which a take-over and a resignation belong."""
+    """The plan of the last cycle, to which a take-over and a resignation belong."""
     _epoch: int | None = None
-    """The controller epoch of that episode."""
+    """The controller epoch of that cycle."""
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
 
-    def record(self, what: "CycleRecord | BrokerResponse | AuditEntry | EndedDrains") -> None:
-        self._work.put(what)
+    def record(self, item: "CycleRecord | BrokerResponse | AuditEntry | EndedDrains") -> None:
+        self._work.put(item)
 
-    def finish(self, episode: CycleRecord, verdicts: Sequence[RowOutcome]) -> None:
-        """Say what became of an episode that was put."""
-        episode.verdicts = verdicts
-        self._work.put(_CycleFinished(episode))
+    def finish(self, record: CycleRecord, verdicts: Sequence[RowOutcome]) -> None:
+        """Record the outcomes of a cycle."""
+        record.verdicts = verdicts
+        self._work.put(_CycleFinished(record))
 
-    def close(self, patience: float = 60.0) -> None:
-        """Write what is left, and wait for it."""
+    def close(self, timeout_seconds: float = 60.0) -> None:
+        """Write the remaining rows, and wait for it."""
         self._work.put(None)
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         over = False
@@ -131,17 +131,17 @@ class WriteBehindLog:
             work, over = self._next()
             try:
                 self._buffer(work)
-                waiting = self._waiting
+                waiting = self._buffered_rows
                 self._write()
             except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
                 self._on_write_error(str(error))
             else:
                 if waiting and self.failed is not None:
-                    log("surveyor: the warehouse is written again")
+                    log("surveyor: writing to the warehouse has resumed")
                     self.failed = None
 
     def _next(self) -> tuple[list[Any], bool]:
-        """Wait for something to be written, or for its turn to be tried again; and tell whether it is the last."""
+        """Wait for records or for the next retry; return the records, and whether the log was closed."""
         try:
             first = self._work.get(timeout=None if self.failed is None else RETRY_SECONDS)
         except Empty:
@@ -152,35 +152,35 @@ class WriteBehindLog:
         return self._drain_queue(first)
 
     @property
-    def _waiting(self) -> int:
-        """Count what is to be written."""
-        return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._answers) + len(self._ended_drains)
+    def _buffered_rows(self) -> int:
+        """Return the number of rows to be written."""
+        return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._responses) + len(self._ended_drains)
 
     def _on_write_error(self, why: str) -> None:
         if self.failed is None:
-            log(f"surveyor: the warehouse could not be written: {why}; the cluster is controlled nevertheless")
+            log(f"surveyor: cannot write to the warehouse: {why}; control of the cluster continues")
         self.failed = why
-        if self._waiting > MAX_BUFFERED_ROWS:
-            log("surveyor: too much is waiting for the warehouse; what was done since it failed will not be in it")
+        if self._buffered_rows > MAX_BUFFERED_ROWS:
+            log("surveyor: too many rows wait for the warehouse: actions since the failed write will not be recorded")
             self._rows = {table: [] for table in _APPENDED}
-            self._statuses, self._answers = {}, []
+            self._statuses, self._responses = {}, []
 
-    def _drain_queue(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds `put` takes
+    def _drain_queue(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds that `record` takes
         work = [first]
         with suppress(Empty):
-            while (more := self._work.get_nowait()) is not None:
-                work.append(more)
+            while (own_columns := self._work.get_nowait()) is not None:
+                work.append(own_columns)
             return work, True
         return work, False
 
     def _buffer(self, work: Sequence[Any]) -> None:
-        """Make rows of what was put."""
+        """Convert records to rows."""
         rows = self._rows
         for each in work:
             if isinstance(each, CycleRecord):
                 self._add(rows, each)
             elif isinstance(each, _CycleFinished):
-                self._add_outcomes(rows, self._statuses, each.episode)
+                self._add_outcomes(rows, self._statuses, each.record)
             elif isinstance(each, AuditEntry):
                 place = {"topic": each.topic, "partition": each.partition}
                 of_it = {"action": each.action.value, "plan_id": self._plan_id, **place}
@@ -188,10 +188,10 @@ class WriteBehindLog:
             elif isinstance(each, EndedDrains):
                 self._ended_drains += each.marks
             else:
-                self._answers.append(each)
+                self._responses.append(each)
 
     def _write(self) -> None:
-        """Write what there is; what is written is forgotten at once, so that it is not written twice."""
+        """Write all rows; each table's rows are dropped as soon as they are written, so that none is written twice."""
         for table in _APPENDED:
             if self._rows[table]:
                 self.warehouse.append(table, self._rows[table])
@@ -201,68 +201,70 @@ class WriteBehindLog:
             del self._statuses[plan_id]
         delete_marks(self.warehouse, self._ended_drains)
         self._ended_drains = []
-        if self._answers:
-            broker_responses.record(self.warehouse, BrokerResponses.of(self._answers).table(self.warehouse.cluster))
-            self._answers = []
+        if self._responses:
+            broker_responses.record(self.warehouse, BrokerResponses.of(self._responses).table(self.warehouse.cluster))
+            self._responses = []
 
-    def _add(self, rows: dict[str, list[Row]], episode: CycleRecord) -> None:
-        """The plan with its intents, and with its outcomes where it has ended meanwhile."""
-        verdicts = episode.verdicts
-        changes = [asdict(change) for change in episode.changes]
-        epochs = [{"broker_id": b, "broker_epoch": e} for b, e in sorted(episode.broker_epochs.items())]
+    def _add(self, rows: dict[str, list[Row]], record: CycleRecord) -> None:
+        """Add the rows of a plan with its intents, and with its outcomes if it has already ended."""
+        verdicts = record.verdicts
+        changes = [asdict(change) for change in record.changes]
+        epochs = [{"broker_id": b, "broker_epoch": e} for b, e in sorted(record.broker_epochs.items())]
         plan: Row = {
             "cluster": self.warehouse.cluster,
             "name": None,
             "names": [],
-            "snapshot_id": episode.snapshot_id,
+            "snapshot_id": record.snapshot_id,
             "kind": PlanKind.RECONCILE.value,
-            "parameters": parameters_json({CONTROL: episode.controller_epoch, "at": episode.at.isoformat()}),
-            "created_at": episode.at,
-            "status": _status(episode),
-            "cluster_id": episode.cluster_id,
+            "parameters": parameters_json({CONTROL: record.controller_epoch, "at": record.at.isoformat()}),
+            "created_at": record.at,
+            "status": _status(record),
+            "cluster_id": record.cluster_id,
             "brokers": epochs,
         }
-        content: dict[str, Any] = {"changes": changes, "rejections": episode.rejections, "operations": []}
+        content: dict[str, Any] = {"changes": changes, "rejections": record.rejections, "operations": []}
         plan |= digest.summary(
-            plan_header(plan), {table: digest.in_arrow(table, some) for table, some in content.items()}
+            plan_header(plan), {table: digest.in_arrow(table, content_rows) for table, content_rows in content.items()}
         )
-        self._plan_id, self._epoch = plan["plan_id"], episode.controller_epoch
-        mine = {"plan_id": plan["plan_id"], "cluster": self.warehouse.cluster}
-        rows["changes"] += [row | mine for row in changes]
-        rows["rejections"] += [row | mine for row in episode.rejections]
+        self._plan_id, self._epoch = plan["plan_id"], record.controller_epoch
+        plan_key = {"plan_id": plan["plan_id"], "cluster": self.warehouse.cluster}
+        rows["changes"] += [row | plan_key for row in changes]
+        rows["rejections"] += [row | plan_key for row in record.rejections]
         rows["plans"].append(plan)
-        rows["commits"] += [self._commit(Outcome.PENDING, "", _named(change) | mine) for change in episode.changes]
+        rows["commits"] += [self._commit(Outcome.PENDING, "", _row_key(change) | plan_key) for change in record.changes]
         if verdicts is None:
-            episode.plan_id = plan["plan_id"]
+            record.plan_id = plan["plan_id"]
         else:
             self._append_outcomes(rows, plan["plan_id"], verdicts)
 
-    def _add_outcomes(self, rows: dict[str, list[Row]], statuses: dict[str, str], episode: CycleRecord) -> None:
-        """What became of a plan whose intents were written before."""
-        if episode.plan_id is not None and episode.verdicts is not None:
-            self._append_outcomes(rows, episode.plan_id, episode.verdicts)
-            statuses[episode.plan_id] = _status(episode)
+    def _add_outcomes(self, rows: dict[str, list[Row]], statuses: dict[str, str], record: CycleRecord) -> None:
+        """Add the outcomes of a plan whose intents were written before."""
+        if record.plan_id is not None and record.verdicts is not None:
+            self._append_outcomes(rows, record.plan_id, record.verdicts)
+            statuses[record.plan_id] = _status(record)
 
     def _append_outcomes(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[RowOutcome]) -> None:
         for verdict in verdicts:
-            more = {
+            own_columns = {
                 "plan_id": plan_id,
                 "cluster": self.warehouse.cluster,
                 "state_version_after": verdict.state_version_after,
             }
-            rows["commits"].append(self._commit(verdict.outcome, verdict.message, _named(verdict.change) | more))
+            rows["commits"].append(
+                self._commit(verdict.outcome, verdict.message, _row_key(verdict.change) | own_columns)
+            )
 
-    def _commit(self, outcome: Outcome, message: str, more: Row) -> Row:
+    def _commit(self, outcome: Outcome, message: str, own_columns: Row) -> Row:
         common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), **self.author.columns}
-        return common | {"message": message, "controller_epoch": self._epoch} | more
+        return common | {"message": message, "controller_epoch": self._epoch} | own_columns
 
 
-def _named(change: PlanRow) -> Row:
+def _row_key(change: PlanRow) -> Row:
     return {name: getattr(change, name) for name in ("wave", "topic", "partition", "action")}
 
 
-def _status(episode: CycleRecord) -> str:
-    if episode.verdicts is None:
+def _status(record: CycleRecord) -> str:
+    if record.verdicts is None:
         return PlanStatus.COMMITTING.value
-    done = sum(verdict.outcome is Outcome.APPLIED for verdict in episode.verdicts) == len(episode.changes)
+    done = sum(verdict.outcome is Outcome.APPLIED for verdict in record.verdicts) == len(record.changes)
     return (PlanStatus.COMMITTED if done else PlanStatus.PARTIAL).value

@@ -1,8 +1,8 @@
-"""What wakes a controller that stays: watches of ZooKeeper, which say only where to look.
+"""ZooKeeper watches that wake the resident controller and name the paths to read.
 
 Corresponds to the handlers that `KafkaController.onControllerFailover` registers: children of /brokers/ids,
-/brokers/topics, /admin/delete_topics and of the two notification znodes, /admin's two requests, each topic, each
-registration, and /controller. What has changed is read afterwards; a watch that was lost with a connection counts as
+/brokers/topics, /admin/delete_topics and of the notification znodes, /admin's two requests, each topic, each
+registration, and /controller. Changed znodes are read afterwards; a watch that was lost with a connection counts as
 having fired.
 """
 
@@ -35,7 +35,7 @@ _ZNODES: Final = (CONTROLLER, REASSIGN, PREFERRED_ELECTION)
 
 @dataclass(slots=True)
 class ZkWatches:
-    """Watches on one session; `fired` are the paths of those that have."""
+    """Watches of one session."""
 
     client: KazooClient
     wakeup: Event = field(default_factory=Event)
@@ -43,18 +43,18 @@ class ZkWatches:
     _lock: Lock = field(default_factory=Lock)
 
     def watch_all(self) -> None:
-        """Watch everything that is watched throughout."""
+        """Set the permanent watches."""
         self.watch((*_CHILDREN, *_ZNODES))
 
     def watch(self, paths: Iterable[str]) -> None:
-        """Watch these from now on; whoever reads afterwards misses nothing.
+        """Set watches on these paths; a read that follows misses no change.
 
-        Where the connection is lost over it all of them count as having fired, and are armed by who takes them.
+        If the connection is lost meanwhile, all of the paths count as fired, and `drain` sets their watches again.
         """
-        pending = {path: self._armed(path) for path in paths}
+        pending = {path: self._set_watch(path) for path in paths}
         try:
             for each in pending.values():
-                with suppress(NoNodeError, NoAuthError):  # an absent parent is looked at again with the next audit
+                with suppress(NoNodeError, NoAuthError):  # the next resync watches an absent parent again
                     await_result(each)
         except LOST:
             with self._lock:
@@ -62,7 +62,7 @@ class ZkWatches:
             raise
 
     def drain(self) -> set[str]:
-        """Take the paths that something happened to, and watch them again."""
+        """Return the paths whose watches have fired, and watch them again."""
         with self._lock:
             fired, self._fired = self._fired, set()
             self.wakeup.clear()
@@ -70,14 +70,14 @@ class ZkWatches:
         return fired
 
     def signal(self, path: str = "") -> None:
-        """Wake up whoever waits."""
+        """Wake the controller."""
         with self._lock:
             if path:
                 self._fired.add(path)
             self.wakeup.set()
 
-    def _armed(self, path: str) -> Any:  # noqa: ANN401 - kazoo is untyped
-        watch: Callable[[object], None] = lambda _: self.signal(path)  # noqa: E731 - a method would be one more for each path
+    def _set_watch(self, path: str) -> Any:  # noqa: ANN401 - kazoo is untyped
+        watch: Callable[[object], None] = lambda _: self.signal(path)  # noqa: E731 - a bound method would need an object for each path
         if path in _CHILDREN:
             return self.client.get_children_async(path, watch=watch)
         return self.client.exists_async(path, watch=watch)

@@ -80,7 +80,7 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
     if tables is None:
         return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
     if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
-        return _RequestedSteps(at, replace(tables, allow_unclean=allow_unclean, stays=False), requested).planned()
+        return _RequestedSteps(at, replace(tables, allow_unclean=allow_unclean, is_resident=False), requested).planned()
     for line in _waiting_lines(at, Cycle(tables)):
         log(line)
     return _after_failures(at, allow_unclean=allow_unclean, requests=False)

@@ -1,1 +1,1 @@
-"""Who is told what: notices, from what was decided and who is registered."""
+"""Which control requests brokers are sent: notices, made from changes and registered brokers."""

@@ -1,8 +1,7 @@
-"""What is due to be told of changes, on typed rows: the rule of `planner.broker_requests.spark` for who runs without
-Spark.
+"""Control requests for changes, on typed rows: the rule of `planner.broker_requests.spark`, without Spark.
 
-And of topics that are deleted, as `planner.reconciliation.topic_deletion` has it. Tests hold them equal. In: changes or
-replicas, and the ids of the brokers that are registered and can be told. Out: notices.
+It also covers topics that are being deleted, as `planner.reconciliation.topic_deletion` does. Tests compare both
+implementations.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,21 +14,25 @@ from schemas.rows import Change
 
 
 def notices_for(changes: Iterable[Change], live: Collection[int]) -> list[Notice]:
-    """What is to be told once these changes are written; changes that Kafka's controller decides it tells itself."""
-    everybody = tuple(sorted(live))
-    known = frozenset(live)
-    return [notice for change in changes for notice in _notices(change, everybody, known)]
+    """Return the notices to send once these changes are written.
+
+    Changes without a leader epoch are skipped: Kafka's controller decides these, and sends the requests itself.
+    """
+    live_brokers = tuple(sorted(live))
+    live_set = frozenset(live)
+    return [notice for change in changes for notice in _notices(change, live_brokers, live_set)]
 
 
 def notices_for_deletion(
     topic: str, topic_id: str | None, replicas: Mapping[int, Collection[int]], live: Collection[int], *, delete: bool
 ) -> list[Notice]:
-    """What is to be told of a topic that goes: first that nobody leads and that replicas stop, then `delete`.
+    """Return the notices of a topic that is being deleted.
 
-    `replicas`: who is to delete theirs, by partition.
+    Without `delete` these set the leader to -2 (being deleted) and stop replicas; with it they delete the logs.
+    `replicas`: by partition, the brokers that must delete their replica.
     """
-    everybody = tuple(sorted(live))
-    told: dict[str, Any] = {
+    live_brokers = tuple(sorted(live))
+    common: dict[str, Any] = {
         "topic": topic,
         "topic_id": topic_id,
         "leader": LEADER_DURING_DELETE,
@@ -42,52 +45,59 @@ def notices_for_deletion(
         "state_version": 0,
     }
     return [
-        Notice(api=api, partition=partition, brokers=brokers, delete_partition=gone, replicas=sorted(on), **told)
-        for partition, on in replicas.items()
-        for api, brokers, gone in (
-            (UPDATE_METADATA, () if delete else everybody, False),
-            (STOP_REPLICA, tuple(broker for broker in sorted(on) if broker in everybody), delete),
+        Notice(
+            api=api,
+            partition=partition,
+            brokers=brokers,
+            delete_partition=deletes_partition,
+            replicas=sorted(brokers_with_log),
+            **common,
+        )
+        for partition, brokers_with_log in replicas.items()
+        for api, brokers, deletes_partition in (
+            (UPDATE_METADATA, () if delete else live_brokers, False),
+            (STOP_REPLICA, tuple(broker for broker in sorted(brokers_with_log) if broker in live_brokers), delete),
         )
         if brokers
     ]
 
 
-def _notices(change: Change, everybody: tuple[int, ...], known: frozenset[int]) -> Iterator[Notice]:
+def _notices(change: Change, live_brokers: tuple[int, ...], live_set: frozenset[int]) -> Iterator[Notice]:
     if change.leader_epoch_after is None or change.leader_recovery_state_after is None:
         return
     narrows = change.action == Action.NARROW_TO_TARGET
     leaving = change.removing_after if narrows else []
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "topic": change.topic,
         "topic_id": change.topic_id,
         "partition": change.partition,
         "leader": change.leader_after,
         "leader_epoch": change.leader_epoch_after,
         "isr": change.isr_after,
-        # who leaves is assigned until it has stopped, and must not be taken back into the ISR meanwhile
+        # a leaving replica stays assigned until it has stopped, and must not rejoin the ISR in the meantime
         "replicas": target(change.replicas_after, leaving) if leaving else change.replicas_after,
         "adding_replicas": [] if narrows else change.adding_after,
         "removing_replicas": [] if narrows else change.removing_after,
         "leader_recovery_state": change.leader_recovery_state_after,
-        "state_version": change.state_version + 1,  # which the write at `state_version` makes
+        "state_version": change.state_version + 1,  # the version after the write
     }
     yield from (
-        # a replica that a reassignment leaves behind goes with its log, one that a drain stops stays
-        Notice(api=api, brokers=brokers, is_new=is_new, delete_partition=narrows and api == STOP_REPLICA, **told)
-        for api, brokers, is_new in _recipients(change, everybody, known)
+        # the log of a replica that a reassignment removes is deleted; the log of a drained replica is kept
+        Notice(api=api, brokers=brokers, is_new=is_new, delete_partition=narrows and api == STOP_REPLICA, **common)
+        for api, brokers, is_new in _recipients(change, live_brokers, live_set)
         if brokers
     )
 
 
 def _recipients(
-    change: Change, everybody: tuple[int, ...], known: frozenset[int]
+    change: Change, live_brokers: tuple[int, ...], live_set: frozenset[int]
 ) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-    """Who is told by which API, and whether as new: of a reassignment that starts, those that it adds are."""
-    newcomers = change.adding_after if change.action == Action.START_REASSIGNMENT else []
-    led = tuple(broker for broker in change.leader_and_isr_to if broker in known)
-    if newcomers:
-        yield LEADER_AND_ISR, tuple(broker for broker in led if broker in newcomers), True
-        led = tuple(broker for broker in led if broker not in newcomers)
-    yield LEADER_AND_ISR, led, change.is_new
-    yield UPDATE_METADATA, everybody, change.is_new
-    yield STOP_REPLICA, tuple(broker for broker in change.stop_replica_to or () if broker in known), change.is_new
+    """Yield API, brokers and whether the replica is new; replicas that a reassignment adds are new to their brokers."""
+    added = change.adding_after if change.action == Action.START_REASSIGNMENT else []
+    state_recipients = tuple(broker for broker in change.leader_and_isr_to if broker in live_set)
+    if added:
+        yield LEADER_AND_ISR, tuple(broker for broker in state_recipients if broker in added), True
+        state_recipients = tuple(broker for broker in state_recipients if broker not in added)
+    yield LEADER_AND_ISR, state_recipients, change.is_new
+    yield UPDATE_METADATA, live_brokers, change.is_new
+    yield STOP_REPLICA, tuple(broker for broker in change.stop_replica_to or () if broker in live_set), change.is_new

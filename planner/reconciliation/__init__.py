@@ -1,1 +1,1 @@
-"""What a controller does next, whatever is due: every rule says its own, and each partition gets one change at most."""
+"""What a controller does next: each rule decides separately, and each partition gets one change at most."""

@@ -1,9 +1,9 @@
-"""One cycle of the controller: from the tables to what is due, whatever has happened.
+"""One cycle of the controller: from the tables to everything that is due.
 
-Corresponds to what `KafkaController.process` does on its events, seed 000, all of them at once: a cycle sees what is,
-not what happened. Its rules say what they want for each partition; the first in `Precedence` is a change, the others
-wait for the next cycle. Nothing is remembered: run again after a crash, it goes on from where the cluster is. In: the
-tables, of all partitions or of those that something concerns. Out: DECISIONS, DELETIONS and NOTICES.
+Corresponds to what `KafkaController.process` does on its events, for all of them at once: a cycle sees the present
+state and not what has happened. Each rule decides for each partition; the first one in `Precedence` makes the change,
+and the others wait for the next cycle. No state is kept, so a cycle after a crash continues from the cluster as it is.
+In: the tables, of all partitions or of those to be decided on. Out: DECISIONS, DELETIONS and NOTICES.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdicts, rejection_reason
 from planner.leadership.preferred import preferred_verdicts
-from planner.reconciliation.decisions import Precedence, decided, one_change_each
+from planner.reconciliation.decisions import Precedence, one_change_per_partition, to_decisions
 from planner.reconciliation.reassignment_steps import reassignment_decisions
 from planner.reconciliation.topic_deletion import deletion_notices, deletions, replicas_of
 from schemas.enums import LEADER_DURING_DELETE, Action, RequestKind
@@ -27,16 +27,19 @@ _PREFERRED: Final = {
     "requires_live": "array(leader_after)",
     "reason": "concat('preferred replica ', string(preferred), ' is alive and in the ISR')",
 }
-"""What a preferred election changes; one pass, and the request is done with, whatever became of it."""
+"""The columns that a preferred election changes.
+
+It is done in one pass, and the request is withdrawn whatever the outcome.
+"""
 
 
 @dataclass(frozen=True)
 class CycleInput:
-    """What a cycle looks at, each of the shape of its table.
+    """The input of a cycle, each with the schema of its table.
 
-    `stopped`: rows of `answers`, what brokers said to StopReplica under this controller epoch. `moves`: whether some
-    partition may be under reassignment, or something may be asked for in /admin. `stays`: whether the controller stays
-    until brokers have answered.
+    `stopped`: rows of `answers`, the responses of brokers to StopReplica under this controller epoch. `moves`: whether
+    any partition may be under reassignment, or any request may exist in /admin. `is_resident`: whether the controller
+    waits until brokers have responded.
     """
 
     partitions: DataFrame
@@ -46,7 +49,7 @@ class CycleInput:
     requests: DataFrame
     stopped: DataFrame
     moves: bool = True
-    stays: bool = True
+    is_resident: bool = True
     allow_unclean: bool = False
 
     def of_kind(self, kind: RequestKind) -> DataFrame:
@@ -61,11 +64,11 @@ class Cycle:
 
     @cached_property
     def decisions(self) -> DataFrame:
-        """DECISIONS, of each partition one change at most."""
+        """Return DECISIONS, with one change at most for each partition."""
         rules = [self._leadership()]
         if self.tables.moves:
             rules += [self._reassignment(), self._preferred()]
-        return one_change_each(rules)
+        return one_change_per_partition(rules)
 
     def _leadership(self) -> DataFrame:
         t = self.tables
@@ -74,12 +77,12 @@ class Cycle:
         )
         return verdicts.withColumns(
             {"why_not": F.when(F.col("code").isNotNull(), rejection_reason()), "withdrawn": F.expr("false")}
-        ).transform(decided, CHANGE_COLUMNS, Precedence.LEADERSHIP, f"'{Action.ELECT}'")
+        ).transform(to_decisions, CHANGE_COLUMNS, Precedence.LEADERSHIP, f"'{Action.ELECT}'")
 
     def _reassignment(self) -> DataFrame:
         t = self.tables
         orders = t.of_kind(RequestKind.REASSIGN)
-        return reassignment_decisions(t.partitions, t.topics, t.brokers, orders, t.stopped, stays=t.stays)
+        return reassignment_decisions(t.partitions, t.topics, t.brokers, orders, t.stopped, is_resident=t.is_resident)
 
     def _preferred(self) -> DataFrame:
         t = self.tables
@@ -88,14 +91,14 @@ class Cycle:
         action = F.when(F.col("code").isNull(), Action.ELECT_PREFERRED.value)
         return verdicts.withColumns(
             {"action": action, "why_not": F.col("reason"), "withdrawn": F.expr("true")}
-        ).transform(decided, _PREFERRED, Precedence.PREFERRED, f"'{Action.ELECT_PREFERRED}'")
+        ).transform(to_decisions, _PREFERRED, Precedence.PREFERRED, f"'{Action.ELECT_PREFERRED}'")
 
     def multi_step_work(self) -> DataFrame:
-        """What only a controller that stays can do, as it takes several steps: topic, partition, what, why.
+        """Return what only a resident controller can do, as it takes several steps: topic, partition, what, why.
 
-        Reassignments and preferred elections as they are asked for, and topics that are queued for deletion.
+        These are requested reassignments and preferred elections, and topics that are queued for deletion.
         """
-        steps = one_change_each([self._reassignment(), self._preferred()]).selectExpr(
+        steps = one_change_per_partition([self._reassignment(), self._preferred()]).selectExpr(
             "topic", "partition", "coalesce(action, code) AS what", "coalesce(reason, why_not) AS why"
         )
         topics = self.deletions.selectExpr(
@@ -108,17 +111,20 @@ class Cycle:
 
     @cached_property
     def deletions(self) -> DataFrame:
-        """DELETIONS: what is to be done about each queued topic."""
+        """Return DELETIONS: the next step for each topic that is queued for deletion."""
         t = self.tables
         return deletions(t.requests, self._queued, t.topics, self._replicas, t.broker_configs)
 
     def deletion_notices(self, *, delete: bool) -> DataFrame:
-        """NOTICES of topics that are being deleted; first those without `delete`, then those with it."""
+        """Return NOTICES of topics that are being deleted.
+
+        Those without `delete` must be sent first, those with it next.
+        """
         return deletion_notices(self.deletions, self._queued, self._replicas, self.tables.brokers, delete=delete)
 
     @property
     def replicas_to_delete(self) -> DataFrame:
-        """Replicas of queued topics: topic, partition, broker_id."""
+        """Return the replicas of queued topics: topic, partition, broker_id."""
         return self._replicas.select("topic", "partition", "broker_id")
 
     @cached_property

@@ -1,8 +1,8 @@
-"""What rules decide of partitions: a change, or why there is none; and which of several changes comes first.
+"""Decisions of rules about partitions: a change, or why there is none; and the order of several changes.
 
-Corresponds to the order in which `KafkaController` handles what one event sets off. A cycle gives a partition one
-change at most, and the next cycle takes the next step; so of several the first in `Precedence` is taken, and the
-others wait. In: rows of rules. Out: DECISIONS.
+Corresponds to the order in which `KafkaController` handles the effects of one event. A cycle makes one change at most
+to a partition, and the next cycle takes the next step. Of several changes the first one in `Precedence` is made, and
+the others wait. In: rows of rules. Out: DECISIONS.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,23 +21,23 @@ from schemas.tables import CHANGES
 DECISIONS: Final = StructType(
     [
         *CHANGES,
-        StructField("code", StringType(), metadata={"comment": "why there is no change, or what stays to be done"}),
+        StructField("code", StringType(), metadata={"comment": "why there is no change, or what remains to be done"}),
         StructField("why_not", StringType(), metadata={"comment": "the same in words"}),
         StructField("wanted", StringType(), metadata={"comment": "the action that was wanted"}),
         StructField("precedence", IntegerType(), metadata={"comment": "the rule's place in the order of rules"}),
-        StructField("withdrawn", BooleanType(), metadata={"comment": "the request for it is done with"}),
+        StructField("withdrawn", BooleanType(), metadata={"comment": "the request for it can be withdrawn"}),
     ],
 )
-"""A row a partition and rule: `action` is null where the rule makes no change; no table stores them."""
+"""One row for each partition and rule. `action` is null if the rule makes no change. No table stores these rows."""
 
 FULFILLED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
-"""Codes of requests that are done with because they are carried out."""
+"""Codes of requests that are withdrawn because they are fulfilled."""
 
 _OWN: Final = ("code", "why_not", "wanted", "precedence", "withdrawn")
 
 
 class Precedence(IntEnum):
-    """Which rule's change a partition gets, the first of these."""
+    """The order of the rules: a partition gets the change of the first one that makes a change."""
 
     LEADERSHIP = 1
     """First leaders, elections after failures, ISR shrinks."""
@@ -45,35 +45,39 @@ class Precedence(IntEnum):
     PREFERRED = 3
 
 
-def decided(partitions: DataFrame, what: Mapping[str, str], precedence: Precedence, action: str) -> DataFrame:
+def to_decisions(
+    partitions: DataFrame, change_columns: Mapping[str, str], precedence: Precedence, wanted: str
+) -> DataFrame:
     """Make DECISIONS of partitions that have `action`, `code`, `why_not` and `withdrawn`.
 
-    `what`: the columns that a change changes, in SQL, as in `planner.columns.changes`; `action`: the one wanted, in
-    SQL.
+    `change_columns`: SQL for the columns that a change modifies, as in `planner.columns.changes`. `wanted`: SQL for the
+    wanted action.
     """
-    own = {"wanted": action, "precedence": str(precedence.value)}
-    columns = (f"CAST({own.get(name, name)} AS {DECISIONS[name].dataType.simpleString()}) AS {name}" for name in _OWN)
+    own_columns = {"wanted": wanted, "precedence": str(precedence.value)}
+    columns = (
+        f"CAST({own_columns.get(name, name)} AS {DECISIONS[name].dataType.simpleString()}) AS {name}" for name in _OWN
+    )
     return partitions.where("action IS NOT NULL OR code IS NOT NULL OR withdrawn").selectExpr(
-        *changes_in_sql({"plan_id": "''", **what}), *columns
+        *changes_in_sql({"plan_id": "''", **change_columns}), *columns
     )
 
 
-def one_change_each(rules: Sequence[DataFrame]) -> DataFrame:
-    """Put the decisions of all rules together, of which each partition gets its first change, and the others wait.
+def one_change_per_partition(rules: Sequence[DataFrame]) -> DataFrame:
+    """Combine the decisions of all rules; each partition gets its first change, and the others wait.
 
-    A request whose change waits stays where it is.
+    A request whose change waits is not withdrawn.
     """
     if len(rules) == 1:
         return rules[0]
     changes_first = Window.partitionBy("topic", "partition").orderBy(F.col("action").isNull(), "precedence")
     waits = "action IS NOT NULL AND turn > 1"
-    own = {
+    own_columns = {
         "action": f"IF({waits}, NULL, action)",
         "code": f"IF({waits}, '{RejectionCode.WAITS_FOR_CHANGE}', code)",
-        "why_not": f"IF({waits}, concat('another change of it comes first: ', first_action), why_not)",
+        "why_not": f"IF({waits}, concat('another change of this partition is made first: ', first_action), why_not)",
         "withdrawn": f"withdrawn AND NOT ({waits})",
     }
     ranked = reduce(DataFrame.unionByName, rules).withColumns(
         {"turn": F.row_number().over(changes_first), "first_action": F.first("action").over(changes_first)}
     )
-    return ranked.selectExpr(*(f"{own.get(name, name)} AS {name}" for name in DECISIONS.names))
+    return ranked.selectExpr(*(f"{own_columns.get(name, name)} AS {name}" for name in DECISIONS.names))

@@ -1,14 +1,14 @@
-"""A reassignment as a controller carries it out: one step a cycle, each read off the znodes and nothing remembered.
+"""The steps of a reassignment: one step in each cycle, derived from the znodes alone.
 
-Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455, and seed 000
-"onPartitionReassignment", [1,2,3] -> [3,4,5]. A request makes the assignment target and former replicas together, at
-the next leader epoch (START); once the target is in sync, it alone leads and is in the ISR (NARROW); once those that
-leave have stopped, the target alone is assigned (END), and the request is done with. Each step bumps the leader epoch,
-as leaders take an assignment only with a later one.
+Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455. In an example from [1,2,3] to
+[3,4,5], a request first assigns the target and the former replicas together, at the next leader epoch (START). Once the
+target is in sync, a replica of the target leads, and the ISR is the target alone (NARROW). Once the leaving replicas
+have stopped, only the target is assigned (END), and the request is withdrawn. Each step raises the leader epoch,
+because leaders accept an assignment only with a later one.
 
-Replicas that a former target added and the new one does not want leave like all others: they are stopped before they
-are forgotten, where Kafka forgets them first and a crash in between leaves their logs behind. In: PARTITIONS with
-their surroundings, REQUESTS, and who has stopped. Out: DECISIONS.
+Replicas that a former target added and the new one does not contain are removed like all others: they are stopped
+before they are taken out of the assignment. Kafka takes them out first, and a crash in between leaves their logs
+behind. In: PARTITIONS with topic and brokers, REQUESTS, and which replicas have stopped. Out: DECISIONS.
 """
 
 from typing import Final
@@ -20,20 +20,20 @@ from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids
 from planner.columns.changes import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.reassignment.pending import ORDERED
-from planner.reconciliation.decisions import Precedence, decided
+from planner.reconciliation.decisions import Precedence, to_decisions
 from schemas.enums import Action, RejectionCode
 
 _START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT
 _CODES: Final = RejectionCode
 
-_SURROUNDED: Final = {
+_REPLICA_COLUMNS: Final = {
     "under_way": "array_except(replicas, removing_replicas)",
     "origin": "array_except(replicas, adding_replicas)",
     "is_led": "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)",
 }
-"""`under_way`: the target of what moves, or all replicas where nothing does; `origin`: who was there before."""
+"""`under_way`: the target of a moving partition, or all replicas of others. `origin`: the replicas before the move."""
 
-_ASKED: Final = {
+_PROGRESS_COLUMNS: Final = {
     "moves": "size(adding_replicas) + size(removing_replicas) > 0",
     # also a request for another order of the same replicas, and one that takes the place of what runs
     "is_asked": f"{ORDERED} IS NOT NULL AND NOT {ORDERED} <=> under_way",
@@ -42,14 +42,14 @@ _ASKED: Final = {
     "lagging": "array_except(under_way, isr)",
     "outside": "array_except(isr, under_way)",
     "heir": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
-    # whose log dir failed cannot stop, and would be waited for until somebody mends its disk
+    # a replica whose log dir failed cannot stop, and waiting for it would last until its disk is repaired
     "unstopped": f"""array_except(
         array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {EMPTY}), {FAILED})
     )""",
 }
 
 _STARTS: Final = "is_asked AND size(not_alive) = 0"
-"""A request whose target is down waits, and what runs goes on until the target is there."""
+"""A request with a target broker that is down waits; a move in progress continues until that broker is alive."""
 
 _ARRIVED: Final = f"moves AND NOT ({_STARTS}) AND size(lagging) = 0"
 _NARROWED: Final = f"{_ARRIVED} AND size(outside) = 0 AND array_contains(under_way, leader)"
@@ -77,7 +77,7 @@ _CODE: Final = f"""CASE
     WHEN NOT ({_NARROWED}) THEN IF(heir IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
     WHEN stays AND size(unstopped) > 0 THEN '{_CODES.WAITS_FOR_STOP}'
 END"""
-"""Why a partition is not moved on, null where it is."""
+"""Why a partition does not take its next step; null if it does."""
 
 _ACTION: Final = f"""CASE
     WHEN code IS NOT NULL THEN NULL
@@ -92,31 +92,31 @@ _WITHDRAWN: Final = (
     _CODES.DELETION_REQUESTED,
     _CODES.ALREADY_ASSIGNED,
 )
-"""Codes after which a request is taken away: it is carried out, or no later event can make it possible.
+"""Codes after which a request is withdrawn: it is fulfilled, or no later event can make it possible.
 
-All others say what a request waits for, as for a broker that is down (`onBrokerStartup` resumes reassignments).
+All other codes name what a request waits for, such as a broker that is down (`onBrokerStartup` resumes reassignments).
 """
 
 _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
     WHEN '{_CODES.INVALID_TARGET}' THEN concat(
-        'asked to be on [', array_join(transform({ORDERED}, b -> string(b)), ', '),
-        ']: expected are brokers, each once'
+        'requested replicas [', array_join(transform({ORDERED}, b -> string(b)), ', '),
+        ']: expected broker ids without duplicates'
     )
     WHEN '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion'
     WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
-    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for'
+    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'partition is already assigned as requested'
     WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
         'not alive: ', {format_ids_sql("not_alive")}, '; the request waits for them'
     )
     WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
-    WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'
+    WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'it has no live leader in its ISR'
     WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat(
         {format_ids_sql("lagging")}, ' of the target not in the ISR yet; not alive: ',
         {format_ids_sql("array_except(lagging, live)")}
     )
     WHEN '{_CODES.WAITS_FOR_ISR}' THEN concat({format_ids_sql("lagging")}, ' of the target not in the ISR yet')
-    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'nobody of the target may lead'
+    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'no replica of the target may lead'
     WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ', {format_ids_sql("unstopped")})
 END"""
 
@@ -130,7 +130,7 @@ def _by_action(otherwise: str, **cases: str) -> str:
     return f"CASE action {' '.join(whens)} ELSE {otherwise} END"
 
 
-_CHANGED: Final = {
+_CHANGE_COLUMNS: Final = {
     "replicas_after": _by_action("replicas", start=_MERGED, end="under_way"),
     "adding_after": _by_action("adding_replicas", start="added", end=EMPTY),
     "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {ORDERED})", end=EMPTY),
@@ -140,8 +140,8 @@ _CHANGED: Final = {
     "leader_and_isr_to": _by_action(
         leader_and_isr_recipients("isr", "under_way"), start=leader_and_isr_recipients("isr", _MERGED)
     ),
-    # told by what the znodes say, again and again until it answers; who does not stay tells it with the change, and
-    # all of them once more with a later one, as what was answered holds for one leader epoch
+    # a resident controller sends StopReplica by the znodes, until each broker has confirmed; any other controller sends
+    # it with the change, and to all of them again with a later change, as a confirmation holds for one leader epoch
     "stop_replica_to": f"""CASE
         WHEN code = '{_CODES.WAITS_FOR_STOP}' THEN unstopped
         WHEN NOT stays AND action = '{_NARROW}' THEN array_except(
@@ -152,12 +152,15 @@ _CHANGED: Final = {
     "requires_live": _by_action("array(leader)", start="array_union(array(leader), added)", narrow=f"array({_LEADER})"),
     "reason": _by_action(
         "NULL",
-        start=f"""concat('asked to be on ', {format_ids_sql(ORDERED)}, IF(moves, ', in place of what runs', ''))""",
+        start=f"""concat(
+            'requested replicas: ', {format_ids_sql(ORDERED)},
+            IF(moves, ', replacing the reassignment in progress', '')
+        )""",
         narrow=f"""IF({_UNSTOPPED},
             concat('to be stopped: ', {format_ids_sql("unstopped")}),
             concat('the target is in sync: ', {format_ids_sql("under_way")}, {drained_leads(_LEADER)})
         )""",
-        end=f"concat('no longer there: ', {format_ids_sql('removing_replicas')})",
+        end=f"concat('replicas removed: ', {format_ids_sql('removing_replicas')})",
     ),
 }
 
@@ -169,14 +172,13 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     orders: DataFrame,
     stopped: DataFrame,
     *,
-    stays: bool = True,
+    is_resident: bool = True,
 ) -> DataFrame:
-    """Decide on what moves, and on what is asked to.
+    """Decide on partitions that are moving, and on those that a request names.
 
-    `stays`: the controller waits for those that leave to stop, and asks them again; one that does not stay narrows
-    once more, by which they are told to.
-    `orders`: REQUESTS of that kind; `stopped`: topic, partition, broker_id and the leader_epoch at which a broker
-    said that it stopped the replica.
+    `is_resident`: the controller waits for leaving replicas to stop, and asks them again. A controller that does not
+    stay repeats the narrowing step instead, which sends StopReplica to them. `orders`: REQUESTS of that kind.
+    `stopped`: topic, partition, broker_id and the leader_epoch at which a broker confirmed that it stopped the replica.
     """
     targets = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
@@ -186,16 +188,19 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
         .join(targets, KEY, "left")
         .join(F.broadcast(legible), "topic", "left")
         .join(_stopped_now(partitions, stopped), KEY, "left")
-        .selectExpr("*", *_named(_SURROUNDED))
-        .selectExpr("*", *_named(_ASKED), f"{str(stays).lower()} AS stays")
+        .selectExpr("*", *_aliased(_REPLICA_COLUMNS))
+        .selectExpr("*", *_aliased(_PROGRESS_COLUMNS), f"{str(is_resident).lower()} AS stays")
         .selectExpr("*", f"{_CODE} AS code")
         .selectExpr("*", f"{_ACTION} AS action", f"{_WHY_NOT} AS why_not", f"{_is_withdrawn()} AS withdrawn")
-        .transform(decided, _CHANGED, Precedence.REASSIGNMENT, f"'{Action.REASSIGN}'")
+        .transform(to_decisions, _CHANGE_COLUMNS, Precedence.REASSIGNMENT, f"'{Action.REASSIGN}'")
     )
 
 
 def _stopped_now(partitions: DataFrame, stopped: DataFrame) -> DataFrame:
-    """Who stopped a replica at the leader epoch it has now: an earlier one may have been started since."""
+    """Return the brokers that stopped a replica at its present leader epoch.
+
+    A replica that stopped at an earlier leader epoch may have been started since.
+    """
     return (
         stopped.join(partitions.select(*KEY, "leader_epoch"), [*KEY, "leader_epoch"])
         .groupBy(*KEY)
@@ -203,7 +208,7 @@ def _stopped_now(partitions: DataFrame, stopped: DataFrame) -> DataFrame:
     )
 
 
-def _named(columns: dict[str, str]) -> list[str]:
+def _aliased(columns: dict[str, str]) -> list[str]:
     return [f"{text} AS {name}" for name, text in columns.items()]
 
 

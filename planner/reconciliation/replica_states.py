@@ -1,9 +1,9 @@
-"""The replica state machine as data: which state may follow which, what a transition tells, and where replicas stand.
+"""The replica state machine as data: valid transitions, the requests that they send, and the present states.
 
-Corresponds to `ReplicaStateMachine` and `ReplicaState.validPreviousStates`; seed 003, the machine of 2.x, and seed 000.
-A controller that looks again each cycle keeps no states: it reads them off the snapshot, and off what brokers answered.
-In: replicas as `planner.reconciliation.topic_deletion.replicas_of` has them. Out: the same with `state`; and ISRs that
-replicas leave.
+Corresponds to `ReplicaStateMachine` and `ReplicaState.validPreviousStates` of Kafka 2.x. The controller keeps no
+states: each cycle derives them from the snapshot and from the responses of brokers. In: replicas as
+`planner.reconciliation.topic_deletion.replicas_of` returns them. Out: the same with `state`; and ISRs without the
+replicas that leave.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ VALID_PREVIOUS: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
     _S.DELETION_INELIGIBLE: (_S.OFFLINE, _S.DELETION_STARTED),
     _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
 }
-"""State -> those it may follow."""
+"""By state, the states that it may follow."""
 
-TELLS: Final[Mapping[ReplicaState, tuple[str, ...]]] = {
+REQUESTS_BY_STATE: Final[Mapping[ReplicaState, tuple[str, ...]]] = {
     _S.NEW: (LEADER_AND_ISR, UPDATE_METADATA),
     _S.ONLINE: (LEADER_AND_ISR, UPDATE_METADATA),
     _S.OFFLINE: (STOP_REPLICA, LEADER_AND_ISR, UPDATE_METADATA),
@@ -38,7 +38,7 @@ TELLS: Final[Mapping[ReplicaState, tuple[str, ...]]] = {
     _S.DELETION_INELIGIBLE: (),
     _S.NON_EXISTENT: (),
 }
-"""State -> the requests by which brokers are told that a replica takes it."""
+"""By state, the requests that are sent to brokers when a replica enters it."""
 
 STATE: Final = f"""CASE
     WHEN NOT assigned THEN '{_S.NON_EXISTENT}'
@@ -49,7 +49,7 @@ STATE: Final = f"""CASE
     WHEN is_new THEN '{_S.NEW}'
     ELSE '{_S.ONLINE}'
 END"""
-"""Where a replica stands, as a controller that takes over finds it (`ReplicaStateMachine.initializeReplicaState`)."""
+"""The state of a replica, as a controller finds it at its take-over (`ReplicaStateMachine.initializeReplicaState`)."""
 
 
 def with_state(replicas: DataFrame) -> DataFrame:
@@ -58,12 +58,12 @@ def with_state(replicas: DataFrame) -> DataFrame:
 
 
 def legal(state: Column, to: ReplicaState) -> Column:
-    """Tell whether a replica in `state` may take the state `to`."""
+    """Return whether a replica in `state` may enter the state `to`."""
     return state.isin(*(previous.value for previous in VALID_PREVIOUS[to]))
 
 
 def with_transition(replicas: DataFrame, to: ReplicaState) -> DataFrame:
-    """Add `code` and `reason`: why a replica cannot take the state `to`, null where it can."""
+    """Add `code` and `reason`: why a replica cannot enter the state `to`, null if it can."""
     starts = ", ".join(VALID_PREVIOUS[to])
     why = F.concat(F.lit("replica is "), F.col("state"), F.lit(f"; {to} follows {starts} only"))
     illegal = ~legal(F.col("state"), to)
@@ -76,12 +76,12 @@ def with_transition(replicas: DataFrame, to: ReplicaState) -> DataFrame:
 
 
 def removed_from_isr(partitions: DataFrame, leaving: Column) -> DataFrame:
-    """Add leader_after, isr_after and leader_epoch_after, as replicas leave the ISR; null where nothing is written.
+    """Add leader_after, isr_after and leader_epoch_after, as replicas leave the ISR; null if nothing is written.
 
-    Where somebody leaves who is not in the ISR, nothing is written. Its only member stays, and nobody leads then; of
-    several that leave at once all stay, as any of them may come back with the data, and the order in which brokers
-    went down must not matter (seed 003). Corresponds to `ReplicaStateMachine.doRemoveReplicasFromIsr`; `leaving`:
-    broker ids.
+    Nothing is written for a leaving replica that is not in the ISR. The only member of an ISR stays in it, and the
+    partition then has no leader. If all members leave at once, all of them stay in it: any of them may come back with
+    the data, and the order in which brokers went down must not matter. Corresponds to
+    `ReplicaStateMachine.doRemoveReplicasFromIsr`; `leaving`: broker ids.
     """
     concerned = F.arrays_overlap("isr", leaving)
     staying = difference(F.col("isr"), leaving)

@@ -1,10 +1,10 @@
-"""A topic's deletion as a controller carries it out: told, stopped, deleted, and only then removed from ZooKeeper.
+"""The steps of a topic deletion: stop replicas, delete them, and only then remove the topic from ZooKeeper.
 
-Corresponds to `TopicDeletionManager.resumeDeletions`, seed 000 "TopicDeletionManager", as far as it can be read off
-the tables: a replica's deletion is confirmed by what its broker answered to StopReplica, everything else stands in
-ZooKeeper. A topic is left alone while a replica not yet deleted is out of reach, while a partition is moved, or while
-a preferred election is asked for. In: topics queued for deletion with their partitions, the brokers, REQUESTS, and who
-has confirmed. Out: DELETIONS, one a queued topic; and NOTICES for the replicas that are to be deleted.
+Corresponds to `TopicDeletionManager.resumeDeletions`, as far as the tables contain its state: the deletion of a replica
+is confirmed by the broker's response to StopReplica, and everything else is in ZooKeeper. A topic is left alone while a
+replica that is not deleted yet is unreachable, while a partition is moving, or while a preferred election is requested.
+In: topics queued for deletion with their partitions, the brokers, REQUESTS, and which replicas are confirmed. Out:
+DELETIONS, one for each queued topic; and NOTICES for the replicas to be deleted.
 """
 
 from enum import StrEnum
@@ -24,14 +24,14 @@ from schemas.topic_configs import DELETION_ENABLED
 
 
 class DeletionStep(StrEnum):
-    """What is to be done about a queued topic."""
+    """The next step for a queued topic."""
 
     DELETE = "delete"
-    """Tell the brokers, and let them delete their logs."""
+    """Send StopReplica to the brokers, so that they delete their logs."""
     REMOVE = "remove"
     """Every replica is deleted: remove the topic from ZooKeeper."""
     REFUSE = "refuse"
-    """Take the request away: there is no such topic, or deletion is not enabled."""
+    """Withdraw the request: the topic does not exist, or deletion is not enabled."""
     WAIT = "wait"
 
 
@@ -53,15 +53,15 @@ _STEP: Final = f"""CASE
 END"""
 
 _HAS_STATE: Final = "(leader IS NOT NULL OR state_version IS NOT NULL)"
-"""What never had a state is not moved, whatever its topic assigns: nothing would end the wait for it."""
+"""A partition that never had a state does not move, whatever its topic assigns: waiting for it would never end."""
 
 _OUT_OF_REACH: Final = "array_join(CAST(sort_array(collect_set(broker_id) FILTER (WHERE {})) AS array<string>), ', ')"
 
 
 def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -> DataFrame:
-    """One row a replica: topic, partition, broker_id, whether it is `in_reach`, and whether it is `deleted`.
+    """Return one row for each replica: topic, partition, broker_id, `in_reach` and `deleted`.
 
-    `deleted`: topic, partition and broker_id of replicas whose brokers have confirmed it.
+    The parameter `deleted`: topic, partition and broker_id of replicas whose deletion the broker has confirmed.
     """
     failed = FAILED if FAILED in partitions.columns else EMPTY
     known = brokers.selectExpr("broker_id", "understood AS reachable")
@@ -83,7 +83,7 @@ def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -
 def deletions(
     requests: DataFrame, partitions: DataFrame, topics: DataFrame, replicas: DataFrame, broker_configs: DataFrame
 ) -> DataFrame:
-    """Say of each queued topic what is to be done about it; partitions and replicas are those of queued topics."""
+    """Return the next step of each queued topic; partitions and replicas must be those of queued topics."""
     queued = requests.where(f"kind = '{RequestKind.DELETE_TOPIC}'")
     moving = partitions.groupBy("topic").agg(
         F.expr(f"bool_or(size(adding_replicas) + size(removing_replicas) > 0 AND {_HAS_STATE}) AS moves")
@@ -122,13 +122,13 @@ _CODE: Final = f"""CASE
 END"""
 
 _REASON: Final = f"""CASE code
-    WHEN '{RejectionCode.UNKNOWN_TOPIC}' THEN 'there is no such topic'
+    WHEN '{RejectionCode.UNKNOWN_TOPIC}' THEN 'topic does not exist'
     WHEN '{RejectionCode.DELETION_DISABLED}' THEN 'delete.topic.enable is false'
     WHEN '{RejectionCode.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
     WHEN '{RejectionCode.WAITS_FOR_REPLICAS}' THEN CASE
-        WHEN moves THEN 'a partition of it is being moved'
-        WHEN elects THEN 'a preferred election is asked for'
-        ELSE concat('replicas out of reach, on brokers ', out_of_reach)
+        WHEN moves THEN 'a partition of the topic is being moved'
+        WHEN elects THEN 'a preferred election is requested'
+        ELSE concat('unreachable replicas on brokers ', out_of_reach)
     END
 END"""
 
@@ -136,8 +136,9 @@ END"""
 def deletion_notices(
     decided: DataFrame, partitions: DataFrame, replicas: DataFrame, brokers: DataFrame, *, delete: bool
 ) -> DataFrame:
-    """What brokers are told of topics that are deleted: first that nobody leads and that replicas stop, then `delete`.
+    """Return the notices of topics that are being deleted.
 
+    Without `delete` these set the leader to -2 (being deleted) and stop replicas; with it they delete the logs.
     Corresponds to `TopicDeletionManager.onTopicDeletion` and `ControllerBrokerRequestBatch`, where a topic that is
     queued for deletion has leader and leader epoch -2.
     """

@@ -1,1 +1,1 @@
-"""Between a controller that stays and the brokers: what it tells them, what they answer, what they are told again."""
+"""Control requests of the resident controller to brokers: batches, responses and retries."""

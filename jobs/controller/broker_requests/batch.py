@@ -1,8 +1,8 @@
-"""What a controller that stays puts into the queues of the brokers: what was written, what stands, and what is to go.
+"""Puts the resident controller's requests into the queues of brokers: changes, current states and deletions.
 
-Corresponds to `ControllerBrokerRequestBatch` and to who fills it: `sendUpdateMetadataRequest`, `onBrokerStartup`,
-`ReplicaStateMachine` and `TopicDeletionManager`. A queue sends until it is answered, so everything is put there once
-for each registration of a broker, and again where the answer was an error. In: the memory. Out: notices in queues.
+Corresponds to `ControllerBrokerRequestBatch` and its callers: `sendUpdateMetadataRequest`, `onBrokerStartup`,
+`ReplicaStateMachine` and `TopicDeletionManager`. A queue sends a request until it is answered, so each request is put
+there once for each registration of a broker, and again if the response is an error.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,109 +17,123 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, PartitionInfo, full_state_for, partition_notification
 from jobs.controller.decisions.engine import Decisions
-from planner.broker_requests.notices import notices_for as due_of
+from planner.broker_requests.notices import notices_for
 from planner.reconciliation.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change, Key
 
 Registered = frozenset[tuple[int, int]]
-"""Brokers with the epochs of their registrations."""
+"""Brokers with their broker epochs."""
 
 
 @dataclass(slots=True)
 class BrokerRequestBatch:
-    """Tells the brokers of one controllership."""
+    """Sends requests to the brokers under one controllership."""
 
     control: Controllership
     context: ControllerContext
     queues: ChannelManager
     drained_brokers: frozenset[int] = frozenset()
-    """Brokers whose replicas a drain has stopped: only where they are in sync are they told LeaderAndIsr."""
-    _asked_to_stop: dict[tuple[Key, int], tuple[int, int]] = field(default_factory=dict)
-    """Leader epoch and broker epoch at which a replica that leaves was asked to stop, by partition and broker."""
-    _deleting: dict[str, tuple[Registered, int]] = field(default_factory=dict)
-    """Topics whose deletion was told, to whom, and of how many partitions: some may be added under way."""
+    """Brokers whose replicas a drain has stopped.
+
+    They are sent LeaderAndIsr only for partitions whose ISR they are in.
+    """
+    _stop_requests: dict[tuple[Key, int], tuple[int, int]] = field(default_factory=dict)
+    """By partition and broker, the leader epoch and broker epoch at which a leaving replica was sent StopReplica."""
+    _sent_deletions: dict[str, tuple[Registered, int]] = field(default_factory=dict)
+    """Topics whose deletion was sent, with the brokers and the number of partitions it was sent for.
+
+    Partitions may still be added while a topic is being deleted.
+    """
 
     def send(self, notices: Sequence[Notice], alone: Collection[int] = (), introduced: Collection[int] = ()) -> None:
-        """Put notices into the queues; `alone`: brokers to which it is news by itself which brokers are alive.
+        """Put notices into the queues.
 
-        `introduced`: brokers that start: all metadata comes before the states of their replicas.
+        `alone`: brokers that must be sent the list of live brokers even if no notice is for them. `introduced`: brokers
+        that start; they are sent all metadata before the states of their replicas.
         """
         alive = [row for row in self.context.brokers.values() if row["understood"]]
         if notices or alone:
             announcement = ControlBatch(self.control.controller_id, self.control.epoch, alive, notices)
             self.queues.send(announcement, alone, introduced)
         else:
-            self.queues.retain(alive)  # nobody may be left to be told that the last one is gone
+            self.queues.retain(alive)  # the last broker may have failed, which leaves no recipients
 
     def send_changes(self, changes: Sequence[Change]) -> None:
-        """Tell what was just written."""
-        self.send(due_of(changes, self.context.live))
+        """Send the changes that were just written."""
+        self.send(notices_for(changes, self.context.live))
 
     def send_full_state(self, broker_ids: Collection[int], *, have_started: bool = True) -> None:
-        """Send these brokers everything, and all others which brokers are alive.
+        """Send these brokers the full state, and all other brokers the list of live brokers.
 
-        `have_started`: they know nothing yet and answer clients, so all metadata comes first.
+        `have_started`: the brokers have no metadata yet and already answer clients, so all metadata is sent first.
         """
         notices = full_state_for(self.context, broker_ids, sorted(self.context.partitions)) if broker_ids else ()
         self.send([*notices], alone=self.context.live, introduced=broker_ids if have_started else ())
 
     def send_metadata(self, keys: Iterable[Key]) -> None:
-        """Tell everybody what is the state of these partitions now."""
+        """Send all live brokers the current metadata of these partitions."""
         self.send(self._metadata_notices(keys))
 
     def resend(self, keys: Collection[Key]) -> None:
-        """Tell of partitions what nobody knows whether it was told; who has it says so."""
+        """Send the current state of partitions for which it is unknown whether it was sent.
+
+        A broker that already has it answers so.
+        """
         notices = self._metadata_notices(keys)
         for broker in self.context.live if keys else ():
-            notices += self._to_replicas(broker, self.context.of_broker(broker).intersection(keys))
+            notices += self._leader_and_isr_notices(broker, self.context.of_broker(broker).intersection(keys))
         self.send(notices)
 
     def resend_current(self, changes: Sequence[Change]) -> None:
-        """Tell of changes that were written and overtaken: as things are now; who was to stop still is."""
+        """Send the current state of partitions that have changed again since these changes were written.
+
+        Replicas that these changes stop are still stopped.
+        """
         self.resend({change.key for change in changes})
-        stops = [notice for notice in due_of(changes, self.context.live) if notice.api == STOP_REPLICA]
+        stops = [notice for notice in notices_for(changes, self.context.live) if notice.api == STOP_REPLICA]
         rows = [self.context.partitions[notice.topic, notice.partition] for notice in stops]
         pairs = zip(rows, stops, strict=True)
         self.send([partition_notification(row, stop.topic_id, STOP_REPLICA, stop.brokers) for row, stop in pairs])
 
-    def send_retry(self, untaken: RetryBatch) -> set[Key]:
-        """Tell a broker again what it did not take, as it is now; return partitions to be looked at for it.
+    def send_retry(self, batch: RetryBatch) -> set[Key]:
+        """Send a broker the current state for what it did not accept; return partitions to be decided on for it.
 
-        Replicas that leave, and topics that are deleted, are decided on once more: that says who is to stop by now.
+        Replicas that leave, and topics that are being deleted, are decided on again, which determines the replicas to
+        be stopped at present.
         """
-        broker = untaken.broker
+        broker = batch.broker
         by_api: dict[str, list[Notice]] = {LEADER_AND_ISR: [], STOP_REPLICA: [], UPDATE_METADATA: []}
-        for notice in untaken.notices:
+        for notice in batch.notices:
             by_api[notice.api].append(notice)
         metadata = by_api[UPDATE_METADATA]
-        told = self.context.partitions if untaken.introduce else [key_of(notice) for notice in metadata]
-        notices = self._metadata_notices(told, [broker])
-        if untaken.introduce:
-            notices += self._to_replicas(broker, self.context.of_broker(broker))
+        current = self.context.partitions if batch.needs_full_state else [key_of(notice) for notice in metadata]
+        notices = self._metadata_notices(current, [broker])
+        if batch.needs_full_state:
+            notices += self._leader_and_isr_notices(broker, self.context.of_broker(broker))
         else:
-            notices += self._states_again(broker, by_api[LEADER_AND_ISR])
-        # that a topic goes is said as it was: the topic may be gone by now
-        goes = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._stays(n.topic)]
-        notices += [replace(notice, brokers=(broker,)) for notice in goes]
-        self.send(notices, alone=[broker] if untaken.introduce else ())
-        return self._stops_again(broker, by_api[STOP_REPLICA])
+            notices += self._leader_and_isr_retries(broker, by_api[LEADER_AND_ISR])
+        # metadata of a deleted topic is sent as before, because the topic may no longer exist
+        deleted_metadata = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._is_kept(n.topic)]
+        notices += [replace(notice, brokers=(broker,)) for notice in deleted_metadata]
+        self.send(notices, alone=[broker] if batch.needs_full_state else ())
+        return self._retry_stops(broker, by_api[STOP_REPLICA])
 
-    def _states_again(self, broker: int, notices: Sequence[Notice]) -> list[Notice]:
-        """LeaderAndIsr; what was to be new is so until it is taken."""
+    def _leader_and_isr_retries(self, broker: int, notices: Sequence[Notice]) -> list[Notice]:
+        """Return LeaderAndIsr notices again; a replica that was new stays so until the broker accepts it."""
         new = {key_of(notice) for notice in notices if notice.is_new}
-        told = self._to_replicas(broker, {*map(key_of, notices)} & self.context.of_broker(broker))
-        return [replace(notice, is_new=key_of(notice) in new) for notice in told]
+        current = self._leader_and_isr_notices(broker, {*map(key_of, notices)} & self.context.of_broker(broker))
+        return [replace(notice, is_new=key_of(notice) in new) for notice in current]
 
-    def _stops_again(self, broker: int, notices: Sequence[Notice]) -> set[Key]:
-        """Forget that replicas were asked to stop; who is drained is asked at once."""
+    def _retry_stops(self, broker: int, notices: Sequence[Notice]) -> set[Key]:
+        """Forget that these StopReplica were sent; send those of a drained broker again immediately."""
         drained = []
         for notice in notices:
             key = key_of(notice)
             row = self.context.partitions.get(key)
-            self._asked_to_stop.pop((key, broker), None)
-            self._deleting.pop(notice.topic, None)
+            self._stop_requests.pop((key, broker), None)
+            self._sent_deletions.pop(notice.topic, None)
             if row is None or notice.delete_partition or notice.leader_epoch < 0:
                 continue
             if broker in self.drained_brokers and broker not in (row.isr or ()):
@@ -128,74 +142,91 @@ class BrokerRequestBatch:
         return {*map(key_of, notices)}
 
     def ask_for_log_dirs(self, broker: int) -> None:
-        """Tell a broker of its replicas what it knows already: those whose log dir failed, it answers otherwise for."""
+        """Send a broker the states of its replicas again; it answers with an error for those whose log dir failed."""
         if broker in self.context.brokers:
-            self.send(self._to_replicas(broker, self.context.of_broker(broker)))
+            self.send(self._leader_and_isr_notices(broker, self.context.of_broker(broker)))
 
-    def _to_replicas(self, broker: int, keys: Iterable[Key]) -> list[Notice]:
-        """LeaderAndIsr for a broker's replicas, but for those that are to stay stopped, or are to go."""
+    def _leader_and_isr_notices(self, broker: int, keys: Iterable[Key]) -> list[Notice]:
+        """Return LeaderAndIsr notices for a broker's replicas, except for those that are stopped or being deleted."""
         rows = (self.context.partitions[key] for key in keys)
         held = [
             row.key
             for row in rows
-            if broker in row.replicas and not (self.context.is_being_deleted(row) or self._leaves(row, broker))
+            if broker in row.replicas and not (self.context.is_being_deleted(row) or self._is_stopping(row, broker))
         ]
         if broker in self.drained_brokers:
             held = [key for key in held if broker in (self.context.partitions[key].isr or ())]
         return self._current_state(held, LEADER_AND_ISR, [broker])
 
-    def stop(self, others: Sequence[Row]) -> None:
-        """Ask replicas that leave to stop and to delete their logs; once under each leader epoch and registration."""
+    def send_stops(self, others: Sequence[Row]) -> None:
+        """Send StopReplica with deletion to replicas that leave, once for each leader epoch and broker epoch."""
         waiting = [row for row in others if row["code"] == RejectionCode.WAITS_FOR_STOP]
-        self.send([notice for row in waiting if (notice := self._stopping(row)) is not None])
+        self.send([notice for row in waiting if (notice := self._stop_notice(row)) is not None])
 
-    def _leaves(self, row: PartitionInfo, broker: int) -> bool:
-        """Whether a replica was asked to stop as things are: told of its leader, it would begin anew."""
-        return self._asked_to_stop.get((row.key, broker)) == (row.leader_epoch, self.epoch_of(broker))
+    def _is_stopping(self, row: PartitionInfo, broker: int) -> bool:
+        """Whether a replica was sent StopReplica at its present epochs; another LeaderAndIsr would start it again."""
+        return self._stop_requests.get((row.key, broker)) == (row.leader_epoch, self.epoch_of(broker))
 
-    def _stopping(self, row: Row) -> Notice | None:
+    def _stop_notice(self, row: Row) -> Notice | None:
         key = row["topic"], row["partition"]
         epochs = {broker: (row["leader_epoch_before"], self.epoch_of(broker)) for broker in row["stop_replica_to"]}
-        to = tuple(broker for broker, when in epochs.items() if self._asked_to_stop.get((key, broker)) != when)
-        if not to:
+        recipients = tuple(
+            broker
+            for broker, epochs_of_request in epochs.items()
+            if self._stop_requests.get((key, broker)) != epochs_of_request
+        )
+        if not recipients:
             return None
-        self._asked_to_stop |= {(key, broker): epochs[broker] for broker in to}
-        stands = partition_notification(self.context.partitions[key], row["topic_id"], STOP_REPLICA, to)
-        return replace(stands, delete_partition=True)
+        self._stop_requests |= {(key, broker): epochs[broker] for broker in recipients}
+        notice = partition_notification(self.context.partitions[key], row["topic_id"], STOP_REPLICA, recipients)
+        return replace(notice, delete_partition=True)
 
-    def deletions(self, decided: Decisions) -> None:
-        """Tell brokers to delete topics, as far as those registered now were not told yet of all that there is."""
-        now: Registered = frozenset((broker, self.epoch_of(broker)) for broker in self.context.live)
-        topics = [row["topic"] for row in decided.deletions if row["step"] == DeletionStep.DELETE]
-        going = {topic: (now, len(self.context.of_topic(topic))) for topic in topics}
-        fresh = {topic: whole for topic, whole in going.items() if self._deleting.get(topic) != whole}
-        for wave in decided.deletion_waves:
-            self.send([notice for notice in wave if notice.topic in fresh])
-        self._deleting |= fresh
+    def send_deletions(self, decisions: Decisions) -> None:
+        """Send the deletion of topics, unless the present brokers were already sent it for all present partitions."""
+        registered: Registered = frozenset((broker, self.epoch_of(broker)) for broker in self.context.live)
+        topics = [row["topic"] for row in decisions.deletions if row["step"] == DeletionStep.DELETE]
+        deletions = {topic: (registered, len(self.context.of_topic(topic))) for topic in topics}
+        new_deletions = {
+            topic: delivery for topic, delivery in deletions.items() if self._sent_deletions.get(topic) != delivery
+        }
+        for wave in decisions.deletion_waves:
+            self.send([notice for notice in wave if notice.topic in new_deletions])
+        self._sent_deletions |= new_deletions
 
     def resend_topics(self, topics: Collection[str]) -> None:
-        """Tell of topics whose deletion was refused or taken back: who registered meanwhile knows nothing of them."""
+        """Send the state of topics whose deletion was refused or withdrawn.
+
+        Brokers that registered while the topic was queued for deletion have no state of it.
+        """
         for topic in topics:
             self.forget_topic(topic)
         self.resend({key for topic in topics for key in self.context.of_topic(topic)})
 
     def forget_topic(self, topic: str) -> None:
-        """A topic that is made anew under the name is another one."""
-        self._deleting.pop(topic, None)
-        self._asked_to_stop = {place: when for place, when in self._asked_to_stop.items() if place[0][0] != topic}
+        """Forget which requests were sent for a topic: one that is created again under the name is another topic."""
+        self._sent_deletions.pop(topic, None)
+        self._stop_requests = {
+            place: epochs_of_request for place, epochs_of_request in self._stop_requests.items() if place[0][0] != topic
+        }
 
     def epoch_of(self, broker: int) -> int:
         return int(self.context.brokers[broker]["broker_epoch"])
 
-    def _stays(self, topic: str) -> bool:
+    def _is_kept(self, topic: str) -> bool:
         return topic in self.context.topics and not self.context.is_queued(topic)
 
-    def _metadata_notices(self, keys: Iterable[Key], to: Sequence[int] | None = None) -> list[Notice]:
-        """UpdateMetadata, but for topics that are queued for deletion: who forgot them keeps to it; `to`: everybody."""
-        kept = [key for key in keys if not self.context.is_queued(key[0])]
-        return self._current_state(kept, UPDATE_METADATA, self.context.live if to is None else to)
+    def _metadata_notices(self, keys: Iterable[Key], recipients: Sequence[int] | None = None) -> list[Notice]:
+        """Return UpdateMetadata notices, by default for all live brokers.
+
+        Topics that are queued for deletion are left out, because brokers that have removed them from their metadata
+        must not add them again.
+        """
+        kept_keys = [key for key in keys if not self.context.is_queued(key[0])]
+        return self._current_state(kept_keys, UPDATE_METADATA, self.context.live if recipients is None else recipients)
 
     def _current_state(self, keys: Iterable[Key], api: str, broker_ids: Sequence[int]) -> list[Notice]:
-        known = (self.context.partitions[key] for key in sorted(keys) if key in self.context.partitions)
-        led = (row for row in known if row.is_legible)
-        return [partition_notification(row, self.context.topic_id(row.topic), api, tuple(broker_ids)) for row in led]
+        partitions = (self.context.partitions[key] for key in sorted(keys) if key in self.context.partitions)
+        with_leader = (row for row in partitions if row.is_legible)
+        return [
+            partition_notification(row, self.context.topic_id(row.topic), api, tuple(broker_ids)) for row in with_leader
+        ]

@@ -1,11 +1,10 @@
-"""A broker that starts gets all metadata at once, by a thread of its own: before the cycle decides anything.
+"""Sends a broker that starts all metadata at once, in a thread of its own, before the cycle decides anything.
 
-Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens, and
-without metadata it answers that topics do not exist, which some clients take for final. A cycle may be deciding for a
-second, so it is not waited for. The cycle sends the same once more later, with the states of the broker's replicas;
-both go through one queue, in order. Only what a cycle replaces as a whole, or what can be copied at once, is read here.
-
-In: /brokers/ids, and the memory. Out: UpdateMetadata in the queue of the broker.
+Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens.
+Without metadata it answers that topics do not exist, which some clients treat as final. A cycle may spend a second on a
+decision, so this thread does not wait for it. The cycle later sends the same again, with the states of the broker's
+replicas; both use one queue, in order. This thread reads only data that a cycle replaces as a whole, or that can be
+copied at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from jobs.core.errors import SurveyorError
 from schemas.notices import UPDATE_METADATA, Notice
 
 REREAD_SECONDS: Final = 2.0
-"""Seconds after which registrations are read again, though no watch fired: one may be lost with a connection."""
+"""Seconds after which registrations are read again if no watch fired: a watch may be lost with a connection."""
 
 RECONNECT_BACKOFF_SECONDS: Final = 0.1
 
@@ -39,33 +38,33 @@ class BrokerStartup:
     context: ControllerContext
     queues: ChannelManager
     is_failing: Callable[[int], bool]
-    """Whether the failure of a broker is not written as a whole: what is known of it is out of date."""
+    """Whether the failure of a broker is not completely written, so that its known state is outdated."""
     _sent: dict[int, int] = field(default_factory=dict)
-    """Broker epochs of registrations that metadata was sent to."""
+    """Broker epochs of the registrations that metadata was sent to."""
     _changed: Event = field(default_factory=Event)
-    _over: Event = field(default_factory=Event)
+    _stopped: Event = field(default_factory=Event)
 
     def start(self) -> None:
         Thread(target=self._run, daemon=True, name="broker-startup").start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         self._changed.set()
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             self._changed.clear()
             try:
                 self.check()
             except LOST:
-                self._over.wait(RECONNECT_BACKOFF_SECONDS)
+                self._stopped.wait(RECONNECT_BACKOFF_SECONDS)
             except SurveyorError:
-                return  # the cycle finds the same, and says so
+                return  # the cycle meets the same error, and reports it
             else:
                 self._changed.wait(REREAD_SECONDS)
 
     def check(self) -> None:
-        """Send metadata to brokers that are registered and that no cycle knows yet."""
+        """Send metadata to brokers that are registered and not known to any cycle yet."""
         client, registered = self.control.client, self._registered()
         for broker in self._sent.keys() - registered - self.context.brokers.keys():
             self.queues.drop_ahead(broker)
@@ -79,29 +78,29 @@ class BrokerStartup:
                 self._send(row)
 
     def _registered(self) -> set[int]:
-        """Read which ids are registered, and watch for others."""
+        """Read the registered broker ids, and watch for changes."""
         reading = self.control.client.get_children_async(BROKER_IDS, watch=lambda _: self._changed.set())
         try:
             return {int(name) for name in await_result(reading) if name.isdecimal()}
         except (NoNodeError, NoAuthError):
-            return set()  # the cycle says so
+            return set()  # the cycle reports it
 
     def _starts(self, row: Row) -> bool:
-        """Whether this is a broker that a cycle has to introduce yet, and not one that bounced."""
+        """Whether a broker starts and no cycle knows it yet; one that bounced does not count."""
         broker = row["broker_id"]
         is_new = broker not in self.context.brokers and not self.is_failing(broker)
         return is_new and row["understood"] and self._sent.get(broker) != row["broker_epoch"]
 
     def _send(self, row: Row) -> None:
         broker = row["broker_id"]
-        known = [other for other in self.context.brokers.copy().values() if other["understood"]]
+        live_brokers = [other for other in self.context.brokers.copy().values() if other["understood"]]
         notices = [*self._metadata(broker)]
-        announcement = ControlBatch(self.control.controller_id, self.control.epoch, [*known, row], notices)
+        announcement = ControlBatch(self.control.controller_id, self.control.epoch, [*live_brokers, row], notices)
         self._sent[broker] = row["broker_epoch"]
         self.queues.send_ahead(row, announcement)
 
     def _metadata(self, broker: int) -> Iterator[Notice]:
-        memory, to = self.context, (broker,)
-        for row in memory.partitions.copy().values():
-            if row.is_legible and not memory.is_queued(row.topic):
-                yield partition_notification(row, memory.topic_id(row.topic), UPDATE_METADATA, to)
+        context, recipients = self.context, (broker,)
+        for row in context.partitions.copy().values():
+            if row.is_legible and not context.is_queued(row.topic):
+                yield partition_notification(row, context.topic_id(row.topic), UPDATE_METADATA, recipients)

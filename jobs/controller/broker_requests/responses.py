@@ -1,8 +1,8 @@
-"""What brokers answered to a controller that stays, and what follows from it for the next cycle.
+"""Responses of brokers to the resident controller, and their effects on the next cycle.
 
-Corresponds to `processLeaderAndIsrResponseReceived` and `processTopicDeletionStopReplicaResponseReceived`; what an
-error code means is said in `schemas.response_codes`. Answers come in threads of the brokers' queues and are read by the
-cycle alone.
+Corresponds to `processLeaderAndIsrResponseReceived` and `processTopicDeletionStopReplicaResponseReceived`;
+`schemas.response_codes` defines the meaning of error codes. Responses arrive in the threads of the brokers' queues, and
+only the cycle reads them.
 """
 
 from collections.abc import Sequence
@@ -22,89 +22,90 @@ from schemas.rows import Key
 
 @dataclass(slots=True)
 class ResponseEffects:
-    """What follows from some answers."""
+    """The effects of some responses."""
 
     partitions: set[Key] = field(default_factory=set)
-    """Partitions to be looked at."""
-    stopped: bool = False
+    """Partitions to be decided on."""
+    has_stopped_replicas: bool = False
     """Whether replicas were stopped, for which a deletion may wait."""
-    untold: set[int] = field(default_factory=set)
-    """Brokers that say they have registered anew: they know nothing of what they were told."""
-    of_later_epoch: dict[int, int] = field(default_factory=dict)
-    """Brokers that have heard of a later controller epoch than ours, and our epoch that they refused."""
+    reregistered_brokers: set[int] = field(default_factory=set)
+    """Brokers that answered that they have registered again, so that they have lost the state sent to them."""
+    refused_epochs: dict[int, int] = field(default_factory=dict)
+    """Brokers that know a later controller epoch than ours, with our epoch that they refused."""
 
 
 @dataclass(slots=True)
 class ResponseHandler:
-    """Takes answers in, and wakes the controller."""
+    """Receives responses, and wakes the controller."""
 
     context: ControllerContext
     watches: ZkWatches
     log: WriteBehindLog
     retries: RetryQueue
-    _answers: SimpleQueue[BrokerResponse] = field(default_factory=SimpleQueue)
+    _responses: SimpleQueue[BrokerResponse] = field(default_factory=SimpleQueue)
 
-    def receive(self, answer: BrokerResponse) -> None:
-        """Take an answer, in whatever thread."""
-        self._answers.put(answer)
+    def receive(self, response: BrokerResponse) -> None:
+        """Queue a response; may be called from any thread."""
+        self._responses.put(response)
         self.watches.signal()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every answer was read."""
-        return self._answers.empty()
+        """Whether every response was read."""
+        return self._responses.empty()
 
     def drain(self) -> ResponseEffects:
-        """Read what came since the last time."""
-        heard = ResponseEffects()
+        """Read all responses that have arrived since the last call."""
+        effects = ResponseEffects()
         while True:
             try:
-                answer = self._answers.get_nowait()
+                response = self._responses.get_nowait()
             except Empty:
-                return heard
-            self.log.record(answer)
-            self._take(answer, heard)
+                return effects
+            self.log.record(response)
+            self._handle(response, effects)
 
-    def _take(self, answer: BrokerResponse, heard: ResponseEffects) -> None:
-        broker = answer.broker["broker_id"]
-        if answer.broker["broker_epoch"] != self.context.brokers.get(broker, {}).get("broker_epoch"):
-            return  # of a registration that is over
-        if answer.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH:
+    def _handle(self, response: BrokerResponse, effects: ResponseEffects) -> None:
+        broker = response.broker["broker_id"]
+        if response.broker["broker_epoch"] != self.context.brokers.get(broker, {}).get("broker_epoch"):
+            return  # the response belongs to an earlier registration
+        if response.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH:
             self.watches.signal(BROKER_IDS)
-            heard.untold.add(broker)
+            effects.reregistered_brokers.add(broker)
             return
-        if answer.error == STALE_CONTROLLER_EPOCH:
-            heard.of_later_epoch[broker] = answer.controller_epoch
-        errors = answer.errors()
-        self.retries.on_response(answer, errors)
-        if answer.api != UPDATE_METADATA:
-            self._take_partitions(answer, errors, broker, heard)
+        if response.error == STALE_CONTROLLER_EPOCH:
+            effects.refused_epochs[broker] = response.controller_epoch
+        errors = response.errors()
+        self.retries.on_response(response, errors)
+        if response.api != UPDATE_METADATA:
+            self._handle_partitions(response, errors, broker, effects)
 
-    def _take_partitions(
-        self, answer: BrokerResponse, errors: Sequence[int], broker: int, heard: ResponseEffects
+    def _handle_partitions(
+        self, response: BrokerResponse, errors: Sequence[int], broker: int, effects: ResponseEffects
     ) -> None:
-        heard.stopped |= answer.api == STOP_REPLICA
-        for notice, error in zip(answer.notices, errors, strict=True):
+        effects.has_stopped_replicas |= response.api == STOP_REPLICA
+        for notice, error in zip(response.notices, errors, strict=True):
             key = notice.topic, notice.partition
-            if answer.api == STOP_REPLICA and error == NONE:
-                # what is heard late of a deletion says nothing of a topic that was kept, or made anew
+            if response.api == STOP_REPLICA and error == NONE:
+                # a late response to a deletion does not apply to a topic that was kept, or created again
                 if notice.delete_partition and (notice.leader_epoch >= 0 or self.context.is_queued(notice.topic)):
                     self.context.stopped.setdefault(key, {})[broker] = notice.leader_epoch
-                    heard.partitions.add(key)
-            elif self._is_news_of_log_dir(key, broker, error):
-                heard.partitions.add(key)
+                    effects.partitions.add(key)
+            elif self._update_log_dir_failure(key, broker, error):
+                effects.partitions.add(key)
 
-    def _is_news_of_log_dir(self, key: Key, broker: int, error: int) -> bool:
-        """KAFKA_STORAGE_ERROR takes a replica offline, NONE brings it back, other codes say nothing.
+    def _update_log_dir_failure(self, key: Key, broker: int, error: int) -> bool:
+        """Record whether the log dir of a replica failed; return whether that changed.
 
-        Also where it was told to stop: that may have taken the place of a LeaderAndIsr that was to find it out, and who
-        waits for replicas to stop, as Kafka does not, must not wait for one that cannot.
+        KAFKA_STORAGE_ERROR takes a replica offline, NONE brings it back, and other codes say nothing. This also holds
+        for responses to StopReplica: the request may have replaced a LeaderAndIsr that was to find out, and a deletion
+        or reassignment must not wait for a replica that cannot stop. Kafka does not wait for it either.
         """
-        known = broker in self.context.failed.get(key, ())
-        if error == KAFKA_STORAGE_ERROR and not known:
+        was_failed = broker in self.context.failed.get(key, ())
+        if error == KAFKA_STORAGE_ERROR and not was_failed:
             self.context.failed[key].add(broker)
             return True
-        if error == NONE and known:
+        if error == NONE and was_failed:
             self.context.failed[key].discard(broker)
             return True
         return False

@@ -1,10 +1,10 @@
-"""What brokers answered with an error, and when they are told again: until they take it, or it is no longer due.
+"""Requests that brokers answered with an error, and when to send them again: until accepted, or no longer due.
 
-Kafka's controller logs such an answer and goes on (`LeaderAndIsrResponseReceived`), or takes the replica for ineligible
-for deletion until something happens to it. But a leader that was not told of its epoch cannot change its ISR, and a
-replica that did not stop holds up its deletion or its move. Each broker has a pause of its own, doubled as long as it
-goes on refusing. What it is told then is what stands by then: that is the teller's to say. In: answers. Out: notices
-that were not taken, by broker, once their time has come.
+Kafka's controller logs such a response and continues (`LeaderAndIsrResponseReceived`), or regards the replica as
+ineligible for deletion until something happens to it. But a leader that did not receive its leader epoch cannot change
+its ISR, and a replica that did not stop blocks its deletion or its reassignment. Each broker has a delay of its own,
+which doubles as long as the broker keeps refusing. The retry sends the state current at that time, which the caller
+determines.
 """
 
 import time
@@ -23,10 +23,13 @@ from schemas.rows import Key
 
 FIRST_DELAY_SECONDS: Final = 1.0
 MAX_DELAY_SECONDS: Final = 30.0
-"""Seconds before a broker is told again, twice as many each time."""
+"""Seconds before a broker is sent a request again; the delay starts at FIRST_DELAY_SECONDS and doubles each time."""
 
 MAX_RETRIES: Final = 6
-"""Times in a row, half a minute, after which nobody waits for a broker that refuses; it is told again all the same."""
+"""Refusals in a row, within half a minute, after which the controller no longer waits for a broker.
+
+The broker is still sent the request again.
+"""
 
 _SETTLED: Final = frozenset(
     {
@@ -37,137 +40,150 @@ _SETTLED: Final = frozenset(
     }
 )
 
-Place = tuple[str, Key]
+NoticeKey = tuple[str, Key]
 """The API and the partition of a notice."""
 
 
 class RetryBatch(NamedTuple):
-    """What one broker is to be told again."""
+    """What one broker must be sent again."""
 
     broker: int
     notices: Sequence[Notice]
-    introduce: bool
-    """It did not take who is alive: followers ignore leaders that they take for dead, so it is told everything."""
+    needs_full_state: bool
+    """The broker did not accept the list of live brokers, so it must be sent the full state.
+
+    Followers ignore leaders that are not alive by their metadata.
+    """
 
 
 @dataclass(slots=True)
 class _BrokerBackoff:
-    """A broker that did not take something under its registration."""
+    """A broker that refused a request under its present registration."""
 
     broker_epoch: int
-    until: float
-    pause: float = FIRST_DELAY_SECONDS
-    times: int = 1
-    is_told: bool = False
-    """It was told again since it refused last."""
-    introduce: bool = False
-    notices: dict[Place, Notice] = field(default_factory=dict)
-    announced: int = 0
-    """The last of the times that people were told of."""
+    retry_at: float
+    delay: float = FIRST_DELAY_SECONDS
+    refusals: int = 1
+    was_resent: bool = False
+    """The request was sent again since the last refusal."""
+    needs_full_state: bool = False
+    notices: dict[NoticeKey, Notice] = field(default_factory=dict)
+    logged_refusals: int = 0
+    """The number of refusals that was logged last."""
 
     @property
     def is_due(self) -> bool:
-        return bool(self.notices) or self.introduce
+        return bool(self.notices) or self.needs_full_state
 
     def refuse_again(self) -> None:
-        """Wait longer: it was told again, and did not take it."""
-        self.pause = min(MAX_DELAY_SECONDS, self.pause * 2)
-        self.until = time.monotonic() + self.pause
-        self.times += 1
-        self.is_told = False
+        """Double the delay, because the request was sent again and refused."""
+        self.delay = min(MAX_DELAY_SECONDS, self.delay * 2)
+        self.retry_at = time.monotonic() + self.delay
+        self.refusals += 1
+        self.was_resent = False
 
 
 @dataclass(slots=True)
 class RetryQueue:
-    """Keeps what was not taken until it is told again."""
+    """Holds refused requests until they are sent again."""
 
     context: ControllerContext
-    say: Callable[[str], None]
-    _of: dict[int, _BrokerBackoff] = field(default_factory=dict)
+    log_line: Callable[[str], None]
+    _backoffs: dict[int, _BrokerBackoff] = field(default_factory=dict)
 
-    def on_response(self, answer: BrokerResponse, errors: Sequence[int]) -> None:
-        """Take note of an answer under a registration that holds; `errors` are those of the answer."""
-        broker = int(answer.broker["broker_id"])
-        if broker not in self._of and not (answer.error or any(errors)):
+    def on_response(self, response: BrokerResponse, errors: Sequence[int]) -> None:
+        """Record the errors of a response, or remove what it accepts.
+
+        The response must belong to the present registration; `errors` are those of the response.
+        """
+        broker = int(response.broker["broker_id"])
+        if broker not in self._backoffs and not (response.error or any(errors)):
             return
-        of_notices = [answer.error] * len(answer.notices) if answer.api == UPDATE_METADATA else errors
-        refused: dict[Place, Notice] = {}
+        of_notices = [response.error] * len(response.notices) if response.api == UPDATE_METADATA else errors
+        refused: dict[NoticeKey, Notice] = {}
         codes: set[int] = set()
-        for notice, error in zip(answer.notices, of_notices, strict=True):
-            if not _is_settled(answer, error):
-                refused[_place(notice)] = notice
+        for notice, error in zip(response.notices, of_notices, strict=True):
+            if not _is_settled(response, error):
+                refused[_notice_key(notice)] = notice
                 codes.add(error)
-            elif broker in self._of:
-                self._of[broker].notices.pop(_place(notice), None)
-        alone = not (answer.notices or _is_settled(answer, answer.error))
-        if refused or alone:
-            self._refused(answer, refused, alone=alone)
-            self._say(broker, answer.api, codes or {answer.error})
+            elif broker in self._backoffs:
+                self._backoffs[broker].notices.pop(_notice_key(notice), None)
+        is_live_brokers_only = not (response.notices or _is_settled(response, response.error))
+        if refused or is_live_brokers_only:
+            self._add_refusal(response, refused, is_live_brokers_only=is_live_brokers_only)
+            self._log_refusal(broker, response.api, codes or {response.error})
 
-    def _refused(self, answer: BrokerResponse, notices: dict[Place, Notice], *, alone: bool) -> None:
-        broker, epoch = int(answer.broker["broker_id"]), int(answer.broker["broker_epoch"])
-        known = self._of.get(broker)
-        if known is None or known.broker_epoch != epoch:
-            known = self._of[broker] = _BrokerBackoff(epoch, time.monotonic() + FIRST_DELAY_SECONDS)
-        elif known.is_told:
-            known.refuse_again()
-        known.introduce |= alone
-        for place, notice in notices.items():
-            # what was to be new is so until it is taken
-            was_new = place in known.notices and known.notices[place].is_new
-            known.notices[place] = replace(notice, is_new=True) if was_new else notice
+    def _add_refusal(
+        self, response: BrokerResponse, notices: dict[NoticeKey, Notice], *, is_live_brokers_only: bool
+    ) -> None:
+        broker, epoch = int(response.broker["broker_id"]), int(response.broker["broker_epoch"])
+        backoff = self._backoffs.get(broker)
+        if backoff is None or backoff.broker_epoch != epoch:
+            backoff = self._backoffs[broker] = _BrokerBackoff(epoch, time.monotonic() + FIRST_DELAY_SECONDS)
+        elif backoff.was_resent:
+            backoff.refuse_again()
+        backoff.needs_full_state |= is_live_brokers_only
+        for notice_key, notice in notices.items():
+            # a new replica stays so until the broker accepts it
+            was_new = notice_key in backoff.notices and backoff.notices[notice_key].is_new
+            backoff.notices[notice_key] = replace(notice, is_new=True) if was_new else notice
 
-    def _say(self, broker: int, api: str, codes: Collection[int]) -> None:
-        """Say it the first time, and once more when nobody waits for it any longer."""
-        known = self._of[broker]
-        if known.announced == known.times or known.times not in {1, MAX_RETRIES}:
+    def _log_refusal(self, broker: int, api: str, codes: Collection[int]) -> None:
+        """Log the first refusal, and once more when the controller stops waiting for the broker."""
+        backoff = self._backoffs[broker]
+        if backoff.logged_refusals == backoff.refusals or backoff.refusals not in {1, MAX_RETRIES}:
             return
-        known.announced = known.times
-        partitions = [f"{topic}-{number}" for _, (topic, number) in known.notices]
+        backoff.logged_refusals = backoff.refusals
+        partitions = [f"{topic}-{number}" for _, (topic, number) in backoff.notices]
         about = f" for {partitions[0]}" if partitions else ""
         others = f" and {len(partitions) - 1} others" if len(partitions) > 1 else ""
-        often = "" if known.times == 1 else f", {known.times} times by now: look at its log"
+        count_text = "" if backoff.refusals == 1 else f", {backoff.refusals} times so far: check its log"
         errors = ", ".join(map(error_name, sorted(codes)))
-        self.say(f"surveyor: broker {broker} answered {api}{about}{others} with {errors}{often}; it is told again")
+        self.log_line(f"surveyor: broker {broker} answered {api}{about}{others} with {errors}{count_text}; retrying")
 
     def due_retries(self, idle: Collection[int]) -> Iterator[RetryBatch]:
-        """Take what is to be told now; `idle`: brokers that had answered everything when answers were heard last."""
+        """Remove and yield the requests that are due to be sent again.
+
+        `idle`: brokers that had answered all requests when responses were last read.
+        """
         now = time.monotonic()
-        for broker, known in list(self._of.items()):
-            is_over = self.context.brokers.get(broker, {}).get("broker_epoch") != known.broker_epoch
-            if is_over or not (known.is_due or broker not in idle):
-                del self._of[broker]
-            elif known.is_due and known.until <= now:
-                untaken = RetryBatch(broker, [*known.notices.values()], known.introduce)
-                known.notices, known.introduce, known.is_told = {}, False, True
-                yield untaken
+        for broker, backoff in list(self._backoffs.items()):
+            is_outdated = self.context.brokers.get(broker, {}).get("broker_epoch") != backoff.broker_epoch
+            if is_outdated or not (backoff.is_due or broker not in idle):
+                del self._backoffs[broker]
+            elif backoff.is_due and backoff.retry_at <= now:
+                batch = RetryBatch(broker, [*backoff.notices.values()], backoff.needs_full_state)
+                backoff.notices, backoff.needs_full_state, backoff.was_resent = {}, False, True
+                yield batch
 
     def next_delay(self, longest: float) -> float:
-        """Seconds until somebody is told again, `longest` at most."""
+        """Return the seconds until the next retry, at most `longest`."""
         now = time.monotonic()
-        return max(0.0, min([longest, *(known.until - now for known in self._of.values() if known.is_due)]))
+        return max(
+            0.0, min([longest, *(backoff.retry_at - now for backoff in self._backoffs.values() if backoff.is_due)])
+        )
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody is to be told again but those that have refused many times."""
-        return all(known.times >= MAX_RETRIES for known in self._of.values())
+        """Whether no broker has retries pending, except for those that have exhausted them."""
+        return all(backoff.refusals >= MAX_RETRIES for backoff in self._backoffs.values())
 
     @property
     def exhausted_partitions(self) -> set[Key]:
-        """Partitions of which brokers have refused many times to hear."""
-        stubborn = [known for known in self._of.values() if known.times >= MAX_RETRIES]
-        return {key for known in stubborn for _, key in known.notices}
+        """Partitions for which a broker has exhausted its retries."""
+        exhausted = [backoff for backoff in self._backoffs.values() if backoff.refusals >= MAX_RETRIES]
+        return {key for backoff in exhausted for _, key in backoff.notices}
 
 
 def key_of(notice: Notice) -> Key:
-    """The partition that a notice is about."""
+    """Return the partition of a notice."""
     return notice.topic, notice.partition
 
 
-def _place(notice: Notice) -> Place:
+def _notice_key(notice: Notice) -> NoticeKey:
     return notice.api, key_of(notice)
 
 
-def _is_settled(answer: BrokerResponse, error: int) -> bool:
-    """Whether nobody need be told again; a log dir that failed is no matter of telling, whatever was told."""
-    return error == KAFKA_STORAGE_ERROR or answer.meaning(error) in _SETTLED
+def _is_settled(response: BrokerResponse, error: int) -> bool:
+    """Whether a notice need not be sent again; a failed log dir does not need a retry, whatever was sent."""
+    return error == KAFKA_STORAGE_ERROR or response.meaning(error) in _SETTLED

@@ -1,7 +1,6 @@
-"""Notifications that brokers leave in ZooKeeper, heeded by a controller that stays and then deleted.
+"""Handles and deletes the notifications that brokers leave in ZooKeeper.
 
-Corresponds to `KafkaController.processIsrChangeNotification` and `processLogDirEventNotification`. In: the memory's
-requests. Out: partitions to be looked at, and notices in queues.
+Corresponds to `KafkaController.processIsrChangeNotification` and `processLogDirEventNotification`.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from schemas.rows import Key
 
 @dataclass(slots=True)
 class NotificationHandler:
-    """Heeds them under one controllership."""
+    """Handles notifications under one controllership."""
 
     control: Controllership
     context: ControllerContext
@@ -26,10 +25,10 @@ class NotificationHandler:
     broker_requests: BrokerRequestBatch
     responses: ResponseHandler
     _log_dirs: dict[str, int] = field(default_factory=dict)
-    """Log dir events that brokers are being asked about, by path."""
+    """By path, log dir events whose brokers were sent a request and have not answered yet."""
 
     def delete_all(self) -> None:
-        """Delete those from before everything is read: what they are about will be seen."""
+        """Delete old notifications before everything is read, which makes them unnecessary."""
         self.reader.refresh(())
         old = {
             row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.context.of_kind(kind)
@@ -38,18 +37,21 @@ class NotificationHandler:
         self.context.requests = [row for row in self.context.requests if row["path"] not in old]
 
     def isr_changes(self) -> set[Key]:
-        """Read ISRs that leaders changed, and pass them on to all brokers; return those that are news."""
+        """Read ISRs that leaders have changed, and send them to all brokers; return the changed partitions."""
         notified = self.context.of_kind(RequestKind.ISR_CHANGE)
         if not notified:
             return set()
         named = {(row["topic"], row["partition"]) for row in notified}
         changed = self.reader.refresh_partitions(named)
-        self.broker_requests.send_metadata(named)  # also of what was read before it was notified
+        self.broker_requests.send_metadata(named)  # also if a change was read before its notification
         delete_all(self.control, {row["path"] for row in notified})
         return changed
 
     def log_dirs(self) -> None:
-        """Ask brokers that report a failed log dir which replicas it held; they have answered once they are idle."""
+        """Ask brokers that report a failed log dir which replicas it held.
+
+        A broker has answered once its queue is idle; the notification is deleted then.
+        """
         for row in self.context.of_kind(RequestKind.LOG_DIR):
             if row["path"] not in self._log_dirs:
                 self._log_dirs[row["path"]] = row["broker_id"]

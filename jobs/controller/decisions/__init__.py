@@ -1,1 +1,1 @@
-"""What is due by what a controller that stays knows: the planner's cycle, asked again and again."""
+"""Decisions of the resident controller, from what it knows of the cluster."""

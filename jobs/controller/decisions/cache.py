@@ -1,11 +1,10 @@
-"""Partitions that no rule can tell apart are decided on once, and what was decided among the same brokers holds.
+"""A cache of decisions: partitions that no rule can distinguish are decided on once, for one set of brokers.
 
-After a failure thousands of partitions differ in their names, epochs and versions alone. No rule of leadership goes by
-these: a leader epoch is raised by one, whatever it was. So of those that are alike one is decided on, and the others
-get what it gets; a test decides on each by itself, and finds the same. What a request names, what moves and what is
-deleted always stands for itself, as rules about these do look at names and epochs.
-
-In: the memory and keys. Out: kinds of partitions, and rows of DECISIONS.
+After a failure thousands of partitions differ only in their names, epochs and versions. No rule of leadership depends
+on these; a leader epoch is raised by one, whatever it was. So one partition of each class is decided on, and the
+decision is applied to the others; a test decides on each partition separately and compares. A partition that is named
+by a request, moves or is being deleted is always a class of its own, because rules for these do depend on names and
+epochs.
 """
 
 from collections import defaultdict
@@ -21,58 +20,63 @@ from schemas.enums import NO_VERSION
 from schemas.rows import Key
 
 MAX_CACHED_CLASSES: Final = 100_000
-"""Kinds of partitions of which is known what to do, before what was asked for longest ago goes; some 2 kB each."""
+"""Classes of partitions in the cache, of some 2 kB each.
+
+Beyond these, the least recently used set of brokers is dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionClass:
-    """Partitions that are alike; without a likeness one that stands for itself."""
+    """A class of partitions with the same key. A class without a key holds exactly one partition."""
 
     key: Hashable
     members: list[Key]
 
     @property
     def first(self) -> Key:
-        """The one that is decided on."""
+        """The partition that is decided on."""
         return self.members[0]
 
 
 @dataclass(slots=True)
 class DecisionCache:
-    """What was decided of kinds of partitions, by who was there; rules are told nothing else."""
+    """Decisions by class of partitions, for each set of brokers; decisions depend on nothing else."""
 
     by_brokers: dict[bytes, dict[Hashable, list[Row]]] = field(default_factory=dict)
-    """The latest asked about last."""
+    """Ordered by use, the most recently used last."""
 
     def for_brokers(self, brokers: Sequence[Row]) -> dict[Hashable, list[Row]]:
-        """What is known where these are the brokers; it may be added to."""
-        there = msgspec.json.encode(brokers)
-        known = self.by_brokers[there] = self.by_brokers.pop(there, {})
+        """Return the cached decisions for these brokers; the caller may add to them."""
+        cache_key = msgspec.json.encode(brokers)
+        cached = self.by_brokers[cache_key] = self.by_brokers.pop(cache_key, {})
         while len(self.by_brokers) > 1 and sum(map(len, self.by_brokers.values())) > MAX_CACHED_CLASSES:
             del self.by_brokers[next(iter(self.by_brokers))]
-        return known
+        return cached
 
 
-def group_by_class(memory: ControllerContext, keys: Collection[Key], apart: Collection[Key]) -> list[PartitionClass]:
-    """Find which of `keys` are alike; those in `apart` stand for themselves alone."""
+def group_by_class(
+    context: ControllerContext, keys: Collection[Key], separate: Collection[Key]
+) -> list[PartitionClass]:
+    """Group `keys` into classes; those in `separate` get a class of their own."""
     topics: dict[str, Hashable] = {}
     members_of: dict[Hashable, list[Key]] = defaultdict(list)
-    alone = []
+    singletons = []
     for key in keys:
-        row = memory.partitions.get(key)
+        row = context.partitions.get(key)
         if row is None:
             continue
-        if key in apart:
-            alone.append(PartitionClass(None, [key]))
+        if key in separate:
+            singletons.append(PartitionClass(None, [key]))
             continue
         if row.topic not in topics:
-            topics[row.topic] = _topic_key(memory.topics.get(row.topic))
-        members_of[topics[row.topic], frozenset(memory.failed.get(key, ())), *_class_key(row)].append(key)
-    return [*alone, *(PartitionClass(likeness, members) for likeness, members in members_of.items())]
+            topics[row.topic] = _topic_key(context.topics.get(row.topic))
+        members_of[topics[row.topic], frozenset(context.failed.get(key, ())), *_class_key(row)].append(key)
+    return [*singletons, *(PartitionClass(class_key, members) for class_key, members in members_of.items())]
 
 
 def _topic_key(topic: Row | None) -> Hashable:
-    """All columns of TOPICS that a rule of leadership goes by."""
+    """Return all columns of TOPICS that a rule of leadership depends on."""
     if topic is None:
         return None
     config = tuple(sorted((topic["config"] or {}).items()))
@@ -80,7 +84,7 @@ def _topic_key(topic: Row | None) -> Hashable:
 
 
 def _class_key(row: PartitionInfo) -> tuple[Hashable, ...]:
-    """All columns of PARTITIONS, but for the names, and of epochs and versions only whether there is one."""
+    """Return all columns of PARTITIONS without names; of epochs and versions only whether they exist."""
     return (
         tuple(row.replicas),
         tuple(row.adding_replicas),
@@ -96,23 +100,23 @@ def _class_key(row: PartitionInfo) -> tuple[Hashable, ...]:
 
 
 def expand(
-    memory: ControllerContext, kinds: Iterable[PartitionClass], known: Mapping[Hashable, Sequence[Row]]
+    context: ControllerContext, classes: Iterable[PartitionClass], cached: Mapping[Hashable, Sequence[Row]]
 ) -> Iterator[Row]:
-    """Yield what is known of kinds of partitions, for each of their members."""
-    for kind in kinds:
-        for row in known[kind.key]:
-            for key in kind.members:
-                yield row | _of_its_own(memory, row, memory.partitions[key])
+    """Yield the cached decisions, once for each member of a class."""
+    for partition_class in classes:
+        for row in cached[partition_class.key]:
+            for key in partition_class.members:
+                yield row | _own_columns(context, row, context.partitions[key])
 
 
-def _of_its_own(memory: ControllerContext, row: Row, partition: PartitionInfo) -> dict[str, Any]:
-    """The columns of a decision in which a partition differs from who stood for it."""
+def _own_columns(context: ControllerContext, row: Row, partition: PartitionInfo) -> dict[str, Any]:
+    """Return the columns of a decision that differ between the members of a class."""
     before, after = row["leader_epoch_before"], row["leader_epoch_after"]
     raised = None if before is None or after is None else after - before
     return {
         "topic": partition.topic,
         "partition": partition.partition,
-        "topic_id": memory.topic_id(partition.topic),
+        "topic_id": context.topic_id(partition.topic),
         "topic_version": partition.topic_version,
         "leader_epoch_before": partition.leader_epoch,
         "leader_epoch_after": after if raised is None else (partition.leader_epoch or 0) + raised,

@@ -1,7 +1,7 @@
-"""What is due by the memory of a controller that stays: the planner's cycle on the partitions that something concerns.
+"""Decides what is due by the controller's context: the planner's rules, applied to the affected partitions only.
 
-The queries are built once and asked of whatever rows a decision is about, so it costs what it is about; of partitions
-that no rule can tell apart, about one, and once. In: the memory, keys. Out: typed changes, and what is said of others.
+The queries are built once and run on any rows, so that a decision costs as much as the rows that it is about. Of
+partitions that no rule can distinguish, one is decided on, and once.
 """
 
 from collections import defaultdict
@@ -27,23 +27,23 @@ from schemas.rows import Change, Key
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """One cycle's decisions."""
+    """The decisions of one cycle."""
 
     changes: list[Change] = field(default_factory=list)
     others: list[Row] = field(default_factory=list)
-    """Decisions without a change: why, and whether the request for it is done with."""
+    """Decisions without a change: the reason, and whether the request for it can be withdrawn."""
     withdrawn: list[Row] = field(default_factory=list)
     deletions: list[Row] = field(default_factory=list)
     deletion_waves: tuple[list[Notice], list[Notice]] = field(default_factory=lambda: ([], []))
-    """What is told of topics that are deleted, in this order."""
+    """Notices for topics that are being deleted; the second list must be sent after the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DecisionInput:
-    """What one decision is about: kinds of partitions, what is asked for, what was answered, and who is there."""
+    """The input of one decision: classes of partitions, requests, confirmed replica deletions and brokers."""
 
-    memory: ControllerContext
-    kinds: list[PartitionClass]
+    context: ControllerContext
+    classes: list[PartitionClass]
     requests: list[Row]
     stopped: list[Row]
     brokers: list[Row]
@@ -51,7 +51,7 @@ class _DecisionInput:
 
 @dataclass(slots=True)
 class DecisionEngine:
-    """Decides by what brokers said of their settings when they were asked last."""
+    """Decides by the broker settings that were read last."""
 
     warehouse: Warehouse
     broker_configs: list[Row]
@@ -64,12 +64,12 @@ class DecisionEngine:
 
     @classmethod
     def of(cls, tables: SparkWarehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "DecisionEngine":
-        """A decider with questions of its own."""
-        questions = DecisionQueries.of(tables.spark, tables.warehouse.cluster, allow_unclean=allow_unclean)
-        return cls(tables.warehouse, broker_configs, questions)
+        """Make an engine with queries of its own."""
+        queries = DecisionQueries.of(tables.spark, tables.warehouse.cluster, allow_unclean=allow_unclean)
+        return cls(tables.warehouse, broker_configs, queries)
 
     def set_broker_configs(self, broker_configs: list[Row]) -> None:
-        """Go by other settings of brokers from now on; what was decided by the former ones does not hold."""
+        """Use other broker settings from now on; cached decisions are dropped."""
         self.broker_configs, self.cache = broker_configs, DecisionCache()
         self.queries.put("broker_configs", broker_configs)
 
@@ -78,114 +78,130 @@ class DecisionEngine:
         self.drained = self.warehouse.rows("drained") if self.warehouse.has("drained") else []
 
     def end_drains(self, registered: Mapping[int, int]) -> list[Row]:
-        """Forget, and return, the marks of resident drains whose brokers have registered again."""
+        """Remove and return the resident drains whose brokers have registered again."""
         ended = [row for row in self.drained if has_registered_again(row, registered)]
         self.drained = [row for row in self.drained if row not in ended]
         return ended
 
     def decide(
         self,
-        memory: ControllerContext,
+        context: ControllerContext,
         keys: Collection[Key],
         *,
         deletions: bool,
         balance: Collection[Key] = (),
-        away: Collection[int] = (),
+        assumed_dead: Collection[int] = (),
     ) -> Decisions:
-        """Decide on these partitions and on the requests; `deletions`: look at topics queued for deletion, too.
+        """Decide on these partitions and on the requests.
 
-        `balance`: partitions that are to be led by their preferred replica, if that can be; nobody asked for them.
-        `away`: brokers that count as gone, though they are registered.
+        `deletions`: decide on topics that are queued for deletion, too. `balance`: partitions that should be led by
+        their preferred replica if possible, although no request names them. `assumed_dead`: brokers that count as
+        failed, although they are registered.
         """
-        asked_for = memory.requested_partitions
-        requests = [*memory.admin_requests, *map(_to_be_balanced, sorted(balance))]
+        asked_for = context.requested_partitions
+        requests = [*context.admin_requests, *map(_balance_request, sorted(balance))]
         kinds = frozenset(RequestKind(row["kind"]) for row in requests)
         deletes = deletions and RequestKind.DELETE_TOPIC in kinds
         has_requests = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})
         if not (keys or has_requests or deletes):
             return Decisions()
-        queued = _queued(memory)
-        looked_at = {*keys, *balance, *(asked_for if has_requests else ()), *(queued if deletes else ())}
-        about = self._about(memory, looked_at, {*balance, *asked_for, *queued}, requests, away)
-        rows = self._decisions(about, has_requests=has_requests)
+        queued = _partitions_to_be_deleted(context)
+        all_keys = {*keys, *balance, *(asked_for if has_requests else ()), *(queued if deletes else ())}
+        inputs = self._input(context, all_keys, {*balance, *asked_for, *queued}, requests, assumed_dead)
+        rows = self._decision_rows(inputs, has_requests=has_requests)
         rows = [row for row in rows if not _is_idle_balance(row, balance, asked_for)]
         changes = msgspec.convert([row for row in rows if row["action"] is not None], list[Change])
         done = [row for row in rows if row["withdrawn"]]
         others = [row for row in rows if row["code"] is not None]
         if not deletes:
             return Decisions(changes, others, done)
-        self._put(about, about.kinds)
+        self._put_tables(inputs, inputs.classes)
         deleted = self.queries.run(Query.DELETIONS)
         waves: tuple[list[Notice], list[Notice]] = ([], [])
         if any(row["step"] == "delete" for row in deleted):
             waves = (self._notices(Query.STOP), self._notices(Query.DELETE))
         return Decisions(changes, others, done, deleted, waves)
 
-    def precompute_failure(self, memory: ControllerContext, broker: int, most: int) -> None:
-        """Know what is to be done when a live broker fails; not where more than `most` kinds had to be asked about."""
-        about = self._about(
-            memory, memory.of_broker(broker), memory.requested_partitions | _queued(memory), [], {broker}
+    def precompute_failure(self, context: ControllerContext, broker: int, max_classes: int) -> None:
+        """Cache the decisions for the failure of a live broker, unless more than `max_classes` are not cached yet."""
+        inputs = self._input(
+            context,
+            context.of_broker(broker),
+            context.requested_partitions | _partitions_to_be_deleted(context),
+            [],
+            {broker},
         )
-        known = self.cache.for_brokers(about.brokers)
-        like = [kind for kind in about.kinds if kind.key is not None and kind.key not in known]
-        if like and len(like) <= most:
-            self._decisions(replace(about, kinds=like), has_requests=False)
+        cached = self.cache.for_brokers(inputs.brokers)
+        cacheable = [
+            partition_class
+            for partition_class in inputs.classes
+            if partition_class.key is not None and partition_class.key not in cached
+        ]
+        if cacheable and len(cacheable) <= max_classes:
+            self._decision_rows(replace(inputs, classes=cacheable), has_requests=False)
 
-    def _about(
-        self, memory: ControllerContext, keys: set[Key], named: set[Key], requests: list[Row], away: Collection[int]
+    def _input(
+        self,
+        context: ControllerContext,
+        keys: set[Key],
+        named_keys: set[Key],
+        requests: list[Row],
+        assumed_dead: Collection[int],
     ) -> _DecisionInput:
-        """What a decision is about; `named`: partitions that are named by something, and stand for themselves."""
-        stopped = _stopped(memory, keys)
-        apart = named | memory.moving | {(row["topic"], row["partition"]) for row in stopped}
+        """Return the input of a decision; each partition of `named_keys` is a class of its own."""
+        stopped = _stopped(context, keys)
+        singletons = named_keys | context.moving | {(row["topic"], row["partition"]) for row in stopped}
         modes = {row["broker_id"]: row["mode"] for row in self.drained}
-        there = [memory.brokers[broker] for broker in sorted(memory.brokers) if broker not in away]
+        present = [context.brokers[broker] for broker in sorted(context.brokers) if broker not in assumed_dead]
         return _DecisionInput(
-            memory,
-            group_by_class(memory, keys, apart),
+            context,
+            group_by_class(context, keys, singletons),
             requests,
             stopped,
-            [row | {DRAIN_MODE: modes.get(row["broker_id"])} for row in there],
+            [row | {DRAIN_MODE: modes.get(row["broker_id"])} for row in present],
         )
 
-    def _decisions(self, about: _DecisionInput, *, has_requests: bool) -> list[Row]:
-        """Rows of DECISIONS; of partitions that are alike, one is asked about, unless it is known already."""
-        known = self.cache.for_brokers(about.brokers)
-        unknown = [kind for kind in about.kinds if kind.key not in known]
+    def _decision_rows(self, inputs: _DecisionInput, *, has_requests: bool) -> list[Row]:
+        """Return rows of DECISIONS; only classes that are not cached are queried, each for one partition."""
+        cached = self.cache.for_brokers(inputs.brokers)
+        uncached = [partition_class for partition_class in inputs.classes if partition_class.key not in cached]
         rows: dict[Key, list[Row]] = defaultdict(list)
-        if unknown or has_requests:
-            self._put(about, unknown)
-            moves = has_requests or any(kind.first in about.memory.moving for kind in unknown)
+        if uncached or has_requests:
+            self._put_tables(inputs, uncached)
+            moves = has_requests or any(partition_class.first in inputs.context.moving for partition_class in uncached)
             for row in self.queries.run(Query.EVERYTHING if moves else Query.LEADERSHIP):
                 rows[row["topic"], row["partition"]].append(row)
-        like = [kind for kind in about.kinds if kind.key is not None]
-        for kind in unknown:
-            if kind.key is not None:
-                known[kind.key] = rows.pop(kind.first, [])
-        return [*chain(*rows.values()), *expand(about.memory, like, known)]
+        cacheable = [partition_class for partition_class in inputs.classes if partition_class.key is not None]
+        for partition_class in uncached:
+            if partition_class.key is not None:
+                cached[partition_class.key] = rows.pop(partition_class.first, [])
+        return [*chain(*rows.values()), *expand(inputs.context, cacheable, cached)]
 
-    def _notices(self, question: Query) -> list[Notice]:
-        return msgspec.convert(self.queries.run(question), list[Notice])
+    def _notices(self, query: Query) -> list[Notice]:
+        return msgspec.convert(self.queries.run(query), list[Notice])
 
-    def _put(self, about: _DecisionInput, kinds: list[PartitionClass]) -> None:
-        """Write down what is asked about."""
-        keys = [kind.first for kind in kinds]
-        self.queries.put("partitions", about.memory.rows_of(keys))
-        self.queries.put("topics", about.memory.topics_of(keys))
-        self.queries.put("requests", about.requests)
-        self.queries.put("stopped", about.stopped)
-        self.queries.put("brokers", about.brokers)
+    def _put_tables(self, inputs: _DecisionInput, classes: list[PartitionClass]) -> None:
+        """Replace the input tables of the queries."""
+        keys = [partition_class.first for partition_class in classes]
+        self.queries.put("partitions", inputs.context.rows_of(keys))
+        self.queries.put("topics", inputs.context.topics_of(keys))
+        self.queries.put("requests", inputs.requests)
+        self.queries.put("stopped", inputs.stopped)
+        self.queries.put("brokers", inputs.brokers)
 
 
-def restrict_to_in_sync(change: Change, away: Collection[int]) -> Change:
-    """A change that was decided as if brokers were gone that are registered anew, as it can be written.
+def restrict_to_in_sync(change: Change, assumed_dead: Collection[int]) -> Change:
+    """Adapt a change that was decided as if bounced brokers had failed.
 
-    Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts: its unflushed
-    records may be lost, so it must not go on leading at the epoch at which others have them. But nobody who is not in
-    sync is elected in its place: it is back in a moment, and leads at a later epoch.
+    Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts. Its unflushed records
+    may be lost, so it must not continue to lead at the leader epoch at which other replicas have them. But no replica
+    outside of the ISR is elected in its place, because the broker is about to be back and then leads at a later epoch.
     """
-    change = with_values(change, requires_dead=[broker for broker in change.requires_dead if broker not in away])
+    change = with_values(
+        change, requires_dead=[broker for broker in change.requires_dead if broker not in assumed_dead]
+    )
     in_sync = {*(change.isr_before or ())}
-    if change.action != Action.ELECT or {*(change.isr_after or ())} <= in_sync or in_sync.isdisjoint(away):
+    if change.action != Action.ELECT or {*(change.isr_after or ())} <= in_sync or in_sync.isdisjoint(assumed_dead):
         return change
     return with_values(
         change,
@@ -194,34 +210,34 @@ def restrict_to_in_sync(change: Change, away: Collection[int]) -> Change:
         isr_after=change.isr_before,
         leader_recovery_state_after=change.leader_recovery_state_before,
         requires_live=[],
-        reason="its leader has registered anew, and nobody else is in sync",
+        reason="its leader has restarted, and no other replica is in sync",
     )
 
 
 def released_replicas(change: Change) -> Collection[int]:
-    """Brokers that a change lets hold nothing of the partition any more."""
+    """Return the brokers that no longer hold a replica of the partition after a change."""
     return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()
 
 
-def _queued(memory: ControllerContext) -> set[Key]:
-    return {key for topic in memory.topics_to_be_deleted for key in memory.of_topic(topic)}
+def _partitions_to_be_deleted(context: ControllerContext) -> set[Key]:
+    return {key for topic in context.topics_to_be_deleted for key in context.of_topic(topic)}
 
 
-def _to_be_balanced(key: Key) -> Row:
+def _balance_request(key: Key) -> Row:
     return {"kind": RequestKind.PREFERRED_ELECTION.value, "topic": key[0], "partition": key[1]}
 
 
 def _is_idle_balance(row: Row, balance: Collection[Key], asked_for: Collection[Key]) -> bool:
-    """Whether a row says only that a partition nobody asked about stays as it is."""
+    """Whether a row only says that a partition which no request names stays as it is."""
     key = row["topic"], row["partition"]
     idle = row["action"] is None and row["wanted"] == Action.ELECT_PREFERRED
     return idle and key in balance and key not in asked_for
 
 
-def _stopped(memory: ControllerContext, keys: AbstractSet[Key]) -> list[Row]:
-    """Rows of `answers`: who said that a replica of these is stopped and deleted."""
+def _stopped(context: ControllerContext, keys: AbstractSet[Key]) -> list[Row]:
+    """Return rows of `answers`: which brokers confirmed that they deleted a replica of these partitions."""
     return [
         {"topic": topic, "partition": partition, "broker_id": broker, "leader_epoch": epoch}
-        for topic, partition in sorted(memory.stopped.keys() & keys)
-        for broker, epoch in memory.stopped[topic, partition].items()
+        for topic, partition in sorted(context.stopped.keys() & keys)
+        for broker, epoch in context.stopped[topic, partition].items()
     ]

@@ -1,8 +1,8 @@
-"""What is to be done when a broker fails, found out before it does.
+"""Computes what must be done when a broker fails, before it fails.
 
-A decision by Spark takes some tenths of a second, and partitions without a leader would wait for it. So whenever
-nothing is due it is decided for one live broker after the other as if it were gone. Nothing is done about it, but it is
-known then: when the broker fails, only those partitions are asked about that have changed in another way since.
+A decision by Spark takes some tenths of a second, in which partitions without a leader would have to wait. While
+nothing is due, decisions are computed for the failure of each live broker in turn, and cached. Nothing is written. When
+the broker does fail, only partitions that have changed in the meantime need a query.
 """
 
 import time
@@ -13,39 +13,45 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.decisions.engine import DecisionEngine
 
 IDLE_SECONDS: Final = 30.0
-"""Seconds after which a broker is looked at again, if its partitions have changed; at once if other brokers have."""
+"""Seconds after which the failure of a broker is computed again, if its partitions have changed.
+
+If the set of live brokers has changed, it is computed again immediately.
+"""
 
 MAX_CLASSES: Final = 5_000
-"""Kinds of partitions that are asked about; a broker that has more is not foreseen, as that would hold up too much."""
+"""Classes of partitions that are queried for one broker.
+
+The failure of a broker with more of them is not computed in advance, as that would delay a cycle too long.
+"""
 
 
 @dataclass(slots=True)
 class FailurePrecomputer:
-    """Keeps the decider prepared for the failure of any one broker."""
+    """Keeps the decisions for the failure of any one broker in the engine's cache."""
 
-    decider: DecisionEngine
-    memory: ControllerContext
-    _among: frozenset[tuple[int, int]] = frozenset()
-    """Brokers and their epochs by which it was foreseen what is known."""
-    _last: dict[int, float] = field(default_factory=dict)
-    """When each broker was looked at."""
+    engine: DecisionEngine
+    context: ControllerContext
+    _brokers: frozenset[tuple[int, int]] = frozenset()
+    """Live brokers with their epochs, for which the cached failures were computed."""
+    _computed_at: dict[int, float] = field(default_factory=dict)
+    """By broker, when its failure was computed last."""
 
     def restart(self) -> None:
-        """Foresee everything again: what is decided by has changed."""
-        self._among = frozenset()
+        """Compute all failures again, because an input of all decisions has changed."""
+        self._brokers = frozenset()
 
     def run_next(self) -> bool:
-        """Foresee the failure of one broker, if there is one to look at; return whether there was."""
-        memory = self.memory
-        among = frozenset((broker, memory.brokers[broker]["broker_epoch"]) for broker in memory.live)
-        if among != self._among:
-            self._among, self._last = among, {}
+        """Compute the failure of one broker, if one is due; return whether one was."""
+        context = self.context
+        brokers = frozenset((broker, context.brokers[broker]["broker_epoch"]) for broker in context.live)
+        if brokers != self._brokers:
+            self._brokers, self._computed_at = brokers, {}
         now = time.monotonic()
-        for broker in memory.live:
-            last = self._last.get(broker)
-            if last is None or (broker in memory.dirty_brokers and now - last > IDLE_SECONDS):
-                self._last[broker] = now
-                memory.dirty_brokers.discard(broker)
-                self.decider.precompute_failure(memory, broker, MAX_CLASSES)
+        for broker in context.live:
+            computed_at = self._computed_at.get(broker)
+            if computed_at is None or (broker in context.dirty_brokers and now - computed_at > IDLE_SECONDS):
+                self._computed_at[broker] = now
+                context.dirty_brokers.discard(broker)
+                self.engine.precompute_failure(context, broker, MAX_CLASSES)
                 return True
         return False

@@ -1,6 +1,6 @@
-"""The questions of a controller that stays: queries that are built once, and asked of whatever rows are put there.
+"""The queries of the resident controller: built once, and run on any rows of the tables that a cycle reads.
 
-In: rows of the tables that a cycle looks at. Out: rows of DECISIONS, DELETIONS and NOTICES.
+They return rows of DECISIONS, DELETIONS and NOTICES.
 """
 
 from collections.abc import Sequence
@@ -30,55 +30,55 @@ _SHAPES: Final = {
 
 
 class Query(Enum):
-    """What is asked; each is built once."""
+    """A query, built when it is first run."""
 
     LEADERSHIP = auto()
     EVERYTHING = auto()
-    """Reassignments and preferred elections, too."""
+    """Leadership, reassignments and preferred elections."""
     DELETIONS = auto()
     STOP = auto()
-    """What brokers are told first of topics that are deleted."""
+    """The first notices for topics that are being deleted."""
     DELETE = auto()
-    """What they are told next."""
+    """The second notices for topics that are being deleted."""
 
 
 @dataclass(slots=True)
 class DecisionQueries:
-    """What can be asked in one session about the cluster of this name.
+    """The queries about one cluster, in one Spark session.
 
-    Whoever decides puts all that a question looks at before asking it, so nothing is left of what was asked before.
+    The caller must replace all input tables before running a query, so that no rows remain from the previous one.
     """
 
     spark: SparkSession
     cluster: str
     allow_unclean: bool
-    _files: ParameterTables = field(init=False)
+    _parameters: ParameterTables = field(init=False)
     _cycle: Cycle = field(init=False)
-    _asking: SparkSession = field(init=False)
+    _query_session: SparkSession = field(init=False)
     _prepared: dict[Query, PreparedQuery] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._files = ParameterTables(self.spark, _SHAPES)
+        self._parameters = ParameterTables(self.spark, _SHAPES)
         self._cycle = Cycle(self._tables())
-        self._asking = with_minimal_optimizer(self.spark)
+        self._query_session = with_minimal_optimizer(self.spark)
 
     @classmethod
     def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "DecisionQueries":
-        """Questions in a session of their own."""
+        """Make queries in a session of their own."""
         return cls(with_settings(spark, ONE_TASK), cluster, allow_unclean)
 
     def put(self, table: str, rows: Sequence[Any]) -> None:
-        """Replace the rows that are asked about."""
-        self._files.put(table, rows)
+        """Replace the rows of an input table."""
+        self._parameters.put(table, rows)
 
-    def run(self, question: Query) -> list[Row]:
-        """Ask about the rows that were put last."""
-        if question not in self._prepared:
-            self._prepared[question] = PreparedQuery.of(self._build(question), self._asking)
-        return self._prepared[question].run()
+    def run(self, query: Query) -> list[Row]:
+        """Run a query on the rows that were put last."""
+        if query not in self._prepared:
+            self._prepared[query] = PreparedQuery.of(self._build(query), self._query_session)
+        return self._prepared[query].run()
 
-    def _build(self, question: Query) -> DataFrame:
-        match question:
+    def _build(self, query: Query) -> DataFrame:
+        match query:
             case Query.LEADERSHIP:
                 return Cycle(replace(self._cycle.tables, moves=False)).decisions
             case Query.EVERYTHING:
@@ -86,12 +86,12 @@ class DecisionQueries:
             case Query.DELETIONS:
                 return self._cycle.deletions
             case Query.STOP | Query.DELETE:
-                return self._cycle.deletion_notices(delete=question is Query.DELETE)
+                return self._cycle.deletion_notices(delete=query is Query.DELETE)
 
     def _tables(self) -> CycleInput:
         named = {
-            name: frame.withColumns({"cluster": F.lit(self.cluster)}) for name, frame in self._files.frames.items()
+            name: frame.withColumns({"cluster": F.lit(self.cluster)}) for name, frame in self._parameters.frames.items()
         }
         failed = F.expr(f"coalesce({FAILED}, {EMPTY})")
         named["partitions"] = named["partitions"].withColumns({FAILED: failed})
-        return CycleInput(**named, moves=True, stays=True, allow_unclean=self.allow_unclean)
+        return CycleInput(**named, moves=True, is_resident=True, allow_unclean=self.allow_unclean)

@@ -1,8 +1,8 @@
-"""Decisions about a cluster that does not exist, so that those about the real one are quick from the first.
+"""Decisions about a made-up cluster, so that the first decisions about the real one are quick.
 
-Spark's first queries take ten times as long as later ones: an election would wait for that. So each shape of
-query that a controller asks is asked some times before the take-over, about three brokers, one of them dead, and a
-topic with a partition for everything that can be due.
+Spark's first queries take ten times as long as later ones, and an election would have to wait for that. Before the
+take-over each query of the controller is run some times on three brokers, one of them dead, and a topic with a
+partition for each kind of change.
 """
 
 from typing import Final
@@ -14,23 +14,23 @@ from jobs.controller.decisions.engine import DecisionEngine
 from schemas.enums import RequestKind
 
 WARMUP_ROUNDS: Final = 2
-"""How often each shape is asked: 8.5 s the first time, then 2.1, 1.6 and 1.4, and from there on little less."""
+"""How often each query is run: it takes 8.5 s the first time, then 2.1, 1.6 and 1.4, and hardly less after that."""
 
 WARMUP_PARTITIONS: Final = 1000
-"""Partitions that dead brokers led, in those about leadership: what is done for each row is to be quick, too."""
+"""Partitions that dead brokers led, in the queries about leadership: code that runs per row must be compiled, too."""
 
 _TOPIC: Final = "t"
 
 
-def warm_up(decider: DecisionEngine) -> None:
-    """Ask each shape of query; whatever comes of it is thrown away."""
+def warm_up(engine: DecisionEngine) -> None:
+    """Run each query, and discard the results."""
     moves = [_request(RequestKind.REASSIGN, 1, replicas=[2, 3]), _request(RequestKind.PREFERRED_ELECTION, 2)]
     deletion: list[Row] = [{"kind": RequestKind.DELETE_TOPIC.value, "topic": _TOPIC, "path": f"/admin/{_TOPIC}"}]
     for _ in range(WARMUP_ROUNDS):
         for requests in ([], moves, deletion):
-            memory = _cluster(requests, few=bool(requests))
-            decider.decide(memory, memory.partitions.keys(), deletions=True)
-            decider.cache = DecisionCache()
+            context = _cluster(requests, few=bool(requests))
+            engine.decide(context, context.partitions.keys(), deletions=True)
+            engine.cache = DecisionCache()
 
 
 def _request(kind: RequestKind, partition: int, replicas: list[int] | None = None) -> Row:
@@ -38,9 +38,9 @@ def _request(kind: RequestKind, partition: int, replicas: list[int] | None = Non
 
 
 def _cluster(requests: list[Row], *, few: bool) -> ControllerContext:
-    memory = ControllerContext(requests=requests)
+    context = ControllerContext(requests=requests)
     for broker in (1, 2):
-        memory.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
+        context.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
     topic = {
         "topic": _TOPIC,
         "topic_version": 0,
@@ -49,10 +49,10 @@ def _cluster(requests: list[Row], *, few: bool) -> ControllerContext:
         "understood": True,
         "deletion_requested": False,
     }
-    like_it = [] if few else [_partition(number, number, third=number) for number in range(4, WARMUP_PARTITIONS)]
-    some = [_partition(0, 3), _partition(1, 1), _partition(2, 2), _partition(3, None)]
-    memory.put_topic(topic, some + like_it)
-    return memory
+    similar = [] if few else [_partition(number, number, third=number) for number in range(4, WARMUP_PARTITIONS)]
+    distinct = [_partition(0, 3), _partition(1, 1), _partition(2, 2), _partition(3, None)]
+    context.put_topic(topic, distinct + similar)
+    return context
 
 
 def _partition(number: int, leader: int | None, third: int = 3) -> PartitionInfo:

@@ -44,6 +44,6 @@ def controller(
     some = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")
-    some.balance = AutoLeaderRebalance(float("inf"), 0.1)  # where a test does not ask for it
+    some.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)  # where a test does not ask for it
     yield some
     some.stop()

@@ -30,10 +30,10 @@ NEVER = float("inf")
     ],
     ids=["Kafka's defaults", "as all say", "the most patient", "off where one says so", "not said"],
 )
-def test_brokers_say_when(configs: list[tuple[str, str | None]], every: float, threshold: float) -> None:
+def test_brokers_say_when(configs: list[tuple[str, str | None]], interval_seconds: float, threshold: float) -> None:
     balance = AutoLeaderRebalance.of({"name": name, "value": value} for name, value in configs)
 
-    assert (balance.every, balance.threshold) == (every, threshold)
+    assert (balance.interval_seconds, balance.threshold) == (interval_seconds, threshold)
 
 
 def partition(number: int, replicas: list[int], leader: int | None, **more: Any) -> PartitionInfo:  # noqa: ANN401
@@ -51,7 +51,7 @@ def learned(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> Contr
 
 
 def at_once(threshold: float) -> AutoLeaderRebalance:
-    return AutoLeaderRebalance(0.0, threshold, _next=0.0)
+    return AutoLeaderRebalance(0.0, threshold, _next_check=0.0)
 
 
 def test_only_brokers_beyond_the_threshold_and_only_what_can_be_elected() -> None:
@@ -77,11 +77,11 @@ def test_topics_queued_for_deletion_do_not_count() -> None:
 
 
 def test_between_two_checks_nothing_is_due() -> None:
-    balance = AutoLeaderRebalance(3600.0, 0.0, _next=0.0)
+    balance = AutoLeaderRebalance(3600.0, 0.0, _next_check=0.0)
     memory = learned(partition(0, [0, 1], 1))
 
     assert [balance.due(memory), balance.due(memory)] == [{("orders", 0)}, set()]
-    assert AutoLeaderRebalance(NEVER, 0.0, _next=0.0).due(memory) == set()
+    assert AutoLeaderRebalance(NEVER, 0.0, _next_check=0.0).due(memory) == set()
 
 
 def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Warehouse) -> None:

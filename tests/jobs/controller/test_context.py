@@ -11,7 +11,7 @@ from jobs.controller.controller import ResidentController
 from schemas.enums import RequestKind
 from schemas.rows import Key
 from tests.jobs.controller.test_decisions import some_partition
-from tests.jobs.support.controllers.in_office import take_up
+from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
@@ -53,7 +53,7 @@ def test_who_is_queued_is_asked_as_often_whatever_there_is(
 ) -> None:
     for number in range(topics):
         tree.add_topic(f"t{number}", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     of_kind, kinds = ControllerContext.of_kind, []
     monkeypatch.setattr(ControllerContext, "of_kind", lambda self, kind: kinds.append(kind) or of_kind(self, kind))  # type: ignore[func-returns-value]
     tree.write("/admin/delete_topics/t1", b"")

@@ -23,7 +23,14 @@ from schemas.znodes import (
     encode_partitions,
     encode_state,
 )
-from tests.jobs.support.controllers.in_office import by_hand, follow, hear_watches, settle, take_up, told
+from tests.jobs.support.controllers.resident import (
+    drain_watches,
+    initialize,
+    put_assignment,
+    put_isr,
+    requests_to,
+    run_until_quiet,
+)
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -39,15 +46,15 @@ def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
         "/isr_change_notification/isr_change_0000000001", encode_partitions([TopicPartition("orders", 0)])
     )
 
-    take_up(controller)
+    initialize(controller)
 
     assert tree.brokers is not None
     for broker, held in ((0, {("orders", 0)}), (1, {("orders", 0), ("orders", 1)}), (2, {("orders", 1)})):
         requests = tree.brokers[broker].told
         assert [one.api for one in requests[:2]] == ["update_metadata", "leader_and_isr"]
         assert (requests[0].partitions, {live.id_ for live in requests[0].request.live_brokers}) == (set(), {0, 1, 2})
-        assert told(tree, broker, "leader_and_isr").keys() == held
-        assert told(tree, broker, "update_metadata").keys() == {("orders", 0), ("orders", 1)}
+        assert requests_to(tree, broker, "leader_and_isr").keys() == held
+        assert requests_to(tree, broker, "update_metadata").keys() == {("orders", 0), ("orders", 1)}
     assert tree.client.get_children("/isr_change_notification") == []
     assert tree.version("orders") == 0  # nothing was due
 
@@ -55,11 +62,11 @@ def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
 def test_topics_written_by_anybody_and_partitions_added_get_leaders(
     tree: KafkaTree, controller: ResidentController
 ) -> None:
-    take_up(controller)
-    by_hand(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8]})
-    settle(controller)
-    by_hand(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8], 3: [2, 1]})
-    settle(controller)
+    initialize(controller)
+    put_assignment(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8]})
+    run_until_quiet(controller)
+    put_assignment(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8], 3: [2, 1]})
+    run_until_quiet(controller)
 
     states = {partition: tree.state("auto", partition) for partition in (0, 1, 3)}
     assert {p: (s.leader, s.isr, s.leader_epoch) for p, s in states.items()} == {
@@ -68,9 +75,9 @@ def test_topics_written_by_anybody_and_partitions_added_get_leaders(
         3: (2, [2, 1], 0),
     }
     assert tree.client.exists(state_path("auto", 2)) is None
-    assert told(tree, 1, "leader_and_isr")["auto", 3].is_new
+    assert requests_to(tree, 1, "leader_and_isr")["auto", 3].is_new
     tree.register(8)
-    settle(controller)
+    run_until_quiet(controller)
     assert tree.state("auto", 2).leader == 8  # nobody was alive: tried again when somebody came
 
 
@@ -78,10 +85,10 @@ def test_brokers_that_fail_come_back_and_bounce(
     tree: KafkaTree, controller: ResidentController, log: list[str]
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
 
     tree.unregister(1)
-    settle(controller)
+    run_until_quiet(controller)
 
     states = {partition: tree.state("orders", partition) for partition in range(3)}
     assert {p: (s.leader, s.isr, s.leader_epoch) for p, s in states.items()} == {
@@ -89,24 +96,24 @@ def test_brokers_that_fail_come_back_and_bounce(
         1: (2, [2, 0], 6),
         2: (2, [2, 0], 6),
     }
-    assert told(tree, 0, "leader_and_isr")["orders", 1].leader == 2
-    assert told(tree, 2, "update_metadata")["orders", 0].offline_replicas == (1,)
+    assert requests_to(tree, 0, "leader_and_isr")["orders", 1].leader == 2
+    assert requests_to(tree, 2, "update_metadata")["orders", 0].offline_replicas == (1,)
 
     assert tree.brokers is not None
     tree.brokers[1].told.clear()
     tree.register(1)
-    settle(controller)
-    assert {state.leader_epoch for state in told(tree, 1, "leader_and_isr").values()} == {6}
+    run_until_quiet(controller)
+    assert {state.leader_epoch for state in requests_to(tree, 1, "leader_and_isr").values()} == {6}
     assert {live.id_ for live in tree.brokers[0].of("update_metadata")[-1].request.live_brokers} == {0, 1, 2}
 
     before = len(tree.brokers[0].of("leader_and_isr"))
     tree.brokers[0].told.clear()
     tree.bounce(0)  # a failure and a start in one
-    settle(controller)
+    run_until_quiet(controller)
     assert {p: (s.leader, s.isr, s.leader_epoch) for p in range(3) for s in [tree.state("orders", p)]} == {
         p: (2, [2], 7) for p in range(3)
     }
-    heard = told(tree, 0, "leader_and_isr")
+    heard = requests_to(tree, 0, "leader_and_isr")
     assert {place: state.leader_epoch for place, state in heard.items()} == {("orders", p): 7 for p in range(3)}
     assert before
     assert "  broker 0 has registered" in log
@@ -122,25 +129,25 @@ def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
     assert tree.brokers is not None
     tree.brokers[1].controller_epoch = 60
 
-    take_up(controller)
-    settle(controller)
+    initialize(controller)
+    run_until_quiet(controller)
     while not controller.retries.is_quiet:  # broker 1 is asked again after a pause, as often as it refuses
         time.sleep(controller.retries.next_delay(1.0))
-        settle(controller)
+        run_until_quiet(controller)
 
     now = tree.state("orders", 0)
     assert (now.leader, now.leader_epoch, now.controller_epoch) == (1, 6, 58)
     assert int(tree.client.get("/controller_epoch")[0]) == controller.control.epoch == tree.brokers[1].controller_epoch
     assert controller.control.epoch >= 60
-    assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
-    assert "surveyor: broker 1 refused controller epoch 58 as stale: ours is raised above the later epoch" in log
+    assert requests_to(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
+    assert "surveyor: broker 1 refused controller epoch 58, as stale: ours is raised above the later epoch" in log
 
 
 def test_who_has_no_leader_is_not_read_with_all_the_others(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     looked_at: list[set[Key]] = []
 
     def look(_: MetadataReader, keys: Collection[Key]) -> set[Key]:
@@ -150,7 +157,7 @@ def test_who_has_no_leader_is_not_read_with_all_the_others(
     monkeypatch.setattr(MetadataReader, "refresh_partitions", look)
 
     tree.unregister(1)
-    hear_watches(controller)
+    drain_watches(controller)
     controller.cycle()
 
     assert [keys for keys in looked_at if keys] == [{("orders", 1)}, {("orders", 0)}]
@@ -162,7 +169,7 @@ def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     read = MetadataReader.refresh_partitions
     lost: list[Collection[Key]] = []
 
@@ -174,7 +181,7 @@ def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
 
     monkeypatch.setattr(MetadataReader, "refresh_partitions", lose_once)
     tree.unregister(1)
-    hear_watches(controller)
+    drain_watches(controller)
     controller.run(until_quiet=True)
 
     states = {partition: tree.state("orders", partition) for partition in range(3)}
@@ -185,15 +192,15 @@ def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     monkeypatch.setattr("jobs.controller.state_writer.MAX_WRITE_SECONDS", -1.0)
     tree.unregister(0)
-    hear_watches(controller)
+    drain_watches(controller)
 
     assert controller.cycle()
     assert sorted(tree.state("orders", p).leader for p in range(3)) == [0, 0, 1]
-    settle(controller)
+    run_until_quiet(controller)
 
     assert [tree.state("orders", p).leader for p in range(3)] == [1, 1, 1]
     assert (controller.summary.stale, controller.summary.by_action["elect"]) == (0, 3)
@@ -204,7 +211,7 @@ def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     tree.brokers[1].told.clear()
     read, losses = getattr(MetadataReader, reading), [ConnectionLoss()]
@@ -216,10 +223,10 @@ def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
 
     monkeypatch.setattr(MetadataReader, reading, lose_once)
     tree.bounce(1)
-    hear_watches(controller)
+    drain_watches(controller)
     controller.run(until_quiet=True)
 
-    assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
+    assert requests_to(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
 
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
@@ -230,31 +237,31 @@ def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     config = f'{{"version":1,"config":{{"unclean.leader.election.enable":"{unclean}"}}}}'
     tree.write("/config/topics/orders", config.encode())
-    follow(tree, "orders", [0])
-    take_up(controller)
+    put_isr(tree, "orders", [0])
+    initialize(controller)
 
     tree.bounce(0)
-    settle(controller)
+    run_until_quiet(controller)
 
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch, state.leader_recovery_state) == (0, [0], 7, 0)
-    assert told(tree, 0, "leader_and_isr")["orders", 0].leader_epoch == 7
+    assert requests_to(tree, 0, "leader_and_isr")["orders", 0].leader_epoch == 7
 
 
 def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     tree.unregister(0)
-    follow(tree, "orders", [0, 1])
+    put_isr(tree, "orders", [0, 1])
     with monkeypatch.context() as once:
         once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # what follows is stale
-        hear_watches(controller)
+        drain_watches(controller)
         controller.cycle()
     assert tree.state("orders").leader_epoch == 5
     tree.register(0)
-    settle(controller)
+    run_until_quiet(controller)
 
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1], 6)
@@ -262,13 +269,13 @@ def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
 
 def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     tree.brokers[0].errors["orders", 0] = 56
     tree.client.create("/log_dir_event_notification/log_dir_event_0000000001", b'{"version":1,"broker":0,"event":1}')
 
-    settle(controller)
-    settle(controller)
+    run_until_quiet(controller)
+    run_until_quiet(controller)
 
     assert (tree.state("orders", 0).leader, tree.state("orders", 1).leader) == (1, 0)
     assert tree.client.get_children("/log_dir_event_notification") == []
@@ -276,11 +283,11 @@ def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller
 
 def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
-    take_up(controller)
-    follow(tree, "orders", [0, 2])
+    initialize(controller)
+    put_isr(tree, "orders", [0, 2])
     tree.unregister(0)
 
-    settle(controller)
+    run_until_quiet(controller)
 
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (2, [2], 6)
@@ -291,12 +298,12 @@ def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
-    take_up(controller)
-    follow(tree, "orders", [0, 2])
+    initialize(controller)
+    put_isr(tree, "orders", [0, 2])
     tree.unregister(0)
     monkeypatch.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # it is written a moment after that
 
-    settle(controller)
+    run_until_quiet(controller)
 
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (2, [2], 6)
@@ -306,12 +313,12 @@ def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
 def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
     """Kafka would let the first live replica lead at epoch 0, whoever has the records."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     tree.client.delete(state_path("orders", 0))
     tree.unregister(0)
-    settle(controller)
-    by_hand(tree, "orders", {0: [0, 1], 1: [1, 2], 2: [2, 1]})
-    settle(controller)
+    run_until_quiet(controller)
+    put_assignment(tree, "orders", {0: [0, 1], 1: [1, 2], 2: [2, 1]})
+    run_until_quiet(controller)
 
     assert tree.client.exists(state_path("orders", 0)) is None
     assert tree.state("orders", 2).leader == 2
@@ -319,25 +326,25 @@ def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: ResidentC
 
     tree.client.create(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))  # as it is recovered
     controller.watches.signal("/brokers/topics/orders")
-    settle(controller)
+    run_until_quiet(controller)
     assert tree.state("orders", 0).leader == 1
 
 
 def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     tree.elect(2, epoch=99)
     tree.unregister(0)
 
     with pytest.raises(FencedError):
-        settle(controller)
+        run_until_quiet(controller)
 
     assert tree.version("orders") == 0
 
 
 def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     client = controller.control.client
     over = KazooClient(tree.hosts, client_id=client.client_id)  # the same session, which it closes
     over.start()
@@ -357,9 +364,9 @@ def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentC
     controller.log.start()
     controller.log.record(controller.cycle_record(verdicts=[]))
     controller.log.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
-    take_up(controller)
+    initialize(controller)
     tree.unregister(0)
-    settle(controller)
+    run_until_quiet(controller)
 
     controller.log.close()
 
@@ -386,7 +393,7 @@ def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentC
 
 def test_two_never_hold_it_at_once(tree: KafkaTree, controller: ResidentController) -> None:
     """The second waits for the first, and is in office when that has resigned."""
-    take_up(controller)
+    initialize(controller)
     second: list[Controllership] = []
     client = KazooClient(tree.hosts)
     client.start()
@@ -408,7 +415,7 @@ def test_intents_are_in_the_tables_before_what_became_of_them(
 ) -> None:
     """A cycle that takes longer than Delta, or that ends in the midst of it."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)
     controller.log.start()
     seen: list[tuple[str, set[str]]] = []
@@ -421,7 +428,7 @@ def test_intents_are_in_the_tables_before_what_became_of_them(
 
     monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: slowly(changes))
     tree.unregister(0)
-    settle(controller)
+    run_until_quiet(controller)
     controller.log.close()
 
     assert seen == [("committing", {"pending"})]

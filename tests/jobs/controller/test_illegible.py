@@ -7,7 +7,7 @@ import pytest
 from jobs.controller.controller import ResidentController
 from schemas.enums import NO_LEADER
 from schemas.znodes import State, encode_config_change, encode_state
-from tests.jobs.support.controllers.in_office import by_hand, settle, take_up, told
+from tests.jobs.support.controllers.resident import initialize, put_assignment, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 CONFIG, UNCLEAN = "/config/topics/orders", b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}'
@@ -33,25 +33,25 @@ def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
     """Clean elections and first leaders need no settings, as Kafka's."""
     orders.write(CONFIG, b"{illegible")
     orders.write("/config/topics/new", b"{illegible")
-    by_hand(orders, "new", {0: [1, 2]})
-    take_up(controller)
+    put_assignment(orders, "new", {0: [1, 2]})
+    initialize(controller)
 
     orders.unregister(0)
-    settle(controller)
+    run_until_quiet(controller)
     assert (orders.state("orders").leader, orders.state("others").leader) == (1, 1)
     assert orders.state("new").leader == 1
 
-    by_hand(orders, "later", {0: [0, 2]})
+    put_assignment(orders, "later", {0: [0, 2]})
     changed_config(orders, b'{"version":1,"config":{"unclean.leader.election.enable":true}}', "later")
-    settle(controller)
+    run_until_quiet(controller)
     assert orders.state("later").leader == 2
     orders.register(0)
     orders.unregister(2)
-    settle(controller)
+    run_until_quiet(controller)
     assert orders.state("later").leader == NO_LEADER  # a value that is no string allows nothing
 
     changed_config(orders, UNCLEAN, "later")
-    settle(controller)
+    run_until_quiet(controller)
     assert orders.state("later").leader == 0
 
 
@@ -60,11 +60,11 @@ def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, 
     data = b'{"version":2,"partitions":{"0":[0,1],"1":[65633,65633,65633],"2":[2,1]},"adding_replicas":{}}'
     orders.add_topic("clicks", {0: [0, 1], 1: [1, 2], 2: [2, 1]}, topic_id=None)
     orders.write("/brokers/topics/clicks", data)
-    take_up(controller)
+    initialize(controller)
 
     orders.unregister(0)
     orders.unregister(2)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert (orders.state("clicks", 0).leader, orders.state("clicks", 2).leader) == (1, 1)
     assert orders.state("clicks", 1).leader == 1
@@ -74,12 +74,12 @@ def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
     orders: KafkaTree, controller: ResidentController
 ) -> None:
     orders.write(state_path("orders", 0), encode_state(State(1, -1, 9, [])))
-    take_up(controller)
-    settle(controller)
+    initialize(controller)
+    run_until_quiet(controller)
     assert orders.state("orders").leader == -1
 
     changed_config(orders, UNCLEAN)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert (orders.state("orders").leader, orders.state("orders").isr) == (0, [0])
 
@@ -88,11 +88,11 @@ def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
 def test_unclean_elections_that_are_allowed_happen_however_that_is_found_out(
     orders: KafkaTree, controller: ResidentController, find: str
 ) -> None:
-    take_up(controller)
-    by_hand(orders, "orders", {0: [0, 1], 1: [1, 2]})
-    settle(controller)
+    initialize(controller)
+    put_assignment(orders, "orders", {0: [0, 1], 1: [1, 2]})
+    run_until_quiet(controller)
     orders.unregister(1)
-    settle(controller)
+    run_until_quiet(controller)
     assert orders.state("orders", 1).leader == -1
 
     if find == "watch":
@@ -100,10 +100,10 @@ def test_unclean_elections_that_are_allowed_happen_however_that_is_found_out(
     else:
         orders.write(CONFIG, UNCLEAN)
         controller.resync.begin_at_once()
-        controller._audit()  # noqa: SLF001 - what `run` does before each cycle
+        controller._run_resync()  # noqa: SLF001 - what `run` does before each cycle
         while controller.resync.is_under_way:
-            controller._audit()  # noqa: SLF001
-    settle(controller)
+            controller._run_resync()  # noqa: SLF001
+    run_until_quiet(controller)
 
     assert orders.state("orders", 1).leader == 2
 
@@ -124,29 +124,29 @@ def illegible_state(tree: KafkaTree) -> Callable[[], None]:
 def test_who_started_while_it_was_illegible_is_told_once_it_is_not(
     orders: KafkaTree, controller: ResidentController, spoil: Callable[[KafkaTree], Callable[[], None]]
 ) -> None:
-    take_up(controller)
+    initialize(controller)
     mend = spoil(orders)
-    settle(controller)
+    run_until_quiet(controller)
     assert orders.brokers is not None
     orders.brokers[1].told.clear()
     orders.bounce(1)
-    settle(controller)
-    assert ("orders", 0) not in told(orders, 1, "leader_and_isr")
+    run_until_quiet(controller)
+    assert ("orders", 0) not in requests_to(orders, 1, "leader_and_isr")
 
     mend()
     orders.touch("/brokers/topics/orders")
-    settle(controller)
+    run_until_quiet(controller)
 
-    assert told(orders, 1, "leader_and_isr")["orders", 0].leader == 0
-    assert told(orders, 1, "update_metadata")["orders", 0].leader == 0
+    assert requests_to(orders, 1, "leader_and_isr")["orders", 0].leader == 0
+    assert requests_to(orders, 1, "update_metadata")["orders", 0].leader == 0
 
 
 def test_a_topic_that_was_put_back_with_its_states_is_told(tree: KafkaTree, controller: ResidentController) -> None:
     """As from a copy of the znodes: nothing is due for it, and no broker knows of it."""
-    take_up(controller)
+    initialize(controller)
     tree.add_topic("restored", {0: [0, 1]}, topic_id=None)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert tree.version("restored") == 0
-    assert told(tree, 1, "leader_and_isr")["restored", 0].leader_epoch == 5
-    assert told(tree, 2, "update_metadata")["restored", 0].leader == 0
+    assert requests_to(tree, 1, "leader_and_isr")["restored", 0].leader_epoch == 5
+    assert requests_to(tree, 2, "update_metadata")["restored", 0].leader == 0

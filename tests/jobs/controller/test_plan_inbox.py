@@ -32,7 +32,7 @@ from schemas.rows import Change
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.controllers.in_office import assigned, hear_watches, settle
+from tests.jobs.support.controllers.resident import assigned, drain_watches, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.move_rows import CommitProcess, reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -67,7 +67,7 @@ def controller(
     some = ResidentController(
         control, decider, WriteBehindLog(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
     )
-    some.balance = AutoLeaderRebalance(float("inf"), 0.1)
+    some.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)
     some.initialize()
     yield some
     some.stop()
@@ -104,7 +104,7 @@ def is_busy(controller: ResidentController) -> bool:
     )
 
 
-def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
+def partitions_drained_from(tree: KafkaTree, broker: int, api: str) -> set[int]:
     """The partitions of orders that a broker heard of by an API since it was last asked."""
     assert tree.brokers is not None
     partitions = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
@@ -124,7 +124,7 @@ def test_a_broker_is_drained_and_led_back(
     assert eventually(lambda: not controller.broker_requests.queues.busy)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
     for broker in (0, 1, 2):
-        told(tree, broker, "leader_and_isr")
+        partitions_drained_from(tree, broker, "leader_and_isr")
 
     monkeypatch.setenv(AIRFLOW[1], "manual__1")
     code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
@@ -136,20 +136,20 @@ def test_a_broker_is_drained_and_led_back(
     }
     states = [tree.state("orders", partition) for partition in ORDERS]
     assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
-    assert told(tree, 1, "stop_replica") == {0, 2}
+    assert partitions_drained_from(tree, 1, "stop_replica") == {0, 2}
     assert surveyor.rows("drained", "broker_id", "controller_epoch") == [(1, controller.control.epoch)]
     assert tree.client.get_children("/surveyor/plans") == []
 
     controller.broker_requests.ask_for_log_dirs(1)
     controller.broker_requests.resend(controller.context.partitions.keys())
     assert eventually(lambda: not controller.broker_requests.queues.busy)
-    assert told(tree, 1, "leader_and_isr") == set()  # it would start its replicas
+    assert partitions_drained_from(tree, 1, "leader_and_isr") == set()  # it would start its replicas
 
     undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
     code, output = carried_out(controller, commit(surveyor, undrain, "--apply"))
 
     assert code == 0, output
-    assert told(tree, 1, "leader_and_isr") == {0, 1, 2}
+    assert partitions_drained_from(tree, 1, "leader_and_isr") == {0, 1, 2}
     assert surveyor.rows("drained", "broker_id") == []
     assert controller.engine.drained == []
 
@@ -163,10 +163,12 @@ def test_a_resident_drain_ends_when_its_broker_registers_again(
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
     code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
     assert code == 0, output
-    told(tree, 1, "leader_and_isr")
+    partitions_drained_from(tree, 1, "leader_and_isr")
 
     tree.bounce(1)
-    assert eventually(lambda: not controller.cycle() and told(tree, 1, "leader_and_isr") == {0, 1, 2})
+    assert eventually(
+        lambda: not controller.cycle() and partitions_drained_from(tree, 1, "leader_and_isr") == {0, 1, 2}
+    )
 
     assert controller.engine.drained == []
     assert controller.broker_requests.drained_brokers == frozenset()
@@ -194,7 +196,7 @@ def test_a_drained_broker_that_alone_is_in_sync_is_elected(
         return bool(written) and [tree.state("orders", 0).leader, tree.state("new", 0).leader] == [1, 1]
 
     assert eventually(are_led)
-    assert eventually(lambda: 0 in told(tree, 1, "leader_and_isr"))
+    assert eventually(lambda: 0 in partitions_drained_from(tree, 1, "leader_and_isr"))
 
 
 @pytest.mark.usefixtures("controller")
@@ -220,7 +222,7 @@ def test_a_commit_that_is_interrupted_takes_its_plan_back(
     assert process.returncode == 143, stdout + stderr
     assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
     assert controller.plan_inbox is not None
-    assert controller.plan_inbox.is_done == 0
+    assert controller.plan_inbox.answered_plans == 0
 
 
 def test_a_plan_that_is_refused_is_answered_for(
@@ -240,7 +242,7 @@ def test_a_plan_that_is_refused_is_answered_for(
     code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
 
     assert code not in {0, 1}
-    assert "the warehouse of `surveyor control`" in output
+    assert "the controller, whose warehouse is" in output
     assert tree.version("orders") == 0
 
 
@@ -261,7 +263,7 @@ def test_a_failure_does_not_wait_for_a_plan(
     assert begun.wait(20)
 
     tree.unregister(2)
-    hear_watches(controller)
+    drain_watches(controller)
     controller.cycle()
     states = [tree.state("orders", partition) for partition in ORDERS]
     may_go_on.set()
@@ -283,7 +285,7 @@ def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
     controller.reader.refresh_partitions([("orders", 0)])
     assert eventually(lambda: not controller.broker_requests.queues.busy)
     for broker in (0, 1, 2):
-        told(tree, broker, "leader_and_isr")
+        partitions_drained_from(tree, broker, "leader_and_isr")
 
     controller.broker_requests.resend_current([written])
 
@@ -332,7 +334,7 @@ def test_a_well_formed_plan_of_another_client_is_not_carried_out(
     tree.client.delete(f"/surveyor/plans/{plan}")
     log: list[str] = []
     assert controller.plan_inbox is not None
-    controller.plan_inbox.say = log.append
+    controller.plan_inbox.log_line = log.append
     with connected(tree.hosts) as another:
         forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
         forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
@@ -364,7 +366,7 @@ def test_junk_is_reported_once_and_left_alone(
     name, data, ephemeral = JUNK[kind]
     log: list[str] = []
     assert controller.plan_inbox is not None
-    controller.plan_inbox.say = log.append
+    controller.plan_inbox.log_line = log.append
     path = f"/surveyor/plans/{name}"
     tree.client.create(path, data, ephemeral=ephemeral)
     for _ in range(4):
@@ -468,7 +470,7 @@ def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     plan = store_plan(surveyor.lake, tree, [reassignment(tree, "few", 0, [0, 2])], kind="reassign")
     orders = [TopicPartition(topic, 0, [0, 2]) for topic in ("few", "others")]
     tree.write(REASSIGN, encode_partitions(orders))
-    settle(controller)
+    run_until_quiet(controller)
     assert controller.context.moving == {("few", 0), ("others", 0)}
     verdicts: list[RowOutcome] = []
     assert controller.plan_inbox is not None
@@ -481,7 +483,7 @@ def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
     assignment = assigned(tree, "few")
     assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [0, 1]}, {}, {})
-    assert told(tree, 2, "stop_replica") == {0}
-    settle(controller)
+    assert partitions_drained_from(tree, 2, "stop_replica") == {0}
+    run_until_quiet(controller)
     assert decode_partitions(tree.client.get(REASSIGN)[0]) == orders[1:]
     assert controller.context.moving == {("others", 0)}

@@ -11,7 +11,7 @@ from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError
-from tests.jobs.support.controllers.in_office import follow, settle, take_up
+from tests.jobs.support.controllers.resident import initialize, put_isr, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
@@ -54,18 +54,18 @@ def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> 
 
 def heard(controller: ResidentController) -> None:
     """Settle, once who was asked has answered."""
-    settle(controller)
+    run_until_quiet(controller)
     asks = controller.config_poller
     assert asks is not None
     assert eventually(lambda: asks._thread is None or not asks._thread.is_alive())  # noqa: SLF001
-    settle(controller)
+    run_until_quiet(controller)
 
 
 def audited(controller: ResidentController) -> None:
     controller.resync.begin_at_once()
-    controller._audit()  # noqa: SLF001 - what `run` does before each cycle
+    controller._run_resync()  # noqa: SLF001 - what `run` does before each cycle
     while controller.resync.is_under_way:
-        controller._audit()  # noqa: SLF001
+        controller._run_resync()  # noqa: SLF001
     heard(controller)
 
 
@@ -74,7 +74,7 @@ def audited(controller: ResidentController) -> None:
     [
         ({IBP: "3.9-IV0"}, "WARNING: broker 3 runs with inter.broker.protocol.version 3.9-IV0"),
         ({IBP: "2.7-IV2"}, "WARNING: broker 3 runs with inter.broker.protocol.version 2.7-IV2"),
-        (None, "broker 3 did not tell its settings (it did not answer in time)"),
+        (None, "broker 3 did not return its settings (it did not answer in time)"),
         ({IBP: "2.7-IV1"}, None),
     ],
 )
@@ -86,7 +86,7 @@ def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
     case: tuple[dict[str, str] | None, str | None],
 ) -> None:
     said_of_it, line = case
-    take_up(controller)
+    initialize(controller)
     assert brokers.requests == []
     if said_of_it is not None:
         brokers.configs[3] = said_of_it
@@ -107,7 +107,7 @@ def test_who_is_about_to_start_is_asked_until_it_answers(
     """A broker is registered before it takes connections; others that came with it have told by then."""
     monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 5)
     monkeypatch.setattr(broker_config_poller, "RETRY_SECONDS", 0.01)
-    take_up(controller)
+    initialize(controller)
     brokers.configs[4] = {IBP: "2.6"}
 
     def starts(rows: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
@@ -116,7 +116,7 @@ def test_who_is_about_to_start_is_asked_until_it_answers(
         return brokers.ask(rows)
 
     assert controller.config_poller is not None
-    controller.config_poller.request = starts
+    controller.config_poller.read_configs = starts
     tree.register(3)
     tree.register(4)
     heard(controller)
@@ -131,8 +131,8 @@ def test_settings_that_change_count_from_the_next_audit_on(
 ) -> None:
     tree.add_topic("orders", {0: [7, 1]}, topic_id=None)
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
-    follow(tree, "orders", [7])
-    take_up(controller)
+    put_isr(tree, "orders", [7])
+    initialize(controller)
     audited(controller)
     assert tree.state("orders").leader == -1
 
@@ -140,18 +140,18 @@ def test_settings_that_change_count_from_the_next_audit_on(
         of |= {UNCLEAN: "true", "delete.topic.enable": "false", "leader.imbalance.per.broker.percentage": "30"}
     audited(controller)
     tree.client.create("/admin/delete_topics/old")
-    settle(controller)
+    run_until_quiet(controller)
 
     assert tree.state("orders").leader == 1
     assert tree.client.exists("/brokers/topics/old")
     assert tree.client.get_children("/admin/delete_topics") == []
-    assert controller.balance.threshold == 0.3
+    assert controller.auto_rebalance.threshold == 0.3
 
 
 def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_count(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:
-    take_up(controller)
+    initialize(controller)
     asks = controller.config_poller
     assert asks is not None
     brokers.configs[0][UNCLEAN] = "true"
@@ -166,13 +166,13 @@ def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_co
 
 
 @pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
-def test_other_settings_do_not_put_off_a_check_of_balance(every: str, *, is_kept: bool) -> None:
-    balance = AutoLeaderRebalance(60.0, 0.1, _next=12.0)
+def test_other_settings_do_not_put_off_a_check_of_balance(interval_seconds: str, *, is_kept: bool) -> None:
+    balance = AutoLeaderRebalance(60.0, 0.1, _next_check=12.0)
 
-    changed = balance.by([{"name": "leader.imbalance.check.interval.seconds", "value": every}])
+    changed = balance.with_configs([{"name": "leader.imbalance.check.interval.seconds", "value": interval_seconds}])
 
-    assert changed.every == float(every)
-    assert (changed._next == 12.0) is is_kept  # noqa: SLF001
+    assert changed.interval_seconds == float(interval_seconds)
+    assert (changed._next_check == 12.0) is is_kept  # noqa: SLF001
 
 
 def test_who_moves_to_other_endpoints_is_spoken_to_there(
@@ -180,13 +180,13 @@ def test_who_moves_to_other_endpoints_is_spoken_to_there(
 ) -> None:
     """`updateBrokerInfo`: the same registration, written again."""
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     before, there = len(tree.brokers[1].told), tree.brokers[11]
     tree.client.set("/brokers/ids/1", registration(there.port))
-    settle(controller)
+    run_until_quiet(controller)
     tree.unregister(0)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert len(tree.brokers[1].told) == before
     assert there.leader_epochs == {("orders", 0): 6}
@@ -200,10 +200,10 @@ def test_who_moves_to_other_endpoints_is_spoken_to_there(
 def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: ResidentController) -> None:
     """What waits for it would be sent for ever, and `--until-quiet` would wait for that."""
     tree.add_topic("orders", {0: [0]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     for broker in range(3):
         tree.unregister(broker)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert (controller.broker_requests.queues.idle, controller.broker_requests.queues.busy) == ([], [])
 
@@ -213,8 +213,8 @@ def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(
 ) -> None:
     """Once for a registration, and before the states of its replicas, which the next cycle sends."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 3]}, topic_id=None)
-    take_up(controller)
-    settle(controller)
+    initialize(controller)
+    run_until_quiet(controller)
     assert tree.brokers is not None
     tree.register(3)
 
@@ -225,7 +225,7 @@ def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(
     (metadata,) = tree.brokers[3].told
     assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
     assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
-    settle(controller)
+    run_until_quiet(controller)
     assert [told.api for told in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
 
 
@@ -234,8 +234,8 @@ def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(
 ) -> None:
     """One that bounced is introduced once its failure is written: others lead then what it led."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
-    settle(controller)
+    initialize(controller)
+    run_until_quiet(controller)
     assert tree.brokers is not None
     before = len(tree.brokers[1].told)
     tree.bounce(1)
@@ -253,8 +253,8 @@ def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(
 
 def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, controller: ResidentController) -> None:
     """A broker that starts knows of no later controller, and would believe it."""
-    take_up(controller)
-    settle(controller)
+    initialize(controller)
+    run_until_quiet(controller)
     assert tree.brokers is not None
     tree.touch("/controller_epoch")
     tree.register(3)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from jobs.controller.controller import ResidentController
-from tests.jobs.support.controllers.in_office import follow, hear_watches, settle, take_up, told
+from tests.jobs.support.controllers.resident import drain_watches, initialize, put_isr, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPICS = ("a", "b", "c")
@@ -14,10 +14,10 @@ TOPICS = ("a", "b", "c")
 @pytest.fixture
 def in_parts(tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> ResidentController:
     """In office, on topics that are read one by one."""
-    monkeypatch.setattr("jobs.controller.resync.TOPICS_PER_CYCLE", 2)
+    monkeypatch.setattr("jobs.controller.resync.PARTITIONS_PER_CYCLE", 2)
     for topic in TOPICS:
         tree.add_topic(topic, {0: [0, 1, 2], 1: [1, 2, 0]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     return controller
 
 
@@ -25,60 +25,60 @@ def test_it_comes_around_and_is_over_until_the_next(
     in_parts: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit = in_parts.resync
-    assert audit.proceed() is None
+    assert audit.read_next_part() is None
     monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 301)
 
-    begun = audit.proceed()
-    parts = [audit.proceed() for _ in TOPICS]
+    begun = audit.read_next_part()
+    parts = [audit.read_next_part() for _ in TOPICS]
 
     assert begun is not None
     assert begun.partitions == set()
     assert all(part is not None and part.partitions == set() for part in parts)
-    assert (audit.is_under_way, audit.proceed()) == (False, None)
+    assert (audit.is_under_way, audit.read_next_part()) == (False, None)
 
 
 def test_what_nobody_told_of_is_found_and_told(tree: KafkaTree, in_parts: ResidentController) -> None:
     """A leader takes a follower out of its ISR, and its notification is lost."""
     for topic in TOPICS:
-        follow(tree, topic, [0, 1])
-    settle(in_parts)
-    assert told(tree, 2, "update_metadata")["a", 0].isr == (0, 1, 2)
+        put_isr(tree, topic, [0, 1])
+    run_until_quiet(in_parts)
+    assert requests_to(tree, 2, "update_metadata")["a", 0].isr == (0, 1, 2)
 
     in_parts.resync.begin_at_once()
-    audited = [in_parts.resync.proceed() for _ in range(1 + len(TOPICS))]
+    audited = [in_parts.resync.read_next_part() for _ in range(1 + len(TOPICS))]
 
     assert [seen.partitions for seen in audited if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
 
 
 def test_who_loses_its_leader_does_not_wait_for_the_audit(tree: KafkaTree, in_parts: ResidentController) -> None:
     in_parts.resync.begin_at_once()
-    in_parts._audit()  # noqa: SLF001 - what `run` does before each cycle
-    in_parts._audit()  # noqa: SLF001
+    in_parts._run_resync()  # noqa: SLF001 - what `run` does before each cycle
+    in_parts._run_resync()  # noqa: SLF001
     assert in_parts.resync.is_under_way
 
     tree.unregister(0)
-    settle(in_parts)
+    run_until_quiet(in_parts)
 
     assert in_parts.resync.is_under_way
     assert {topic: tree.state(topic).leader for topic in TOPICS} == dict.fromkeys(TOPICS, 1)
-    follow(tree, "c", [1], partition=1)
+    put_isr(tree, "c", [1], partition=1)
     while in_parts.resync.is_under_way:
-        in_parts._audit()  # noqa: SLF001
-    settle(in_parts)
-    assert told(tree, 1, "update_metadata")["c", 1].isr == (1,)
+        in_parts._run_resync()  # noqa: SLF001
+    run_until_quiet(in_parts)
+    assert requests_to(tree, 1, "update_metadata")["c", 1].isr == (1,)
 
 
 def test_topics_that_all_fire_at_once_are_read_in_parts(tree: KafkaTree, in_parts: ResidentController) -> None:
     """As when the connection was lost: who loses its leader does not wait until all of them are read."""
     for topic in TOPICS:
         in_parts.watches.signal(f"/brokers/topics/{topic}")
-    follow(tree, "b", [0, 1], partition=0)
+    put_isr(tree, "b", [0, 1], partition=0)
     tree.unregister(2)
-    hear_watches(in_parts)
+    drain_watches(in_parts)
 
     in_parts.cycle()
     assert in_parts.resync.is_under_way
     assert {topic: tree.state(topic, 1).isr for topic in TOPICS} == {topic: [1, 0] for topic in TOPICS}
     while in_parts.resync.is_under_way:
-        in_parts._audit()  # noqa: SLF001 - what `run` does before each cycle
+        in_parts._run_resync()  # noqa: SLF001 - what `run` does before each cycle
     assert all(in_parts.context.partitions[topic, 0].isr == tree.state(topic).isr for topic in TOPICS)

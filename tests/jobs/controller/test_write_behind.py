@@ -56,7 +56,7 @@ def test_what_could_not_be_written_is_written_once_there_is_room(
     assert told == [("hand_back", plan["plan_id"], 8), ("take_over", plan["plan_id"], 8)]
     stderr = capsys.readouterr().err
     assert stderr.count("the warehouse could not be written: No space left on device") == 1
-    assert stderr.count("the warehouse is written again") == 1
+    assert stderr.count("writing to the warehouse has resumed") == 1
 
 
 def test_what_waits_too_long_for_the_warehouse_is_given_up(
@@ -75,4 +75,4 @@ def test_what_waits_too_long_for_the_warehouse_is_given_up(
     behind.close()
 
     assert [row["action"] for row in behind.warehouse.rows("commits")] == ["hand_back"]
-    assert "what was done since it failed will not be in it" in capsys.readouterr().err
+    assert "actions since the failed write will not be recorded" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from kazoo.exceptions import ConnectionLoss, NoNodeError, OperationTimeoutError
 
 from jobs.controller.controller import ResidentController
 from jobs.controller.zk_watches import ZkWatches
-from tests.jobs.support.controllers.in_office import by_hand, hear_watches, settle, take_up
+from tests.jobs.support.controllers.resident import drain_watches, initialize, put_assignment, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPIC = "/brokers/topics/orders"
@@ -55,7 +55,7 @@ def test_a_topic_whose_watch_was_lost_is_watched_again(
 ) -> None:
     """The connection is lost a second time, while everything is armed again after the first."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     arm, losses = KazooClient.exists_async, [ConnectionLoss()]
 
     def lose_once(client: KazooClient, path: str, watch: object = None) -> object:
@@ -67,10 +67,10 @@ def test_a_topic_whose_watch_was_lost_is_watched_again(
 
     monkeypatch.setattr(KazooClient, "exists_async", lose_once)
     tree.touch(TOPIC)
-    hear_watches(controller)
+    drain_watches(controller)
     controller.run(until_quiet=True)
     assert not losses
 
-    by_hand(tree, "orders", {0: [0, 1], 1: [1, 2]})
-    settle(controller)
+    put_assignment(tree, "orders", {0: [0, 1], 1: [1, 2]})
+    run_until_quiet(controller)
     assert tree.state("orders", 1).leader == 1

@@ -32,7 +32,7 @@ def cycle_of(  # noqa: PLR0913 - a table each
     stopped: Iterable[Mapping[str, Any]] = (),
     topics: Sequence[Row] | None = None,
     configs: Sequence[Row] = (),
-    stays: bool = True,
+    is_resident: bool = True,
     drained: Mapping[int, DrainMode] | None = None,
 ) -> Cycle:
     marks = [{"broker_id": broker, "mode": mode.value} for broker, mode in (drained or {}).items()]
@@ -46,7 +46,7 @@ def cycle_of(  # noqa: PLR0913 - a table each
             broker_configs=frame(spark, configs, BROKER_CONFIGS),
             requests=frame(spark, requests, REQUESTS),
             stopped=frame(spark, stopped, ANSWERS),
-            stays=stays,
+            is_resident=is_resident,
         )
     )
 

@@ -178,7 +178,7 @@ def test_who_does_not_stay_tells_those_that_leave_with_each_narrowing(spark: Spa
     rows = [row | {"partition": number} for number, row in enumerate((in_sync, narrowed, narrowed))]
     stopped = [stopped_row(1, 1, 5), stopped_row(2, 1, 5), stopped_row(2, 2, 5)]
 
-    first, again, end = decisions(cycle_of(spark, rows, LIVE, stopped=stopped, stays=False))
+    first, again, end = decisions(cycle_of(spark, rows, LIVE, stopped=stopped, is_resident=False))
 
     assert (first["action"], first["stop_replica_to"], first["code"]) == (NARROW, [1, 2], None)
     assert (after(again), again["stop_replica_to"]) == ((NARROW, [3, 4, 1, 2], [3, 4], [1, 2], 3, [3, 4]), [1, 2])

@@ -6,7 +6,13 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from planner.reconciliation.replica_states import TELLS, VALID_PREVIOUS, removed_from_isr, with_state, with_transition
+from planner.reconciliation.replica_states import (
+    REQUESTS_BY_STATE,
+    VALID_PREVIOUS,
+    removed_from_isr,
+    with_state,
+    with_transition,
+)
 from schemas.enums import NO_LEADER, RejectionCode, ReplicaState
 from tests.planner.frames import as_rows
 
@@ -26,7 +32,7 @@ ALLOWED: Final = {
 
 
 def test_every_transition_is_legal_or_says_why_not(spark: SparkSession) -> None:
-    assert set(VALID_PREVIOUS) == set(TELLS) == set(S)
+    assert set(VALID_PREVIOUS) == set(REQUESTS_BY_STATE) == set(S)
     states = spark.createDataFrame([(state.value,) for state in S], "state string")
     transitions = {(S(row["state"]), to): row for to in S for row in as_rows(states.transform(with_transition, to))}
 

@@ -37,7 +37,7 @@ class Replica:
     stopped: bool = False
 
     @classmethod
-    def told(cls, notice: Notice, controller_epoch: int) -> "Replica":
+    def of_notice(cls, notice: Notice, controller_epoch: int) -> "Replica":
         return cls(
             notice.leader,
             notice.leader_epoch,
@@ -63,17 +63,17 @@ class Process:
     """Leader, leader epoch and ISR, as clients hear them."""
     forgotten: set[Key] = field(default_factory=set)
     """Partitions that it was told to forget, as their topics were to be deleted, and not told of since they are not."""
-    unsaid: list[Key] = field(default_factory=list)
+    unreported_isrs: list[Key] = field(default_factory=list)
     """Partitions whose ISR it changed, and has not notified of."""
 
 
 @dataclass(slots=True)
-class Broker:
+class SimulatedBroker:
     """One broker, running or not."""
 
     id: int
     tree: Tree
-    fault: Callable[[str], None]
+    add_fault: Callable[[str], None]
     """Takes what must never happen."""
     process: Process | None = None
     logs: set[Key] = field(default_factory=set)
@@ -109,7 +109,7 @@ class Broker:
         """Whether the process has a replica that it could lead or follow."""
         return self.process is not None and key in self.process.replicas and key not in self.process.offline
 
-    def heeds(self, broker_epoch: int, controller_epoch: int) -> int:
+    def check_epochs(self, broker_epoch: int, controller_epoch: int) -> int:
         """Say whether it takes requests of such epochs: an error code."""
         assert self.process is not None
         if self.fails and not self.fails_in_part:
@@ -122,15 +122,19 @@ class Broker:
         self.process.controller_epoch = controller_epoch
         return NONE
 
-    def take(self, api: str, notice: Notice) -> int:
+    def apply(self, api: str, notice: Notice) -> int:
         """Take what a request says of a partition; return an error code."""
         if self.fails and api != UPDATE_METADATA:
             self.fails -= 1
             return FAILED
-        takes = {LEADER_AND_ISR: self._lead_or_follow, STOP_REPLICA: self._stop, UPDATE_METADATA: self._learn}
-        return takes[api](notice)
+        accepts = {
+            LEADER_AND_ISR: self._lead_or_follow,
+            STOP_REPLICA: self._stop,
+            UPDATE_METADATA: self._update_metadata,
+        }
+        return accepts[api](notice)
 
-    def _learn(self, notice: Notice) -> int:
+    def _update_metadata(self, notice: Notice) -> int:
         assert self.process is not None
         key = notice.topic, notice.partition
         if notice.leader == LEADER_DURING_DELETE:
@@ -159,7 +163,7 @@ class Broker:
         if before is not None and notice.state_version < before.state_version:
             return NONE
         if notice.leader == self.id or notice.leader in self.process.alive:
-            self.process.replicas[key] = Replica.told(notice, self.process.controller_epoch)
+            self.process.replicas[key] = Replica.of_notice(notice, self.process.controller_epoch)
         return NONE
 
     def _stop(self, notice: Notice) -> int:
@@ -184,19 +188,21 @@ class Broker:
         replica = self.process.replicas[key]
         return (replica.leader, replica.leader_epoch, replica.stopped) == (leader, leader_epoch, False)
 
-    def lead(self, others: dict[int, "Broker"]) -> None:
+    def update_isrs(self, others: dict[int, "SimulatedBroker"]) -> None:
         """Let followers join or leave the ISRs of what it leads, and notify of what changed before."""
         if self.process is None:
             return
-        if self.process.unsaid:
-            changed = [TopicPartition(topic, partition) for topic, partition in dict.fromkeys(self.process.unsaid)]
-            self.process.unsaid.clear()
+        if self.process.unreported_isrs:
+            changed = [
+                TopicPartition(topic, partition) for topic, partition in dict.fromkeys(self.process.unreported_isrs)
+            ]
+            self.process.unreported_isrs.clear()
             self.tree.put("/isr_change_notification/isr_change_", encode_partitions(changed), sequence=True)
         for key, replica in self.process.replicas.items():
             if replica.leader == self.id and not replica.stopped and self.hosts(key):
                 self._change_isr(key, replica, others)
 
-    def _change_isr(self, key: Key, replica: Replica, others: dict[int, "Broker"]) -> None:
+    def _change_isr(self, key: Key, replica: Replica, others: dict[int, "SimulatedBroker"]) -> None:
         assert self.process is not None
         fetching = [
             broker
@@ -210,4 +216,4 @@ class Broker:
         now = State(replica.controller_epoch, self.id, replica.leader_epoch, isr)
         if self.tree.set_at(state_path(*key), encode_state(now), replica.state_version):
             replica.isr, replica.state_version = isr, replica.state_version + 1
-            self.process.unsaid.append(key)
+            self.process.unreported_isrs.append(key)

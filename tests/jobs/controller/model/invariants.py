@@ -6,31 +6,31 @@ from schemas.enums import NO_LEADER
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_partitions
 from tests.jobs.controller.model.brokers import Replica
-from tests.jobs.controller.model.islands import ELECT, REASSIGN, Island
+from tests.jobs.controller.model.clusters import ELECT, REASSIGN, SimulatedCluster
 
 
-def faults_at_rest(island: Island) -> list[str]:
+def violations(cluster: SimulatedCluster) -> list[str]:
     """Say what does not hold."""
-    return [*_of_topics(island), *_of_requests(island), *_of_logs(island)]
+    return [*_topic_violations(cluster), *_request_violations(cluster), *_log_violations(cluster)]
 
 
-def _of_topics(island: Island) -> Iterator[str]:
-    for topic in island.topics:
-        assignment = island.assignment(topic)
+def _topic_violations(cluster: SimulatedCluster) -> Iterator[str]:
+    for topic in cluster.topics:
+        assignment = cluster.assignment(topic)
         assert assignment is not None
         for number, replicas in sorted(assignment.partitions.items()):
             key = topic, number
-            if not island.is_queued(topic):
-                yield from (f"{topic}-{number}: {what}" for what in _of_partition(island, key, replicas))
-                yield from (f"{topic}-{number}: {what}" for what in _of_move(island, key, assignment))
+            if not cluster.is_queued(topic):
+                yield from (f"{topic}-{number}: {what}" for what in _partition_violations(cluster, key, replicas))
+                yield from (f"{topic}-{number}: {what}" for what in _reassignment_violations(cluster, key, assignment))
 
 
-def _of_partition(island: Island, key: Key, replicas: list[int]) -> Iterator[str]:
-    znode = island.state(key)
-    healthy = [broker for broker in replicas if island.is_healthy(broker, key)]
+def _partition_violations(cluster: SimulatedCluster, key: Key, replicas: list[int]) -> Iterator[str]:
+    znode = cluster.state(key)
+    healthy = [broker for broker in replicas if cluster.is_healthy(broker, key)]
     if znode is None:
         # somebody whose log dir failed cannot be told from somebody whose log dir is fine before it was told
-        if healthy and key not in island.lost:
+        if healthy and key not in cluster.lost:
             yield f"nobody leads it, and {healthy} are alive"
         return
     state, version = znode
@@ -38,100 +38,100 @@ def _of_partition(island: Island, key: Key, replicas: list[int]) -> Iterator[str
     if not in_sync:
         if state.leader != NO_LEADER:
             yield f"{state.leader} leads it, and nobody of the ISR {state.isr} is alive"
-        if healthy and island.allows_unclean(key[0]):
+        if healthy and cluster.allows_unclean(key[0]):
             yield f"nobody leads it, and {healthy} are alive, and its topic allows unclean elections"
         return
     if state.leader not in in_sync:
         yield f"nobody alive leads it: {state}, alive and in sync are {in_sync}"
         return
-    leader = _replica(island, state.leader, key)
+    leader = _replica(cluster, state.leader, key)
     if leader is None or (leader.leader, leader.leader_epoch, leader.state_version) != (
         state.leader,
         state.leader_epoch,
         version,
     ):
         yield f"its leader does not know it: {state} at version {version}, and it knows {leader}"
-    yield from _of_followers(island, key, state, healthy)
+    yield from _follower_violations(cluster, key, state, healthy)
 
 
-def _of_followers(island: Island, key: Key, state: State, healthy: list[int]) -> Iterator[str]:
+def _follower_violations(cluster: SimulatedCluster, key: Key, state: State, healthy: list[int]) -> Iterator[str]:
     if sorted(state.isr) != sorted(healthy):
         yield f"the ISR is {state.isr}, and {healthy} are alive"
     for broker in healthy:
-        replica = _replica(island, broker, key)
+        replica = _replica(cluster, broker, key)
         if replica is None or (replica.leader, replica.leader_epoch, replica.stopped) != (
             state.leader,
             state.leader_epoch,
             False,
         ):
             yield f"{broker} does not follow: {state}, and it knows {replica}"
-    for each in island.brokers.values():
+    for each in cluster.brokers.values():
         known = each.process.metadata.get(key) if each.process else None
         if each.process and known != (state.leader, state.leader_epoch, state.isr):
             yield f"{each.id} tells clients {known}: {state}"
 
 
-def _replica(island: Island, broker: int, key: Key) -> Replica | None:
-    process = island.brokers[broker].process
+def _replica(cluster: SimulatedCluster, broker: int, key: Key) -> Replica | None:
+    process = cluster.brokers[broker].process
     return process.replicas.get(key) if process and key not in process.offline else None
 
 
-def _of_move(island: Island, key: Key, assignment: Assignment) -> Iterator[str]:
+def _reassignment_violations(cluster: SimulatedCluster, key: Key, assignment: Assignment) -> Iterator[str]:
     removing = assignment.removing_replicas.get(key[1], [])
-    if not (removing or assignment.adding_replicas.get(key[1])) or not _is_led(island, key):
+    if not (removing or assignment.adding_replicas.get(key[1])) or not _is_led(cluster, key):
         return
     target = [broker for broker in assignment.partitions[key[1]] if broker not in removing]
-    if all(island.is_healthy(broker, key) for broker in target):
+    if all(cluster.is_healthy(broker, key) for broker in target):
         yield f"it moves for ever: {assignment}"
 
 
-def _is_led(island: Island, key: Key) -> bool:
-    znode = island.state(key)
-    return znode is not None and island.is_healthy(znode[0].leader, key)
+def _is_led(cluster: SimulatedCluster, key: Key) -> bool:
+    znode = cluster.state(key)
+    return znode is not None and cluster.is_healthy(znode[0].leader, key)
 
 
-def _of_requests(island: Island) -> Iterator[str]:
-    for order in island.orders(REASSIGN):
+def _request_violations(cluster: SimulatedCluster) -> Iterator[str]:
+    for order in cluster.orders(REASSIGN):
         key = order.topic, order.partition
-        assignment = island.assignment(order.topic)
+        assignment = cluster.assignment(order.topic)
         moves = assignment is not None and order.partition in {
             *assignment.adding_replicas,
             *assignment.removing_replicas,
         }
-        if _is_led(island, key) and not moves and all(map(island.is_up, order.replicas or [])):
+        if _is_led(cluster, key) and not moves and all(map(cluster.is_up, order.replicas or [])):
             yield f"a reassignment is asked for ever: {order}"
         if assignment is None or order.partition not in assignment.partitions:
             yield f"a reassignment of nothing is asked for ever: {order}"
-    yield from (f"a preferred election is asked for ever: {order}" for order in island.orders(ELECT))
-    for topic in island.tree.names("/admin/delete_topics"):
-        if topic.startswith(island.topic("")) and _is_deletable(island, topic):
+    yield from (f"a preferred election is asked for ever: {order}" for order in cluster.orders(ELECT))
+    for topic in cluster.tree.names("/admin/delete_topics"):
+        if topic.startswith(cluster.topic("")) and _is_deletable(cluster, topic):
             yield f"{topic} is queued for deletion for ever"
     for path in (REASSIGN, ELECT):
-        data = island.tree.get(path)
+        data = cluster.tree.get(path)
         if data is not None and not decode_partitions(data):
             yield f"{path} asks for nothing, and stays"
     for path in ("/isr_change_notification", "/log_dir_event_notification"):
-        if island.tree.names(path):
-            yield f"{path} has {island.tree.names(path)}"
+        if cluster.tree.names(path):
+            yield f"{path} has {cluster.tree.names(path)}"
 
 
-def _is_deletable(island: Island, topic: str) -> bool:
-    assignment = island.assignment(topic)
+def _is_deletable(cluster: SimulatedCluster, topic: str) -> bool:
+    assignment = cluster.assignment(topic)
     if assignment is None:
         return True
     if any(assignment.adding_replicas.values()) or any(assignment.removing_replicas.values()):
         return not any(
-            _stands_still(island, (topic, number), assignment)
+            _is_blocked(cluster, (topic, number), assignment)
             for number in {*assignment.adding_replicas, *assignment.removing_replicas}
         )
     return all(
-        island.is_healthy(broker, (topic, number))
+        cluster.is_healthy(broker, (topic, number))
         for number, replicas in assignment.partitions.items()
         for broker in replicas
     )
 
 
-def _stands_still(island: Island, key: Key, assignment: Assignment) -> bool:
+def _is_blocked(cluster: SimulatedCluster, key: Key, assignment: Assignment) -> bool:
     """Whether a move waits for somebody who is not there, or was told of the leader while that was not there.
 
     A topic that is queued for deletion elects nobody, as in Kafka: a leader that comes back leads on under the leader
@@ -139,20 +139,20 @@ def _stands_still(island: Island, key: Key, assignment: Assignment) -> bool:
     """
     removing = assignment.removing_replicas.get(key[1], [])
     target = [broker for broker in assignment.partitions[key[1]] if broker not in removing]
-    if not (_is_led(island, key) and all(island.is_healthy(broker, key) for broker in target)):
+    if not (_is_led(cluster, key) and all(cluster.is_healthy(broker, key) for broker in target)):
         return True
-    return any(_was_told_too_early(island, broker, key) for broker in target)
+    return any(_ignored_its_leader(cluster, broker, key) for broker in target)
 
 
-def _was_told_too_early(island: Island, broker: int, key: Key) -> bool:
-    znode, process = island.state(key), island.brokers[broker].process
+def _ignored_its_leader(cluster: SimulatedCluster, broker: int, key: Key) -> bool:
+    znode, process = cluster.state(key), cluster.brokers[broker].process
     assert znode is not None and process is not None  # noqa: PT018 - for the type checker
-    leader, replica = island.brokers[znode[0].leader].process, process.replicas.get(key)
+    leader, replica = cluster.brokers[znode[0].leader].process, process.replicas.get(key)
     knows = replica is not None and replica.leader_epoch == znode[0].leader_epoch
     return leader is not None and not knows and leader.epoch > process.epoch
 
 
-def _of_logs(island: Island) -> Iterator[str]:
+def _log_violations(cluster: SimulatedCluster) -> Iterator[str]:
     """Processes host what is assigned to them, and nothing else, and tell clients of no topic that they forgot.
 
     Who took no requests while a topic was deleted, until the controller ended, tells clients of it for ever, as with
@@ -160,11 +160,11 @@ def _of_logs(island: Island) -> Iterator[str]:
     """
     assigned = {
         (topic, number): replicas
-        for topic in island.topics
-        if (assignment := island.assignment(topic)) is not None
+        for topic in cluster.topics
+        if (assignment := cluster.assignment(topic)) is not None
         for number, replicas in assignment.partitions.items()
     }
-    for broker in island.brokers.values():
+    for broker in cluster.brokers.values():
         for key in broker.process.replicas if broker.process else ():
             if broker.id not in assigned.get(key, ()) and broker.hosts(key):
                 yield f"{broker.id} still hosts {key}, which is assigned to {assigned.get(key)}"

@@ -38,13 +38,13 @@ Not here, and why:
 
 from typing import Any, Final, NamedTuple
 
-from tests.jobs.controller.model.scripts import Event, Point, Script
+from tests.jobs.controller.model.scenarios import Event, Point, Scenario
 
-FIRST: Final = 5
+FIRST_LEADER_EPOCH: Final = 5
 """The leader epoch of what is there at the beginning."""
 
 ROUNDS: Final = 8
-ALL: Final = frozenset(range(4))
+ALL_BROKERS: Final = frozenset(range(4))
 
 Led = tuple[int, int, list[int]]
 """Leader, leader epoch, ISR."""
@@ -59,7 +59,7 @@ class Case(NamedTuple):
     assigned: dict[tuple[str, int], list[int]] = {}  # noqa: RUF012 - nobody changes it
     queued: bool = False
     """The deletion still waits."""
-    stay_dead: frozenset[int] = ALL
+    stay_dead: frozenset[int] = ALL_BROKERS
     stay_failed: bool = True
     is_asked: bool = False
     """A request for a move that has not begun still stands."""
@@ -78,36 +78,40 @@ CASES: Final[dict[str, Case]] = {
         {0: [1, 0]}, [(0, "kill", (1,)), (1, "grow", ("a", [1, 0]))], {("a", 1): (0, 0, [0])}
     ),
     "C.testPartitionReassignment": Case(
-        {0: [0]}, [(0, "reassign", ("a", 0, [1]))], {T0: (1, FIRST + 3, [1])}, {T0: [1]}
+        {0: [0]}, [(0, "reassign", ("a", 0, [1]))], {T0: (1, FIRST_LEADER_EPOCH + 3, [1])}, {T0: [1]}
     ),
     "C.testPartitionReassignmentToBrokerWithOfflineLogDir": Case(
         {0: [0], 1: [1]},
         [(0, "fail_dir", (1, of_three)) for of_three in range(3)] + [(2, "reassign", ("a", 0, [1]))],
-        {T0: (1, FIRST + 3, [1])},
+        {T0: (1, FIRST_LEADER_EPOCH + 3, [1])},
         {T0: [1]},
     ),
     "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: on purpose not begun": Case(
-        {0: [0]}, [(0, "kill", (1,)), (1, "reassign", ("a", 0, [1]))], {T0: (0, FIRST, [0])}, {T0: [0]}, is_asked=True
+        {0: [0]},
+        [(0, "kill", (1,)), (1, "reassign", ("a", 0, [1]))],
+        {T0: (0, FIRST_LEADER_EPOCH, [0])},
+        {T0: [0]},
+        is_asked=True,
     ),
     "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: dies under way, on purpose waited for": Case(
         {0: [0]},
         [(0, "lag", (1,)), (0, "reassign", ("a", 0, [1])), (2, "kill", (1,))],
-        {T0: (0, FIRST + 1, [0])},
+        {T0: (0, FIRST_LEADER_EPOCH + 1, [0])},
         {T0: [1, 0]},
     ),
     "C.testPartitionReassignmentResumesAfterReplicaComesOnline": Case(
         {0: [0]},
         [(0, "lag", (1,)), (0, "reassign", ("a", 0, [1])), (2, "kill", (1,)), (4, "start", (1,))],
-        {T0: (1, FIRST + 3, [1])},
+        {T0: (1, FIRST_LEADER_EPOCH + 3, [1])},
         {T0: [1]},
     ),
     "C.testPreferredReplicaLeaderElection": Case(
         {0: [1, 0]},
         [(0, "kill", (1,)), (2, "start", (1,)), (5, "elect", T0)],
-        {T0: (1, FIRST + 2, [0, 1])},
+        {T0: (1, FIRST_LEADER_EPOCH + 2, [0, 1])},
     ),
     "C.testPreferredReplicaLeaderElectionWithOfflinePreferredReplica": Case(
-        {0: [1, 0]}, [(0, "kill", (1,)), (2, "elect", T0)], {T0: (0, FIRST + 1, [0])}
+        {0: [1, 0]}, [(0, "kill", (1,)), (2, "elect", T0)], {T0: (0, FIRST_LEADER_EPOCH + 1, [0])}
     ),
     "C.testBackToBackPreferredReplicaLeaderElections": Case(
         {0: [1, 0]},
@@ -115,33 +119,35 @@ CASES: Final[dict[str, Case]] = {
             *((0, "kill", (1,)), (1, "start", (1,)), (3, "elect", T0)),
             *((4, "kill", (1,)), (5, "start", (1,)), (7, "elect", T0)),
         ],
-        {T0: (1, FIRST + 4, [0, 1])},
+        {T0: (1, FIRST_LEADER_EPOCH + 4, [0, 1])},
     ),
     "C.testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled": Case(
-        {0: [1]}, [(0, "kill", (1,))], {T0: (-1, FIRST + 1, [1])}
+        {0: [1]}, [(0, "kill", (1,))], {T0: (-1, FIRST_LEADER_EPOCH + 1, [1])}
     ),
     "C.testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionEnabled": Case(
-        {0: [1]}, [(0, "unclean", ("a", True)), (1, "kill", (1,))], {T0: (-1, FIRST + 1, [1])}
+        {0: [1]}, [(0, "unclean", ("a", True)), (1, "kill", (1,))], {T0: (-1, FIRST_LEADER_EPOCH + 1, [1])}
     ),
     "P.testOfflinePartitionToUncleanOnlinePartitionTransition": Case(
         {0: [0, 1]},
         [(0, "unclean", ("a", True)), (0, "kill", (1,)), (5, "kill", (0,)), (5, "start", (1,))],
-        {T0: (1, FIRST + 2, [1])},
+        {T0: (1, FIRST_LEADER_EPOCH + 2, [1])},
     ),
     "C.testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionEnabled: only afterwards": Case(
         {0: [0, 1]},
         [(0, "kill", (1,)), (2, "kill", (0,)), (2, "start", (1,)), (4, "unclean", ("a", True))],
-        {T0: (1, FIRST + 3, [1])},
+        {T0: (1, FIRST_LEADER_EPOCH + 3, [1])},
     ),
-    "C.testControllerDetectsBouncedBrokers": Case({0: [0, 1]}, [(0, "bounce", (1,))], {T0: (0, FIRST + 1, [0, 1])}),
+    "C.testControllerDetectsBouncedBrokers": Case(
+        {0: [0, 1]}, [(0, "bounce", (1,))], {T0: (0, FIRST_LEADER_EPOCH + 1, [0, 1])}
+    ),
     "P.testOfflinePartitionToOnlinePartitionTransition": Case(
-        {0: [1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (1, FIRST + 2, [1])}
+        {0: [1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (1, FIRST_LEADER_EPOCH + 2, [1])}
     ),
     "R.testOnlineReplicaToOfflineReplicaTransition": Case(
-        {0: [0, 1, 2]}, [(0, "kill", (1,))], {T0: (0, FIRST + 1, [0, 2])}
+        {0: [0, 1, 2]}, [(0, "kill", (1,))], {T0: (0, FIRST_LEADER_EPOCH + 1, [0, 2])}
     ),
     "R.testOfflineReplicaToOnlineReplicaTransition": Case(
-        {0: [0, 1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (0, FIRST + 1, [0, 1])}
+        {0: [0, 1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (0, FIRST_LEADER_EPOCH + 1, [0, 1])}
     ),
     "D.testBasicDeletion": Case({0: [0, 1, 2], 1: [1, 2, 0]}, [(0, "delete", ("a",))], {T0: None, ("a", 1): None}),
     "D.testDeletionWithBrokerOffline": Case(
@@ -150,7 +156,7 @@ CASES: Final[dict[str, Case]] = {
     "D.testDeletionWithBrokerOffline: halted": Case(
         {0: [0, 1, 2]},
         [(0, "kill", (2,)), (2, "delete", ("a",))],
-        {T0: (0, FIRST + 1, [0, 1])},
+        {T0: (0, FIRST_LEADER_EPOCH + 1, [0, 1])},
         queued=True,
     ),
     "D.testBrokerFailureAfterDeletionStarted": Case(
@@ -176,79 +182,79 @@ CASES: Final[dict[str, Case]] = {
     "T.testRecreateTopicAfterDeletion": Case(
         {0: [0, 1]}, [(0, "delete", ("a",)), (5, "create", ("a", {0: [1, 0]}))], {T0: (1, 0, [1, 0])}
     ),
-    "T.testDeleteNonExistingTopic": Case({0: [0]}, [(0, "delete", ("nothing",))], {T0: (0, FIRST, [0])}),
+    "T.testDeleteNonExistingTopic": Case({0: [0]}, [(0, "delete", ("nothing",))], {T0: (0, FIRST_LEADER_EPOCH, [0])}),
 }
 
-SLOW: Final = 4
+SLOW_BROKER: Final = 4
 """The broker whose followers lag until the fifth round."""
 
-MOVES: Final[dict[str, Case]] = {
+REASSIGNMENT_CASES: Final[dict[str, Case]] = {
     "A.testReassignmentWithAlterIsrDisabled": Case(
         {0: [0, 1, 2], 1: [3, 2, 1]},
         [(0, "reassign", ("foo", 0, [0, 1, 3])), (0, "reassign", ("foo", 1, [3, 2, 0]))],
-        {("foo", 0): (0, FIRST + 3, [0, 1, 3]), ("foo", 1): (3, FIRST + 3, [3, 2, 0])},
+        {("foo", 0): (0, FIRST_LEADER_EPOCH + 3, [0, 1, 3]), ("foo", 1): (3, FIRST_LEADER_EPOCH + 3, [3, 2, 0])},
         {("foo", 0): [0, 1, 3], ("foo", 1): [3, 2, 0]},
     ),
     "A.testHighWaterMarkAfterPartitionReassignment": Case(
         {0: [0, 1, 2]},
         [(0, "reassign", ("high", 0, [3, 1, 2]))],
-        {("high", 0): (3, FIRST + 3, [1, 2, 3])},
+        {("high", 0): (3, FIRST_LEADER_EPOCH + 3, [1, 2, 3])},
         {("high", 0): [3, 1, 2]},
     ),
     "A.testProduceAndConsumeWithReassignmentInProgress": Case(
         {0: [0, 2, 1]},
-        [(0, "reassign", ("baz", 0, [SLOW, 2, 1]))],
-        {("baz", 0): (SLOW, FIRST + 3, [2, 1, SLOW])},
-        {("baz", 0): [SLOW, 2, 1]},
+        [(0, "reassign", ("baz", 0, [SLOW_BROKER, 2, 1]))],
+        {("baz", 0): (SLOW_BROKER, FIRST_LEADER_EPOCH + 3, [2, 1, SLOW_BROKER])},
+        {("baz", 0): [SLOW_BROKER, 2, 1]},
     ),
     "A.testCancellation": Case(
         {0: [0, 1, 2]},
-        [(0, "reassign", ("back", 0, [0, 1, SLOW])), (3, "cancel", ("back", 0)), (6, "cancel", ("back", 0))],
-        {("back", 0): (0, FIRST + 3, [0, 1, 2])},
+        [(0, "reassign", ("back", 0, [0, 1, SLOW_BROKER])), (3, "cancel", ("back", 0)), (6, "cancel", ("back", 0))],
+        {("back", 0): (0, FIRST_LEADER_EPOCH + 3, [0, 1, 2])},
         {("back", 0): [0, 1, 2]},
     ),
     "A.testCancellationWithAddingReplicaInIsr": Case(
         {0: [0, 1, 2]},
-        [(0, "reassign", ("in_sync", 0, [0, 3, SLOW])), (4, "cancel", ("in_sync", 0))],
-        {("in_sync", 0): (0, FIRST + 4, [0, 1, 2])},
+        [(0, "reassign", ("in_sync", 0, [0, 3, SLOW_BROKER])), (4, "cancel", ("in_sync", 0))],
+        {("in_sync", 0): (0, FIRST_LEADER_EPOCH + 4, [0, 1, 2])},
         {("in_sync", 0): [0, 1, 2]},
     ),
     "A: a request for what moves overrides the one before, as KIP-455 has it": Case(
         {0: [0, 1]},
-        [(0, "reassign", ("other", 0, [0, SLOW])), (3, "reassign", ("other", 0, [3, 0]))],
-        {("other", 0): (0, FIRST + 4, [0, 3])},
+        [(0, "reassign", ("other", 0, [0, SLOW_BROKER])), (3, "reassign", ("other", 0, [3, 0]))],
+        {("other", 0): (0, FIRST_LEADER_EPOCH + 4, [0, 3])},
         {("other", 0): [3, 0]},
     ),
     "P.testOnlinePartitionToOnlineTransition: on purpose not written": Case(
-        {0: [0]}, [(0, "elect", ("led", 0))], {("led", 0): (0, FIRST, [0])}
+        {0: [0]}, [(0, "elect", ("led", 0))], {("led", 0): (0, FIRST_LEADER_EPOCH, [0])}
     ),
 }
 """They do not get into each other's way, so that one island does for all: what a decision costs grows with brokers."""
 
-MOVING: Final = Script(
+REASSIGNMENT_SCENARIO: Final = Scenario(
     0,
-    SLOW + 1,
-    {next(iter(case.states))[0]: case.replicas for case in MOVES.values()},
+    SLOW_BROKER + 1,
+    {next(iter(case.states))[0]: case.replicas for case in REASSIGNMENT_CASES.values()},
     tuple(
-        Event(number, Point.BEFORE, kind, args)
+        Event(number, Point.BEFORE_CYCLE, kind, args)
         for number, kind, args in [
-            (0, "lag", (SLOW,)),
-            *(event for case in MOVES.values() for event in case.events),
-            (5, "lag", (SLOW,)),
+            (0, "lag", (SLOW_BROKER,)),
+            *(event for case in REASSIGNMENT_CASES.values() for event in case.events),
+            (5, "lag", (SLOW_BROKER,)),
         ]
     ),
 )
 
-FAILS_OVER: Final = 3
+FAILOVER_ROUND: Final = 3
 """The round in which the controller is killed, and another one takes over."""
 
-FAIL_OVERS: Final[dict[str, Case]] = {
+FAILOVER_CASES: Final[dict[str, Case]] = {
     "D.testInitialization": Case(
         {0: [0, 1]},
         [
             *((0, "create", ("b", {0: [0]})), (0, "create", ("c", {0: [0]})), (0, "lag", (2,))),
             *((1, "reassign", ("b", 0, [2])), (1, "reassign", ("c", 0, [2])), (2, "kill", (2,))),
-            *((FAILS_OVER, "delete", ("a",)), (FAILS_OVER, "delete", ("b",))),
+            *((FAILOVER_ROUND, "delete", ("a",)), (FAILOVER_ROUND, "delete", ("b",))),
         ],
         {T0: None, ("b", 0): (0, 1, [0]), ("c", 0): (0, 1, [0])},
         {("b", 0): [2, 0], ("c", 0): [2, 0]},
@@ -257,29 +263,29 @@ FAIL_OVERS: Final[dict[str, Case]] = {
     "T.testResumeDeleteTopicOnControllerFailover": Case(
         {0: [0, 1, 2]},
         [
-            *((0, "kill", (2,)), (1, "delete", ("a",)), (FAILS_OVER, "kill", (1,))),
-            *((FAILS_OVER + 2, "start", (1,)), (FAILS_OVER + 2, "start", (2,))),
+            *((0, "kill", (2,)), (1, "delete", ("a",)), (FAILOVER_ROUND, "kill", (1,))),
+            *((FAILOVER_ROUND + 2, "start", (1,)), (FAILOVER_ROUND + 2, "start", (2,))),
         ],
         {T0: None},
     ),
     "T.testIncreasePartitionCountDuringDeleteTopic": Case(
         {0: [0, 1, 2]},
         [
-            *((0, "kill", (2,)), (1, "delete", ("a",)), (2, "grow", ("a", [0, 1, 2])), (FAILS_OVER, "kill", (1,))),
-            *((FAILS_OVER + 2, "start", (1,)), (FAILS_OVER + 2, "start", (2,))),
+            *((0, "kill", (2,)), (1, "delete", ("a",)), (2, "grow", ("a", [0, 1, 2])), (FAILOVER_ROUND, "kill", (1,))),
+            *((FAILOVER_ROUND + 2, "start", (1,)), (FAILOVER_ROUND + 2, "start", (2,))),
         ],
         {T0: None, ("a", 1): None},
     ),
 }
 
-SEED_003: Final = Script(
+SHUTDOWN_ORDER: Final = Scenario(
     0,
     4,
     {"a_then_b": {0: [0, 1]}, "b_then_a": {0: [2, 3]}},
     tuple(
-        Event(number, Point.BEFORE, "kill", (broker,))
-        for number, broker in ((1, 0), (FAILS_OVER, 1), (FAILS_OVER, 3), (5, 2))
+        Event(number, Point.BEFORE_CYCLE, "kill", (broker,))
+        for number, broker in ((1, 0), (FAILOVER_ROUND, 1), (FAILOVER_ROUND, 3), (5, 2))
     ),
-    stay_dead=ALL,
+    stay_dead=ALL_BROKERS,
 )
 """A and B have all replicas and go down, in either order; B (1 and 3) in the round in which a controller is killed."""

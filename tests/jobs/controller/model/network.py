@@ -16,15 +16,15 @@ from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
-from tests.jobs.controller.model.brokers import NONE, Broker
+from tests.jobs.controller.model.brokers import NONE, SimulatedBroker
 
-MOST_BROKERS: Final = 10
+MAX_BROKERS: Final = 10
 """Brokers of an island, at most: ids of island 7 are 70 to 79."""
 
-_EVER: Final = float("inf")
+_NEVER_EXPIRES: Final = float("inf")
 
 
-def island_of_topic(topic: str) -> int:
+def cluster_of_topic(topic: str) -> int:
     """Tell whose topic it is.
 
     >>> island_of_topic("i00007.orders")
@@ -33,12 +33,12 @@ def island_of_topic(topic: str) -> int:
     return int(topic[1:6]) if topic[1:6].isdecimal() else -1
 
 
-def island_of_broker(broker_id: int) -> int:
-    return broker_id // MOST_BROKERS
+def cluster_of_broker(broker_id: int) -> int:
+    return broker_id // MAX_BROKERS
 
 
 @dataclass(frozen=True, slots=True)
-class Said(BrokerResponse):
+class ModelResponse(BrokerResponse):
     """An answer that need not be decoded."""
 
     top: int = NONE
@@ -55,8 +55,8 @@ class Said(BrokerResponse):
 class ModelQueue(BrokerQueue):
     """The queue to one registration; `step` does what its thread would do."""
 
-    def __init__(self, broker: Row, client_id: str, heard: OnResponse, network: "Network") -> None:
-        super().__init__(broker, client_id, heard)
+    def __init__(self, broker: Row, client_id: str, on_response: OnResponse, network: "Network") -> None:
+        super().__init__(broker, client_id, on_response)
         self.network = network
         self.over = False
 
@@ -69,8 +69,8 @@ class ModelQueue(BrokerQueue):
 
     def put(self, wave: _Pending) -> None:
         self.network.on_put(self.broker["broker_id"])
-        mine = self.network.part(wave.messages.batch, island_of_broker(self.broker["broker_id"]))
-        if (mine.batch.notices or wave.send_live_brokers) and self.network.takes(self.broker["broker_id"]):
+        mine = self.network.restrict_to_cluster(wave.messages.batch, cluster_of_broker(self.broker["broker_id"]))
+        if (mine.batch.notices or wave.send_live_brokers) and self.network.accepts(self.broker["broker_id"]):
             self.network.deliveries += 1
             super().put(replace(wave, messages=mine))
 
@@ -80,7 +80,7 @@ class ModelQueue(BrokerQueue):
             self._send(wave)
             self._busy = False
 
-    def _until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
+    def _send_until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
         broker = self.network.brokers[self.broker["broker_id"]]
         return self.network.answer(self.broker, broker, messages.batch, request)
 
@@ -89,35 +89,35 @@ class ModelQueue(BrokerQueue):
 class Network:
     """All brokers, and the queues to them."""
 
-    brokers: dict[int, Broker]
+    brokers: dict[int, SimulatedBroker]
     queues: list[ModelQueue] = field(default_factory=list)
     deliveries: int = 0
     on_put: Callable[[int], None] = lambda _: None
-    takes: Callable[[int], bool] = lambda _: True
+    accepts: Callable[[int], bool] = lambda _: True
     """Whether what is put into the queue of a broker arrives there."""
-    check: Callable[[Broker, str, Notice], None] = lambda *_: None
+    on_request: Callable[[SimulatedBroker, str, Notice], None] = lambda *_: None
     """Called with all that a broker is told."""
     _announced: ControlBatch | None = None
     _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
-    def queue(self, broker: Row, client_id: str, heard: OnResponse, _listener: Listener) -> ModelQueue:
+    def queue(self, broker: Row, client_id: str, on_response: OnResponse, _listener: Listener) -> ModelQueue:
         """Stand in for the class of queues."""
-        return ModelQueue(broker, client_id, heard, self)
+        return ModelQueue(broker, client_id, on_response, self)
 
-    def part(self, announcement: ControlBatch, island: int) -> EncodedRequests:
+    def restrict_to_cluster(self, announcement: ControlBatch, cluster: int) -> EncodedRequests:
         """What of an announcement concerns an island."""
         if announcement is not self._announced:
             self._announced, self._parts = announcement, {}
-            self._notices = _by_island(announcement.notices)
-        if island not in self._parts:
-            rows = [row for row in announcement.brokers if island_of_broker(row["broker_id"]) == island]
+            self._notices = _by_cluster(announcement.notices)
+        if cluster not in self._parts:
+            rows = [row for row in announcement.brokers if cluster_of_broker(row["broker_id"]) == cluster]
             here = {row["broker_id"] for row in rows}
-            notices = [*_restricted(self._notices.get(island, []), here)]
-            self._parts[island] = EncodedRequests(replace(announcement, brokers=rows, notices=notices), _EVER)
-        return self._parts[island]
+            notices = [*_restricted(self._notices.get(cluster, []), here)]
+            self._parts[cluster] = EncodedRequests(replace(announcement, brokers=rows, notices=notices), _NEVER_EXPIRES)
+        return self._parts[cluster]
 
-    def step(self, only: Callable[[Broker], bool] = lambda _: True) -> None:
+    def step(self, only: Callable[[SimulatedBroker], bool] = lambda _: True) -> None:
         """Let brokers that run take what waits for them."""
         self.queues = [queue for queue in self.queues if not queue.over]
         for queue in self.queues:
@@ -131,30 +131,32 @@ class Network:
         """Whether something waits for a broker that runs."""
         return any(not queue.is_idle for queue in self.queues if not queue.over)
 
-    def answer(self, row: Row, broker: Broker, announcement: ControlBatch, request: Request) -> BrokerResponse | None:
+    def answer(
+        self, row: Row, broker: SimulatedBroker, announcement: ControlBatch, request: Request
+    ) -> BrokerResponse | None:
         """Let a broker judge a request, partition by partition."""
         if broker.process is None:
             return None
-        top = broker.heeds(row["broker_epoch"], announcement.controller_epoch)
+        top = broker.check_epochs(row["broker_epoch"], announcement.controller_epoch)
         codes = [top for _ in request.notices]
         if top == NONE:
             if request.api == UPDATE_METADATA:
                 broker.process.alive = set(announcement.live)
             codes = [self._heard(broker, request.api, notice) for notice in request.notices]
         of_partitions = tuple(codes) if top == NONE or request.api == LEADER_AND_ISR else (top,) * len(codes)
-        return Said(
+        return ModelResponse(
             row, announcement.controller_epoch, request.api, request.notices, b"", 0, top=top, codes=of_partitions
         )
 
-    def _heard(self, broker: Broker, api: str, notice: Notice) -> int:
-        self.check(broker, api, notice)
-        return broker.take(api, notice)
+    def _heard(self, broker: SimulatedBroker, api: str, notice: Notice) -> int:
+        self.on_request(broker, api, notice)
+        return broker.apply(api, notice)
 
 
-def _by_island(notices: Sequence[Notice]) -> dict[int, list[Notice]]:
+def _by_cluster(notices: Sequence[Notice]) -> dict[int, list[Notice]]:
     by_island: dict[int, list[Notice]] = defaultdict(list)
     for notice in notices:
-        by_island[island_of_topic(notice.topic)].append(notice)
+        by_island[cluster_of_topic(notice.topic)].append(notice)
     return by_island
 
 

@@ -15,49 +15,55 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import INTERPRETED, start_session
-from tests.jobs.controller.model.archipelago import World, ordeals
-from tests.jobs.controller.model.islands import Island
-from tests.jobs.controller.model.scripts import Script, script
+from tests.jobs.controller.model.clusters import SimulatedCluster
+from tests.jobs.controller.model.scenarios import Scenario, draw_scenario
+from tests.jobs.controller.model.simulation import Simulation, draw_faults
 
-MOST_SHOWN = 3
+MAX_SHOWN = 3
 
 
-def told(island: Island) -> str:
+def format_history(cluster: SimulatedCluster) -> str:
     """Tell the history of an island, with what befell it."""
-    script_ = replace(island.script, events=())
-    return "\n".join([f"{script_}", *island.log, *(f"=> {fault}" for fault in island.faults)])
+    script_ = replace(cluster.scenario, events=())
+    return "\n".join([f"{script_}", *cluster.log, *(f"=> {add_fault}" for add_fault in cluster.faults)])
 
 
-def reported(failing: Sequence[Island], world: int, rounds: int) -> str:
+def format_failures(failing: Sequence[SimulatedCluster], simulation: int, rounds: int) -> str:
     """Say which islands fail, the shortest histories first and whole, and how to run one of them alone."""
-    some = sorted(failing, key=lambda island: len(island.log))
+    some = sorted(failing, key=lambda cluster: len(cluster.log))
     lines = [f"{len(failing)} islands fail"]
-    lines += [f"seed {island.script.seed}: {island.faults[0]}" for island in some]
-    for island in some[:MOST_SHOWN]:
-        command = f"python -m tests.jobs.controller.model.replay {island.script.seed} {rounds} {world} --shorter"
-        lines += ["", f"--- seed {island.script.seed}; {command}", told(island)]
+    lines += [f"seed {cluster.scenario.seed}: {cluster.faults[0]}" for cluster in some]
+    for cluster in some[:MAX_SHOWN]:
+        command = (
+            f"python -m tests.jobs.controller.model.replay {cluster.scenario.seed} {rounds} {simulation} --shorter"
+        )
+        lines += ["", f"--- seed {cluster.scenario.seed}; {command}", format_history(cluster)]
     return "\n".join(lines)
 
 
-def lived(spark: SparkSession, scripts: Sequence[Script], rounds: int, world: int) -> list[Island]:
+def run_scenarios(
+    spark: SparkSession, scenarios: Sequence[Scenario], rounds: int, simulation: int
+) -> list[SimulatedCluster]:
     """Run histories in a world of their own; return all islands."""
     with tempfile.TemporaryDirectory() as folder:
-        whole = World(spark, Warehouse(folder, "model"), scripts, rounds, ordeals(world, rounds))
+        whole = Simulation(spark, Warehouse(folder, "model"), scenarios, rounds, draw_faults(simulation, rounds))
         whole.run()
-        return whole.islands
+        return whole.clusters
 
 
-def shortest(spark: SparkSession, history: Script, rounds: int, world: int) -> Script:
+def shrink(spark: SparkSession, history: Scenario, rounds: int, simulation: int) -> Scenario:
     """Leave out events as long as some fault stays."""
     while history.events:
         variants = [history.without(index) for index in range(len(history.events))]
-        lean = [index for index, island in enumerate(lived(spark, variants, rounds, world)) if island.faults]
+        lean = [
+            index for index, cluster in enumerate(run_scenarios(spark, variants, rounds, simulation)) if cluster.faults
+        ]
         if not lean:
             break
         without_all = replace(
             history, events=tuple(each for index, each in enumerate(history.events) if index not in lean)
         )
-        (together,) = lived(spark, [without_all], rounds, world)
+        (together,) = run_scenarios(spark, [without_all], rounds, simulation)
         history = without_all if together.faults else history.without(lean[0])
     return history
 
@@ -69,11 +75,11 @@ def main() -> None:
     parser.add_argument("--shorter", action="store_true")
     given = parser.parse_args()
     spark = start_session("surveyor-model", {"spark.master": "local[2]", **INTERPRETED})
-    history = script(given.seed, given.rounds)
+    history = draw_scenario(given.seed, given.rounds)
     if given.shorter:
-        history = shortest(spark, history, given.rounds, given.world)
-    (island,) = lived(spark, [history], given.rounds, given.world)
-    print(told(island))  # noqa: T201 - what it is for
+        history = shrink(spark, history, given.rounds, given.simulation)
+    (cluster,) = run_scenarios(spark, [history], given.rounds, given.simulation)
+    print(format_history(cluster))  # noqa: T201 - what it is for
 
 
 if __name__ == "__main__":

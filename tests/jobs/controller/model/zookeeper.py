@@ -35,7 +35,7 @@ _EPHEMERAL, _SEQUENCE, _ANY_VERSION = 1, 2, -1
 Watch = Callable[[object], None]
 
 
-class Fate(Enum):
+class Interception(Enum):
     """What becomes of a multi."""
 
     DONE = auto()
@@ -82,7 +82,7 @@ class Tree:
 
     nodes: dict[str, Znode] = field(default_factory=lambda: {"/": Znode(None, 0, 0)})
     zxid: int = 0
-    seen: Callable[[Sequence[Write]], None] = lambda _: None
+    on_writes: Callable[[Sequence[Write]], None] = lambda _: None
     sessions: int = 0
     writes: int = 0
     _sequence: int = 0
@@ -101,10 +101,10 @@ class Tree:
 
     def drop_watches(self, session: int) -> list[Watch]:
         """Forget the watches of a session; return them."""
-        gone = [watch for some in self._watches.values() for owner, watch in some if owner == session]
-        for key, some in self._watches.items():
-            self._watches[key] = [each for each in some if each[0] != session]
-        return gone
+        dropped = [watch for watches in self._watches.values() for owner, watch in watches if owner == session]
+        for key, watches in self._watches.items():
+            self._watches[key] = [each for each in watches if each[0] != session]
+        return dropped
 
     def watch(self, path: str, session: int, watch: Watch, *, children: bool) -> None:
         self._watches[path, children].append((session, watch))
@@ -124,7 +124,7 @@ class Tree:
                 after = len(ops) - index - 1
                 return [RolledBackError() for _ in range(index)] + [error] + [RuntimeInconsistency()] * after
         self.writes += len(writes)
-        self.seen(writes)
+        self.on_writes(writes)
         for write in writes:
             self._fire(write)
         return results
@@ -235,9 +235,11 @@ class Session:
     logger = logging.getLogger("tests.zookeeper")
     handler = SimpleNamespace(async_result=_Result)
 
-    def __init__(self, tree: Tree, meddle: Callable[[Sequence[Any] | None], Fate] = lambda _: Fate.DONE) -> None:
+    def __init__(
+        self, tree: Tree, intercept: Callable[[Sequence[Any] | None], Interception] = lambda _: Interception.DONE
+    ) -> None:
         self.tree = tree
-        self.meddle = meddle
+        self.intercept = intercept
         self.hosts = {("memory", 0)}
         self.client_id = (tree.new_session(), b"")
         self.over = False
@@ -254,19 +256,19 @@ class Session:
         return TransactionRequest(self)
 
     def sync_async(self, path: str) -> _Result:
-        return self._answered(lambda: path)
+        return self._respond(lambda: path)
 
     def get_async(self, path: str) -> _Result:
-        return self._answered(lambda: self._get(path), reads=True)
+        return self._respond(lambda: self._get(path), reads=True)
 
     def get_acls_async(self, path: str) -> _Result:
-        return self._answered(lambda: (OPEN_ACL_UNSAFE, self._get(path)[1]))
+        return self._respond(lambda: (OPEN_ACL_UNSAFE, self._get(path)[1]))
 
     def get_children_async(self, path: str, watch: Watch | None = None) -> _Result:
-        return self._answered(lambda: self._children(path, watch), watches=watch is not None)
+        return self._respond(lambda: self._children(path, watch), watches=watch is not None)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> _Result:
-        return self._answered(lambda: self._exists(path, watch), watches=watch is not None)
+        return self._respond(lambda: self._exists(path, watch), watches=watch is not None)
 
     def _exists(self, path: str, watch: Watch | None) -> ZnodeStat | None:
         if watch is not None:
@@ -276,17 +278,17 @@ class Session:
     def _call(self, request: Any, result: _Result) -> None:  # noqa: ANN401 - as kazoo takes requests
         if request.type == MULTI_READ:
             read = self._get if request.operation is GetData else self._children
-            answered = self._answered(lambda: ([_or_error(read, path) for path in request.paths], 0), reads=True)
+            answered = self._respond(lambda: ([_or_error(read, path) for path in request.paths], 0), reads=True)
         else:
-            answered = self._answered(lambda: self._multi(request))
+            answered = self._respond(lambda: self._multi(request))
         result.set(answered.value)
 
-    def _answered(self, answer: Callable[[], Any], *, reads: bool = False, watches: bool = False) -> _Result:
+    def _respond(self, answer: Callable[[], Any], *, reads: bool = False, watches: bool = False) -> _Result:
         result = _Result()
         try:
             if self.over:
                 raise SessionExpiredError
-            if (reads or watches) and self.meddle(() if watches else None) is not Fate.DONE:
+            if (reads or watches) and self.intercept(() if watches else None) is not Interception.DONE:
                 self._disconnect()
             result.set(answer())
         except KazooException as error:
@@ -294,11 +296,11 @@ class Session:
         return result
 
     def _multi(self, request: Transaction) -> list[Any]:
-        fate = self.meddle(request.operations)
-        if fate is Fate.LOST:
+        interception = self.intercept(request.operations)
+        if interception is Interception.LOST:
             self._disconnect()
         results = self.tree.multi(request.operations, self.client_id[0])
-        if fate is Fate.LOST_AND_DONE:
+        if interception is Interception.LOST_AND_DONE:
             self._disconnect()
         return results
 

@@ -20,11 +20,11 @@ from typing import Any, Final
 class Point(IntEnum):
     """When in a cycle something happens."""
 
-    BEFORE = 0
+    BEFORE_CYCLE = 0
     """Before the controller looks."""
-    DECIDED = 1
+    AFTER_DECISION = 1
     """Between its decision and its writing."""
-    TOLD = 2
+    BEFORE_SENDING = 2
     """Right before the first telling of the cycle, of what was read or written."""
 
 
@@ -42,7 +42,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Script:
+class Scenario:
     """A history to be. `topics` are there from the beginning, led and in sync."""
 
     seed: int
@@ -56,12 +56,12 @@ class Script:
     leads_first: bool = False
     """Leaders change ISRs before they take what the controller tells in a turn."""
 
-    def without(self, index: int) -> "Script":
+    def without(self, index: int) -> "Scenario":
         return replace(self, events=self.events[:index] + self.events[index + 1 :])
 
 
-NAMES: Final = ("a", "b", "c")
-_KINDS: Final = {
+TOPIC_NAMES: Final = ("a", "b", "c")
+_EVENT_WEIGHTS: Final = {
     "kill": 12,
     "start": 14,
     "bounce": 6,
@@ -128,7 +128,7 @@ class _Draft:
             case "fail_dir":
                 return (broker, self.random.randrange(3))
             case "create":
-                topic = self.random.choice(NAMES)
+                topic = self.random.choice(TOPIC_NAMES)
                 count = self.random.randint(1, 2)
                 self.partitions[topic] = count
                 return (topic, {number: self.replicas() for number in range(count)})
@@ -137,26 +137,26 @@ class _Draft:
                 self.partitions[topic] = self.partitions.get(topic, 0) + 1
                 return (topic, self.replicas())
             case "delete":
-                return (self.random.choice([*NAMES, "nothing"]),)
+                return (self.random.choice([*TOPIC_NAMES, "nothing"]),)
             case "reassign":
                 return (*self.partition(), self.replicas(strangers=0.08))
             case "cancel" | "elect" | "vanish" | "garble":
                 return self.partition()
             case "unclean":
-                return (self.random.choice(NAMES), self.random.random() < 0.8)
+                return (self.random.choice(TOPIC_NAMES), self.random.random() < 0.8)
         return ()
 
 
-def script(seed: int, rounds: int) -> Script:
+def draw_scenario(seed: int, rounds: int) -> Scenario:
     """Draw an island and its history."""
     random = Random(seed)  # noqa: S311 - no secret
     draft = _Draft(random, random.randint(3, 5))
     draft.up = set(range(draft.brokers))
     draft.factor = random.randint(1, 3)
-    topics = {name: {0: draft.replicas()} for name in NAMES[: random.randint(1, 2)]}
+    topics = {name: {0: draft.replicas()} for name in TOPIC_NAMES[: random.randint(1, 2)]}
     topics["a"] |= {number: draft.replicas() for number in range(1, random.randint(1, 3))}
     draft.partitions = {name: len(partitions) for name, partitions in topics.items()}
-    return Script(
+    return Scenario(
         seed,
         draft.brokers,
         topics,
@@ -171,7 +171,7 @@ def _events(random: Random, draft: _Draft, rounds: int) -> Iterator[Event]:
     calm = random.random() * 0.4
     for number in range(rounds):
         while random.random() > calm:
-            kind = random.choices([*_KINDS], [*_KINDS.values()])[0]
+            kind = random.choices([*_EVENT_WEIGHTS], [*_EVENT_WEIGHTS.values()])[0]
             args = draft.args(kind)
             if args is not None:
                 point = random.choices([*Point], (6, 3, 1))[0]

@@ -10,9 +10,9 @@ from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS, MAX_RETRI
 from jobs.controller.controller import ResidentController
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.znodes import TopicPartition, encode_partitions
-from tests.jobs.controller.model.network import Said
+from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.controller.test_auto_rebalance import learned
-from tests.jobs.support.controllers.in_office import assigned, settle, take_up, told
+from tests.jobs.support.controllers.resident import assigned, initialize, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 FAILED = -1
@@ -38,41 +38,41 @@ def test_a_leader_that_failed_over_its_epoch_is_told_again(
     tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str], *, whole: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     one = tree.brokers[1]
     one.refuses, one.errors = (FAILED, {}) if whole else (0, {("orders", 0): FAILED})
     tree.unregister(0)
-    settle(controller)
+    run_until_quiet(controller)
     assert one.leader_epochs["orders", 0] == 5
     one.refuses, one.errors = 0, {}
     before = len(one.told)
-    settle(controller)
+    run_until_quiet(controller)
     assert len(one.told) == before  # not before its time
     assert not controller._is_quiet  # noqa: SLF001 - what --until-quiet goes by
 
     wait(1.0)
-    settle(controller)
-    settle(controller)
+    run_until_quiet(controller)
+    run_until_quiet(controller)
 
     assert one.leader_epochs["orders", 0] == 6
-    assert told(tree, 1, "update_metadata")["orders", 0].leader == 1
+    assert requests_to(tree, 1, "update_metadata")["orders", 0].leader == 1
     assert controller._is_quiet  # noqa: SLF001
     assert len([line for line in log if "broker 1 answered" in line]) == 1
 
 
 def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: ResidentController, wait: Wait) -> None:
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     tree.brokers[1].refuses = FAILED
     tree.client.create("/admin/delete_topics/old")
-    settle(controller)
+    run_until_quiet(controller)
     assert tree.client.exists("/brokers/topics/old")
     tree.brokers[1].refuses = 0
 
     wait(1.0)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert tree.client.exists("/brokers/topics/old") is None
     assert tree.client.get_children("/admin/delete_topics") == []
@@ -82,16 +82,16 @@ def test_a_move_goes_on_once_who_leaves_has_stopped(
     tree: KafkaTree, controller: ResidentController, wait: Wait
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     tree.brokers[0].refuses = FAILED
     tree.client.create("/admin/reassign_partitions", encode_partitions([TopicPartition("orders", 0, [1])]))
-    settle(controller)
+    run_until_quiet(controller)
     assert assigned(tree, "orders").removing_replicas == {0: [0]}
     tree.brokers[0].refuses = 0
 
     wait(1.0)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert assigned(tree, "orders").partitions == {0: [1]}
 
@@ -100,23 +100,23 @@ def test_who_refuses_many_times_is_waited_for_no_longer(
     tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str]
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     assert tree.brokers is not None
     tree.brokers[1].refuses = FAILED
     tree.unregister(0)
-    settle(controller)
+    run_until_quiet(controller)
     quiet = []
     for _ in range(MAX_RETRIES):
         quiet.append(controller._is_quiet)  # noqa: SLF001
         wait(MAX_DELAY_SECONDS)
-        settle(controller)
+        run_until_quiet(controller)
 
     assert quiet == [False] * (MAX_RETRIES - 1) + [True]
     (often,) = [line for line in log if "broker 1 answered" in line][1:]
-    assert often.endswith("with UnknownError (-1), 6 times by now: look at its log; it is told again")
+    assert often.endswith("with UnknownError (-1), 6 times so far: check its log; retrying")
     tree.brokers[1].refuses = 0
     wait(MAX_DELAY_SECONDS)
-    settle(controller)
+    run_until_quiet(controller)
     assert tree.brokers[1].leader_epochs["orders", 0] == 6
 
 
@@ -137,10 +137,10 @@ class Heard:
         self.retelling = RetryQueue(self.memory, lambda _: None)
 
     def answers(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
-        answer = Said(self.memory.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
+        answer = ModelResponse(self.memory.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
         self.retelling.on_response(answer, answer.errors())
 
-    def told(self, idle: tuple[int, ...] = (1,)) -> list[RetryBatch]:
+    def due_batches(self, idle: tuple[int, ...] = (1,)) -> list[RetryBatch]:
         return [*self.retelling.due_retries(idle)]
 
 
@@ -166,7 +166,7 @@ def test_which_answers_are_followed_up(wait: Wait, api: str, error: int, top: in
     heard.answers([error], notice(api), api=api, top=top)
     wait(1.0)
 
-    assert heard.told() == ([RetryBatch(1, [notice(api)], introduce=False)] if again else [])
+    assert heard.due_batches() == ([RetryBatch(1, [notice(api)], needs_full_state=False)] if again else [])
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: Wait) -> None:
@@ -176,10 +176,10 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: W
         heard.answers([-1], notice())
         pauses.append(heard.retelling.next_delay(60.0))
         wait(pauses[-1])
-        assert len(heard.told()) == 1
-        assert heard.told(idle=()) == []
+        assert len(heard.due_batches()) == 1
+        assert heard.due_batches(idle=()) == []
     heard.answers([0], notice())
-    assert heard.told() == []
+    assert heard.due_batches() == []
     heard.answers([-1], notice())
 
     assert [*pauses, heard.retelling.next_delay(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
@@ -190,12 +190,14 @@ def test_what_is_taken_or_over_meanwhile_is_not_told_again(wait: Wait) -> None:
     heard.answers([-1, -1], notice(is_new=True), notice(partition=1))
     heard.answers([0, -1], notice(partition=1), notice())
     wait(1.0)
-    assert heard.told() == [RetryBatch(1, [notice(is_new=True)], introduce=False)]  # what was to be new still is
+    assert heard.due_batches() == [
+        RetryBatch(1, [notice(is_new=True)], needs_full_state=False)
+    ]  # what was to be new still is
 
     heard.answers([-1], notice())
     heard.memory.brokers[1]["broker_epoch"] = 8
     wait(MAX_DELAY_SECONDS)
-    assert heard.told() == []
+    assert heard.due_batches() == []
     assert heard.retelling.is_quiet
 
 
@@ -204,4 +206,4 @@ def test_who_did_not_take_who_is_alive_is_introduced_again(wait: Wait) -> None:
     heard.answers([], api=UPDATE_METADATA, top=-1)
     wait(1.0)
 
-    assert heard.told() == [RetryBatch(1, [], introduce=True)]
+    assert heard.due_batches() == [RetryBatch(1, [], needs_full_state=True)]

@@ -28,9 +28,9 @@ from schemas.znodes import (
     encode_partitions,
     encode_state,
 )
-from tests.jobs.controller.model.brokers import Broker
-from tests.jobs.controller.model.network import MOST_BROKERS, Network
-from tests.jobs.controller.model.scripts import Event, Point, Script
+from tests.jobs.controller.model.brokers import SimulatedBroker
+from tests.jobs.controller.model.network import MAX_BROKERS, Network
+from tests.jobs.controller.model.scenarios import Event, Point, Scenario
 from tests.jobs.controller.model.zookeeper import Tree, Write
 from tests.jobs.support.zookeeper.kafka_tree import state_path
 
@@ -39,14 +39,14 @@ CONFIGS, CONFIG_CHANGES = "/config/topics", "/config/changes"
 
 
 @dataclass
-class Island:
+class SimulatedCluster:
     """One of many; `log` is its history, `faults` what must not have been."""
 
     index: int
-    script: Script
+    scenario: Scenario
     tree: Tree
     network: Network
-    brokers: dict[int, Broker] = field(default_factory=dict)
+    brokers: dict[int, SimulatedBroker] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     turn_began_at: int = 0
@@ -61,11 +61,11 @@ class Island:
     """The last turn in which something was written or told here."""
 
     def __post_init__(self) -> None:
-        for local in range(self.script.brokers):
-            broker = Broker(self.index * MOST_BROKERS + local, self.tree, self.fault)
+        for local in range(self.scenario.brokers):
+            broker = SimulatedBroker(self.index * MAX_BROKERS + local, self.tree, self.add_fault)
             self.brokers[broker.id] = self.network.brokers[broker.id] = broker
 
-    def fault(self, what: str) -> None:
+    def add_fault(self, what: str) -> None:
         self.log.append(f"FAULT: {what}")
         self.faults.append(what)
 
@@ -73,7 +73,7 @@ class Island:
         return f"i{self.index:05d}.{name}"
 
     def ids(self, local: Sequence[int]) -> list[int]:
-        return [self.index * MOST_BROKERS + broker for broker in local]
+        return [self.index * MAX_BROKERS + broker for broker in local]
 
     # what there is
     @property
@@ -115,11 +115,11 @@ class Island:
         yield from (each for each in decode_partitions(data) if each.topic.startswith(prefix)) if data else ()
 
     # what happens
-    def begin(self) -> None:
+    def set_up(self) -> None:
         """Start the brokers, and have the topics of the script, led and in sync."""
         for broker in self.brokers.values():
             broker.start()
-        for name, partitions in self.script.topics.items():
+        for name, partitions in self.scenario.topics.items():
             topic = self.topic(name)
             assigned = {number: self.ids(replicas) for number, replicas in partitions.items()}
             self.tree.put(f"/brokers/topics/{topic}", encode_assignment(Assignment(assigned, {}, {}, None)))
@@ -129,13 +129,13 @@ class Island:
                 for holder in replicas:
                     self.brokers[holder].logs.add((topic, number))
 
-    def happen(self, round_: int, point: Point) -> None:
+    def apply_events(self, round_number: int, point: Point) -> None:
         """Let happen what the script has for this moment."""
-        for event in self.script.events:
-            if (event.round, event.point) == (round_, point):
-                self.do(event)
+        for event in self.scenario.events:
+            if (event.round, event.point) == (round_number, point):
+                self.apply(event)
 
-    def do(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         self.log.append(str(event))
         getattr(self, f"_{event.kind}")(*event.args)
 
@@ -144,27 +144,27 @@ class Island:
         self.last_turn_began_at, self.turn_began_at = self.turn_began_at, self.tree.zxid
         self.allowed = {topic for topic in self.topics if self.allows_unclean(topic)}
 
-    def turn(self) -> None:
+    def run_leaders(self) -> None:
         """Let leaders do what they do now and then."""
         for broker in self.brokers.values():
             if not broker.stalled:
-                broker.lead(self.brokers)
+                broker.update_isrs(self.brokers)
 
-    def calm(self) -> None:
+    def heal(self) -> None:
         """End all that is out of order, but for what stays so for good."""
         self.log.append("calm")
         for local, broker in enumerate(self.brokers.values()):
             broker.stalled = broker.lags = False
             broker.fails = 0
-            if broker.process is None and local not in self.script.stay_dead:
+            if broker.process is None and local not in self.scenario.stay_dead:
                 self.log.append(f"calm: start {local}")
                 broker.start()
-            elif broker.process is not None and broker.process.lacks_dir and not self.script.stay_failed:
+            elif broker.process is not None and broker.process.lacks_dir and not self.scenario.stay_failed:
                 self.log.append(f"calm: bounce {local}")
                 self._bounce(local)
 
-    def _broker(self, local: int) -> Broker:
-        return self.brokers[self.index * MOST_BROKERS + local]
+    def _broker(self, local: int) -> SimulatedBroker:
+        return self.brokers[self.index * MAX_BROKERS + local]
 
     def _kill(self, local: int) -> None:
         if self._broker(local).process is not None:
@@ -189,7 +189,7 @@ class Island:
         self._broker(local).lags ^= True
 
     def _act(self) -> None:
-        self.turn()
+        self.run_leaders()
 
     def _deliver(self) -> None:
         self.network.step(lambda broker: broker.id in self.brokers)
@@ -277,78 +277,80 @@ class Island:
             self.tree.put(state_path(*key), b"{illegible")
 
     # what must never be
-    def see(self, write: Write) -> None:
+    def check_write(self, write: Write) -> None:
         """Look at a write of one of its topics."""
         parts = write.path.split("/")
         if parts[-1] == "state":
-            self.log.append(f"  {_who(write)} {parts[3]}-{parts[5]}: {_text(write.before)} -> {_text(write.after)}")
-            self._see_state((parts[3], int(parts[5])), write)
+            self.log.append(f"  {_writer(write)} {parts[3]}-{parts[5]}: {_text(write.before)} -> {_text(write.after)}")
+            self._check_state((parts[3], int(parts[5])), write)
         elif len(parts) == 4:
-            self.log.append(f"  {_who(write)} {parts[3]}: {_text(write.before)} -> {_text(write.after)}")
+            self.log.append(f"  {_writer(write)} {parts[3]}: {_text(write.before)} -> {_text(write.after)}")
             if write.session and write.before:
-                self._see_topic(parts[3], decode_assignment(write.before), write.after)
+                self._check_topic(parts[3], decode_assignment(write.before), write.after)
             if write.after is None:
                 self.lost = {key for key in self.lost if key[0] != parts[3]}
 
-    def _see_state(self, key: Key, write: Write) -> None:
+    def _check_state(self, key: Key, write: Write) -> None:
         if write.after is None:
             if write.session and not self.is_queued(key[0]):
-                self.fault(f"the state of {key} is deleted, and its topic is not queued for deletion")
+                self.add_fault(f"the state of {key} is deleted, and its topic is not queued for deletion")
             return
         if key in self.lost:
             if write.session:
-                self.fault(f"{key} is given a state, though its own was lost or illegible: {_text(write.after)}")
+                self.add_fault(f"{key} is given a state, though its own was lost or illegible: {_text(write.after)}")
             elif _legible(write.after) is not None:
                 # a leader that runs goes by its own state: where the version is the one it knows, it writes that anew
                 self.lost.discard(key)
             return
-        self._see_values(key, write)
+        self._check_values(key, write)
 
-    def _see_values(self, key: Key, write: Write) -> None:
+    def _check_values(self, key: Key, write: Write) -> None:
         after = decode_state(write.after)
         if after.leader != NO_LEADER and after.leader not in after.isr:
-            self.fault(f"{key}: leader {after.leader} is outside of the ISR {after.isr}")
+            self.add_fault(f"{key}: leader {after.leader} is outside of the ISR {after.isr}")
         if write.before is None:
             if after.leader_epoch != 0:
-                self.fault(f"{key} begins at leader epoch {after.leader_epoch}")
+                self.add_fault(f"{key} begins at leader epoch {after.leader_epoch}")
             return
         before = decode_state(write.before)
         if after.leader_epoch < before.leader_epoch or after.controller_epoch < before.controller_epoch:
-            self.fault(f"{key}: an epoch falls back: {before} -> {after}")
+            self.add_fault(f"{key}: an epoch falls back: {before} -> {after}")
         if not write.session:
             return
         if after.leader_epoch != before.leader_epoch + 1:
-            self.fault(f"{key}: the controller does not raise the leader epoch by one: {before} -> {after}")
-        if not set(after.isr) <= set(before.isr) and not self._is_by_right_unclean(key, before, after):
-            self.fault(f"{key}: the controller elects, or takes into the ISR, who was not in it: {before} -> {after}")
+            self.add_fault(f"{key}: the controller does not raise the leader epoch by one: {before} -> {after}")
+        if not set(after.isr) <= set(before.isr) and not self._is_allowed_unclean(key, before, after):
+            self.add_fault(
+                f"{key}: the controller elects, or takes into the ISR, who was not in it: {before} -> {after}"
+            )
 
-    def _is_by_right_unclean(self, key: Key, before: State, after: State) -> bool:
+    def _is_allowed_unclean(self, key: Key, before: State, after: State) -> bool:
         """Whether its topic allows that one leads alone who was not in sync, and nobody who was is alive."""
         allowed = key[0] in self.allowed or self.allows_unclean(key[0])
         return allowed and after.isr == [after.leader] and not any(self.is_healthy(each, key) for each in before.isr)
 
-    def _see_topic(self, topic: str, before: Assignment, data: bytes | None) -> None:
+    def _check_topic(self, topic: str, before: Assignment, data: bytes | None) -> None:
         after = None if data is None else decode_assignment(data)
         if after is not None and after.partitions.keys() != before.partitions.keys():
-            self.fault(f"{topic}: the controller changes which partitions there are")
+            self.add_fault(f"{topic}: the controller changes which partitions there are")
         for number, replicas in before.partitions.items():
             left = set(replicas) - set(after.partitions.get(number, ()) if after else ())
             for broker in sorted(left):
                 if self._could_stop(broker, (topic, number)) and (topic, number) in self.brokers[broker].logs:
-                    self.fault(f"{topic}-{number}: replica {broker} is forgotten before its log is deleted")
+                    self.add_fault(f"{topic}-{number}: replica {broker} is forgotten before its log is deleted")
 
     def _could_stop(self, broker_id: int, key: Key) -> bool:
         process = self.brokers[broker_id].process if broker_id in self.brokers else None
         return process is not None and key not in process.offline and process.epoch <= self.turn_began_at
 
-    def hear(self, broker: Broker, api: str, notice: Notice) -> None:
+    def check_request(self, broker: SimulatedBroker, api: str, notice: Notice) -> None:
         """Look at what a broker is told."""
         key = notice.topic, notice.partition
         if api != UPDATE_METADATA or notice.leader < NO_LEADER:
             self.log.append(f"  {broker.id} hears {api} {_notice(notice)}")
         state = self.state(key)
         if api == LEADER_AND_ISR and state is not None and notice.leader_epoch > state[0].leader_epoch:
-            self.fault(f"{broker.id} is told of leader epoch {notice.leader_epoch} of {key}, which is not written")
+            self.add_fault(f"{broker.id} is told of leader epoch {notice.leader_epoch} of {key}, which is not written")
 
 
 def _legible(data: bytes | None) -> State | None:
@@ -358,7 +360,7 @@ def _legible(data: bytes | None) -> State | None:
         return None
 
 
-def _who(write: Write) -> str:
+def _writer(write: Write) -> str:
     return f"session {write.session} writes" if write.session else "written:"
 
 

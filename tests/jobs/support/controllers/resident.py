@@ -20,19 +20,19 @@ from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 
-def settle(controller: ResidentController) -> None:
+def run_until_quiet(controller: ResidentController) -> None:
     """Cycle until nothing is due and everybody has answered."""
     for _ in range(30):
-        hear_watches(controller)
+        drain_watches(controller)
         busy = controller.cycle()
         assert eventually(lambda: not controller.broker_requests.queues.busy)
-        hear_watches(controller)
+        drain_watches(controller)
         if not busy and controller.responses.is_quiet and not controller.watches.wakeup.is_set():
             return
     raise AssertionError("it never came to rest")
 
 
-def hear_watches(controller: ResidentController) -> None:
+def drain_watches(controller: ResidentController) -> None:
     """Wait until the watches of all that is written by now have been called."""
     client = controller.control.client
     with suppress(KazooException):  # its session is over, and with it the watches
@@ -42,17 +42,17 @@ def hear_watches(controller: ResidentController) -> None:
         assert called.wait(20)
 
 
-def take_up(controller: ResidentController) -> None:
+def initialize(controller: ResidentController) -> None:
     controller.initialize()
-    settle(controller)
+    run_until_quiet(controller)
 
 
-def by_hand(tree: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None:
+def put_assignment(tree: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None:
     """Write a topic as brokers do that create one themselves."""
     tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
 
 
-def follow(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0) -> None:
+def put_isr(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0) -> None:
     """Let followers join the ISR, as their leader writes it."""
     before = tree.state(topic, partition)
     now = State(
@@ -61,7 +61,7 @@ def follow(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0) 
     tree.client.set(state_path(topic, partition), encode_state(now))
 
 
-def told(tree: KafkaTree, broker: int, api: str) -> dict[tuple[str, int], Any]:
+def requests_to(tree: KafkaTree, broker: int, api: str) -> dict[tuple[str, int], Any]:
     """What a broker heard last by an API, by topic and partition."""
     assert tree.brokers is not None
     return {

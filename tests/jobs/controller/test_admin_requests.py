@@ -26,8 +26,16 @@ from schemas.znodes import (
     encode_partitions,
     encode_state,
 )
-from tests.jobs.controller.model.network import Said
-from tests.jobs.support.controllers.in_office import assigned, by_hand, follow, hear_watches, settle, take_up, told
+from tests.jobs.controller.model.network import ModelResponse
+from tests.jobs.support.controllers.resident import (
+    assigned,
+    drain_watches,
+    initialize,
+    put_assignment,
+    put_isr,
+    requests_to,
+    run_until_quiet,
+)
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
@@ -46,7 +54,7 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
 ) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     orders = [
         TopicPartition("orders", 0, [1, 2]),
         TopicPartition("orders", 1, [9, 2]),
@@ -54,18 +62,18 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
     ]
     tree.client.create(REASSIGN, encode_partitions(orders))
 
-    settle(controller)
+    run_until_quiet(controller)
     topic = assigned(tree, "orders")
     assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
-    assert told(tree, 2, "leader_and_isr")["orders", 0].is_new
-    assert not told(tree, 1, "leader_and_isr")["orders", 0].is_new
+    assert requests_to(tree, 2, "leader_and_isr")["orders", 0].is_new
+    assert not requests_to(tree, 1, "leader_and_isr")["orders", 0].is_new
     # the unknown partition's is withdrawn, and a dead broker may come back
     assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[:2])
 
     assert tree.brokers is not None
     heard = tree.brokers.in_order("orders")
-    follow(tree, "orders", [0, 1, 2])
-    settle(controller)
+    put_isr(tree, "orders", [0, 1, 2])
+    run_until_quiet(controller)
 
     assert heard[:5].count((0, "update_metadata")) == 1
     assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*heard[:5]}
@@ -74,22 +82,22 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
     assert assigned(tree, "orders").removing_replicas == {}
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
-    assert told(tree, 0, "stop_replica")["orders", 0].delete_partition
-    assert told(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
+    assert requests_to(tree, 0, "stop_replica")["orders", 0].delete_partition
+    assert requests_to(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
     assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[1:2])
     tree.register(9)
-    hear_watches(controller)
-    settle(controller)
+    drain_watches(controller)
+    run_until_quiet(controller)
     assert assigned(tree, "orders").adding_replicas == {1: [9]}
-    follow(tree, "orders", [1, 2, 9], partition=1)
-    settle(controller)
+    put_isr(tree, "orders", [1, 2, 9], partition=1)
+    run_until_quiet(controller)
     assert assigned(tree, "orders").partitions[1] == [9, 2]
     assert tree.client.exists(REASSIGN) is None
     controller.log.close()
     kind = "withdraw_reassignment"
     assert owned(lake) == [
-        (kind, "orders", 0, "applied", "asked to be on [1, 2]: it is assigned as was asked for"),
-        (kind, "orders", 1, "applied", "asked to be on [9, 2]: it is assigned as was asked for"),
+        (kind, "orders", 0, "applied", "asked to be on [1, 2]: partition is already assigned as requested"),
+        (kind, "orders", 1, "applied", "asked to be on [9, 2]: partition is already assigned as requested"),
         (kind, "orders", 5, "applied", "asked to be on [1]: no such partition"),
     ]
 
@@ -99,7 +107,7 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     """The topic and then the request are made after topics were read in a cycle, and before requests are."""
-    take_up(controller)
+    initialize(controller)
     read = MetadataReader._requests  # noqa: SLF001 - what lies between two readings
     made: list[str] = []
 
@@ -118,7 +126,7 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
         deaf.setattr(ZkWatches, "drain", lambda _: set())
         controller.cycle()
     assert tree.client.exists(REASSIGN if asked == "move" else "/admin/delete_topics/new")
-    settle(controller)
+    run_until_quiet(controller)
 
     if asked == "move":
         assert assigned(tree, "new").partitions == {0: [1, 0]}
@@ -131,7 +139,7 @@ def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
     tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     answers: list[object] = []
 
     def lose_first(multi: TransactionRequest) -> list[object]:
@@ -143,7 +151,7 @@ def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 5, [1])]))
     monkeypatch.setattr("jobs.execution.batch.admin_znodes.commit", lose_first)
     controller.log.start()
-    settle(controller)
+    run_until_quiet(controller)
     controller.log.close()
 
     assert tree.client.exists(REASSIGN) is None
@@ -155,31 +163,31 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
 ) -> None:
     tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
     tree.add_topic("small", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     clock = [time.monotonic()]  # stands still: cycles take seconds on a busy machine
     monkeypatch.setattr("jobs.controller.state_writer.monotonic", lambda: clock[0])
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 130)
 
     tree.write(REASSIGN, encode_partitions([TopicPartition("large", 0, [0, 2]), TopicPartition("small", 0, [1, 0])]))
-    hear_watches(controller)
+    drain_watches(controller)
     assert controller.cycle()
 
     assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
     assert tree.version("large") == 0
     assert any("1 start_reassignment failed" in line for line in log)
-    settle(controller)
+    run_until_quiet(controller)
     assert len([line for line in log if "large-0: cannot set" in line]) == 1
 
     clock[0] += 5
-    settle(controller)  # it is tried once more, in vain, and waits longer
+    run_until_quiet(controller)  # it is tried once more, in vain, and waits longer
     assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
     assert controller.summary.stale == 2
 
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 1_000)
-    settle(controller)
+    run_until_quiet(controller)
     assert assigned(tree, "large").partitions[0] == [0, 1]
     clock[0] += 9
-    settle(controller)
+    run_until_quiet(controller)
     assert assigned(tree, "large").partitions[0] == [0, 2, 1]
 
 
@@ -187,11 +195,13 @@ def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
     tree: KafkaTree, controller: ResidentController
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     stands = partition_notification(controller.context.partitions["orders", 0], None, STOP_REPLICA, (0,))
     deleted = replace(stands, leader_epoch=LEADER_DURING_DELETE, delete_partition=True)
 
-    controller.responses.receive(Said(controller.context.brokers[0], 1, STOP_REPLICA, [deleted], b"", 3, codes=(0,)))
+    controller.responses.receive(
+        ModelResponse(controller.context.brokers[0], 1, STOP_REPLICA, [deleted], b"", 3, codes=(0,))
+    )
     controller.cycle()
 
     assert not controller.context.stopped
@@ -202,28 +212,28 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(
 ) -> None:
     controller.log.start()
     tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     tree.unregister(2)
     tree.client.create("/admin/delete_topics/old")
     tree.client.create("/admin/delete_topics/unknown")
-    settle(controller)
+    run_until_quiet(controller)
     assert tree.client.exists("/brokers/topics/old")  # a replica is out of reach
     assert tree.client.get_children("/admin/delete_topics") == ["old"]
 
     tree.register(2)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert [tree.client.exists(path) for path in ("/brokers/topics/old", "/config/topics/old")] == [None, None]
     assert tree.client.get_children("/admin/delete_topics") == []
-    assert told(tree, 0, "update_metadata")["old", 0].leader == -2
-    assert told(tree, 2, "stop_replica")["old", 1].delete_partition
-    by_hand(tree, "old", {0: [0, 1]})
-    settle(controller)
+    assert requests_to(tree, 0, "update_metadata")["old", 0].leader == -2
+    assert requests_to(tree, 2, "stop_replica")["old", 1].delete_partition
+    put_assignment(tree, "old", {0: [0, 1]})
+    run_until_quiet(controller)
     assert tree.state("old").leader_epoch == 0
     controller.log.close()
     assert owned(lake) == [
         ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
-        ("withdraw_deletion", "unknown", None, "applied", "there is no such topic"),
+        ("withdraw_deletion", "unknown", None, "applied", "topic does not exist"),
     ]
 
 
@@ -233,8 +243,8 @@ def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, control
     tree.write("/brokers/topics/unborn", encode_assignment(assigned))
     tree.client.create("/admin/delete_topics/unborn")
 
-    take_up(controller)
-    settle(controller)
+    initialize(controller)
+    run_until_quiet(controller)
 
     assert tree.client.exists("/brokers/topics/unborn") is None
     assert tree.client.get_children("/admin/delete_topics") == []
@@ -242,12 +252,12 @@ def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, control
 
 def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("odd", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     for path in ("extra/deep", "partitions/0/state/child", "partitions/7/state"):
         tree.client.create(f"/brokers/topics/odd/{path}", b"x", makepath=True)
     tree.client.create("/admin/delete_topics/odd")
 
-    settle(controller)
+    run_until_quiet(controller)
 
     assert tree.client.exists("/brokers/topics/odd") is None
     assert tree.client.get_children("/admin/delete_topics") == []
@@ -257,13 +267,13 @@ def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(
     tree: KafkaTree, controller: ResidentController
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     changed = encode_partitions([TopicPartition("orders", 0)])
     for name in ("isr_change_0000000001", "isr_change_0000000002", "isr_change_0000000003"):
         tree.client.create(f"/isr_change_notification/{name}", changed)
     tree.client.create("/isr_change_notification/isr_change_0000000002/child")
 
-    hear_watches(controller)
+    drain_watches(controller)
     controller.cycle()
 
     assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
@@ -272,18 +282,18 @@ def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(
 def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     tree.client.set(state_path("orders", 1), encode_state(State(1, 2, 6, [2, 1])))
     tree.client.create(
         "/isr_change_notification/isr_change_0000000007", encode_partitions([TopicPartition("orders", 1)])
     )
-    settle(controller)
-    assert told(tree, 0, "update_metadata")["orders", 1].isr == (2, 1)
+    run_until_quiet(controller)
+    assert requests_to(tree, 0, "update_metadata")["orders", 1].isr == (2, 1)
     assert tree.client.get_children("/isr_change_notification") == []
 
     elections = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
     tree.client.create(ELECTION, encode_partitions(elections))
-    settle(controller)
+    run_until_quiet(controller)
 
     state = tree.state("orders", 1)
     assert (state.leader, state.isr, state.leader_epoch) == (1, [2, 1], 7)
@@ -303,7 +313,7 @@ def led_by_others(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0]}, topic_id=None)
     for partition, state in ((0, State(7, 1, 9, [0, 1, 2])), (1, State(7, 0, 9, [1, 0]))):
         tree.write(state_path("orders", partition), encode_state(state))
-    take_up(controller)
+    initialize(controller)
 
 
 def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_others(
@@ -313,11 +323,11 @@ def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_other
     tree.unregister(2)
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0), TopicPartition("orders", 1)]))
 
-    hear_watches(controller)
+    drain_watches(controller)
     controller.cycle()
     assert tree.state("orders", 0).isr == [0, 1]
     assert tree.client.get(ELECTION)[0] == encode_partitions([TopicPartition("orders", 0)])
-    settle(controller)
+    run_until_quiet(controller)
 
     assert [tree.state("orders", partition).leader for partition in range(2)] == [0, 1]
     assert tree.client.exists(ELECTION) is None
@@ -331,10 +341,10 @@ def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
     with monkeypatch.context() as once:
         once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # its leader wrote it a moment after that
-        hear_watches(controller)
+        drain_watches(controller)
         controller.cycle()
     assert (tree.state("orders").leader, controller.summary.stale) == (1, 1)
-    settle(controller)
+    run_until_quiet(controller)
 
     assert (tree.state("orders").leader, tree.state("orders").isr) == (0, [0, 1])
     assert tree.client.exists(ELECTION) is None
@@ -349,7 +359,7 @@ def test_an_election_whose_partition_cannot_be_written_is_let_go(
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2, 1])]))
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
     for _ in range(2):
-        hear_watches(controller)
+        drain_watches(controller)
         controller.cycle()
 
     assert tree.client.exists(ELECTION) is None
@@ -366,14 +376,14 @@ def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
     def then_changed(look: MetadataReader, seen: MetadataChanges, reread: Collection[str]) -> None:
         read(look, seen, reread)
         monkeypatch.setattr(MetadataReader, "_topics", read)
-        follow(tree, "orders", [0])
+        put_isr(tree, "orders", [0])
         changed = encode_partitions([TopicPartition("orders", 0)])
         tree.client.create("/isr_change_notification/isr_change_", changed, sequence=True)
 
     monkeypatch.setattr(MetadataReader, "_topics", then_changed)
-    take_up(controller)
+    initialize(controller)
 
-    assert told(tree, 2, "update_metadata")["orders", 0].isr == (0,)
+    assert requests_to(tree, 2, "update_metadata")["orders", 0].isr == (0,)
     assert tree.client.get_children("/isr_change_notification") == []
 
 
@@ -399,10 +409,10 @@ def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913
     is_legible: bool,
 ) -> None:
     controller.log.start()
-    take_up(controller)
+    initialize(controller)
     tree.client.create(path, data)
 
-    settle(controller)
+    run_until_quiet(controller)
 
     assert tree.client.exists(path) is None
     controller.log.close()
@@ -415,16 +425,16 @@ def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913
 def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: ResidentController) -> None:
     """`checkAndTriggerAutoLeaderRebalance`: what nobody asked for, and a request meanwhile stays what it is."""
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2], 2: [1, 0]}, topic_id=None)
-    take_up(controller)
+    initialize(controller)
     for partition, leader in ((0, 1), (1, 2)):
         tree.write(state_path("orders", partition), encode_state(State(7, leader, 9, [leader, 0])))
     controller.watches.signal("/brokers/topics/orders")
-    settle(controller)
+    run_until_quiet(controller)
     assert [tree.state("orders", partition).leader for partition in range(3)] == [1, 2, 1]
 
-    controller.balance = AutoLeaderRebalance(3600.0, 0.1, _next=0.0)
-    settle(controller)
+    controller.auto_rebalance = AutoLeaderRebalance(3600.0, 0.1, _next_check=0.0)
+    run_until_quiet(controller)
 
     assert [tree.state("orders", partition).leader for partition in range(3)] == [0, 0, 1]
     assert tree.state("orders").leader_epoch == 10
-    assert told(tree, 1, "leader_and_isr")["orders", 0].leader == 0
+    assert requests_to(tree, 1, "leader_and_isr")["orders", 0].leader == 0
