@@ -1,20 +1,20 @@
-"""Numbers and lists as people read them, wherever they stand: in reasons, in errors and on the console.
+"""Formatting of counts and lists for reasons, errors and the console.
 
-Nothing here needs Spark, so that every command may speak in the same words.
+This module does not need Spark, so every command can use the same wording.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
-"""What the reason of a change says before the id of the drained broker that leads."""
+"""Start of the part of a reason that names a drained broker as leader; the broker id follows."""
 
 MAX_BROKERS_NAMED: Final = 10
-"""Brokers that a line names."""
+"""Brokers named in a line."""
 
 
 def pluralise(count: int, noun: str, singular_verb: str = "", plural_verb: str = "") -> str:
-    """Write how many there are, and, where it has another form then, what they do.
+    """Format a count with its noun, and optionally a verb in the matching form.
 
     >>> [pluralise(count, "change") for count in (0, 1, 1200)]
     ['0 changes', '1 change', '1200 changes']
@@ -26,7 +26,7 @@ def pluralise(count: int, noun: str, singular_verb: str = "", plural_verb: str =
 
 
 def plan_size(changes: int, operations: int) -> str:
-    """Say how much a plan does; an operation is no change, and not nothing.
+    """Format the size of a plan; operations are not changes, and are counted separately.
 
     >>> plan_size(0, 1), plan_size(3, 1), plan_size(1, 0)
     ('1 operation', '3 changes, 1 operation', '1 change')
@@ -36,7 +36,7 @@ def plan_size(changes: int, operations: int) -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Write a list of one word at least.
+    """Join at least one word with commas and "and".
 
     >>> join_words(["records"]), join_words(["partitions", "records", "bytes"])
     ('records', 'partitions, records and bytes')
@@ -45,21 +45,21 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def other_topic(topic: str, planned: str | None, now: str | None) -> str:
-    """Say why a topic of this name is not the one of a plan: another one, or the same without its id.
+    """Return why a topic is not the planned one: it was created again, or it lost its topic id.
 
     >>> other_topic("topic t", "a", "b")
-    'topic t was deleted and made anew'
+    'topic t was deleted and created again'
     >>> other_topic("topic t", "a", None)
     'topic t has lost its topic id a: put it back into its znode, before a controller that starts gives it another one'
     """
     if planned is not None and now is None:
         then = "put it back into its znode, before a controller that starts gives it another one"
         return f"{topic} has lost its topic id {planned}: {then}"
-    return f"{topic} was deleted and made anew"
+    return f"{topic} was deleted and created again"
 
 
 def abbreviate(brokers: Sequence[object]) -> str:
-    """Name some brokers, and say how many more there are.
+    """Join at most MAX_BROKERS_NAMED broker ids and append how many more there are.
 
     >>> abbreviate([1, 2]), abbreviate(range(12))
     ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')

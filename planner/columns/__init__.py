@@ -1,1 +1,1 @@
-"""What rows are made of: changes, rejections, who is alive, what follows from znodes."""
+"""Building blocks of the rules: change and rejection rows, sets of live brokers, columns derived from znodes."""

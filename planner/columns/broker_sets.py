@@ -1,10 +1,10 @@
-"""Who is alive: the broker sets every rule asks for, joined to the partitions.
+"""Broker sets that every rule needs, joined to the partitions: live, eligible, electable and drained brokers.
 
-Not understood is not dead: a registered broker whose znode could not be decoded counts as `live`, so nothing is
-elected away from it, but never as `eligible`, so nothing is given to it. Corresponds to
-`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, and the last choice of an
-election; and to `replicasOnOfflineDirs`: for a partition whose log dir failed on it, a broker is as good as gone. In:
-partitions, topics, brokers. Out: the partitions with what else rules need.
+A registered broker whose znode could not be decoded may well be alive. It counts as `live`, so no rule elects a leader
+away from it, but never as `eligible`, so no rule assigns anything to it. Corresponds to
+`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive and the last choice of an
+election. Also corresponds to `replicasOnOfflineDirs`: a broker does not count as live for a partition whose log dir
+failed on it. In: partitions, topics, brokers. Out: the partitions with these sets as columns.
 """
 
 from typing import Final
@@ -16,24 +16,24 @@ from planner.text import DRAINED_LEADS
 from schemas.enums import DrainMode
 
 DRAIN_MODE: Final = "drain_mode"
-"""Column beside those of BROKERS: how a broker is drained, null if it is not."""
+"""Additional column of BROKERS frames: the drain mode of the broker, null if it is not drained."""
 
 FAILED: Final = "failed_replicas"
-"""Column beside those of PARTITIONS: live brokers whose log dir failed for it; absent where there are none at all."""
+"""Additional column of PARTITIONS frames: live brokers on which the partition's log dir failed, if there are any."""
 
 _CANDIDATES: Final = ("eligible", "electable", "informed")
-"""Sets of nearly all live brokers: quickest to compute from the few that are not in them."""
+"""Sets that hold nearly all live brokers; computing them from the few brokers not in them is faster."""
 
 EMPTY: Final = "CAST(array() AS array<int>)"
-"""No broker at all, in SQL."""
+"""An empty array of broker ids, in SQL."""
 
 _LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
 
 
 def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
-    """Add how each broker is drained; DRAINED in. Frames of brokers without that column have none drained.
+    """Add the drain mode of each broker from rows of DRAINED; without the column no broker counts as drained.
 
-    A resident drain stops the replicas of one registration, so it has ended where the broker has registered again.
+    A resident drain stops the replicas of one registration, so it ends when the broker registers again.
     """
     marks = drained.selectExpr("broker_id", "mode", "broker_epoch AS drained_epoch")
     has_ended = f"mode = '{DrainMode.RESIDENT}' AND coalesce(drained_epoch < broker_epoch, false)"
@@ -43,25 +43,30 @@ def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
 
 
 def with_failed(partitions: DataFrame, failed_responses: DataFrame) -> DataFrame:
-    """Add FAILED; `told`: topic, partition, broker_id and the leader_epoch it was told when it answered 56.
+    """Add FAILED.
 
-    What was told of a later epoch is of an earlier topic of that name; and whoever leads under a later epoch than it
-    was told was elected since, by a controller that knew better.
+    `failed_responses` has topic, partition, broker_id and the leader_epoch of the LeaderAndIsr request that the broker
+    answered with error 56 (KAFKA_STORAGE_ERROR). A response with a later leader epoch than the partition's belongs to
+    an earlier topic of that name. A leader whose epoch is later than the one in its response was elected after it, by a
+    controller with newer information.
     """
-    counts = "told.leader_epoch <= leader_epoch AND (told.broker_id <> leader OR told.leader_epoch = leader_epoch)"
-    failed = f"transform(filter(tellings, told -> {counts}), told -> told.broker_id)"
-    tellings = failed_responses.groupBy("topic", "partition").agg(
-        F.sort_array(F.collect_list(F.struct("broker_id", "leader_epoch"))).alias("tellings")
+    not_of_earlier_topic = "r.leader_epoch <= leader_epoch"
+    not_elected_since = "(r.broker_id <> leader OR r.leader_epoch = leader_epoch)"
+
+    failed = f"transform(filter(responses, r -> {not_of_earlier_topic} AND {not_elected_since}), r -> r.broker_id)"
+    responses = failed_responses.groupBy("topic", "partition").agg(
+        F.sort_array(F.collect_list(F.struct("broker_id", "leader_epoch"))).alias("responses")
     )
-    joined = partitions.join(F.broadcast(tellings), ["topic", "partition"], "left")
-    return joined.withColumns({FAILED: F.expr(f"coalesce({failed}, {EMPTY})")}).drop("tellings")
+    joined = partitions.join(F.broadcast(responses), ["topic", "partition"], "left")
+    return joined.withColumns({FAILED: F.expr(f"coalesce({failed}, {EMPTY})")}).drop("responses")
 
 
 def live_brokers(brokers: DataFrame) -> DataFrame:
-    """One row of broker ids ascending.
+    """Return one row of broker id arrays, ascending.
 
-    `live`: registered; `eligible`: understood; `drained`: the last to lead; `electable`: eligible and not drained;
-    `informed`: eligible and told of every change; one whose replicas a drain stopped is told where it is in sync.
+    `live`: registered. `eligible`: registered and understood. `drained`: chosen as leader last. `electable`: eligible
+    and not drained. `informed`: eligible, and receives LeaderAndIsr of every change; a broker whose replicas a drain
+    stopped receives it only where it is in sync.
     """
     mode = DRAIN_MODE if DRAIN_MODE in brokers.columns else "NULL"
     conditions = {
@@ -76,7 +81,7 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
 
 
 def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Add what `live_brokers` says to every partition; `live` and `electable` without those of FAILED."""
+    """Add the columns of `live_brokers` to every partition; `live` and `electable` leave out the brokers in FAILED."""
     joined = partitions.crossJoin(F.broadcast(live_brokers(brokers)))
     if FAILED not in partitions.columns:
         return joined.withColumns({FAILED: no_brokers()})
@@ -84,9 +89,9 @@ def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Add that part of what `live_brokers` says which concerns the replicas, the ISR and the leader of each partition.
+    """Add the brokers of `live_brokers` that are among the replicas, the ISR or the leader of each partition.
 
-    For rules that look at no other brokers: set operations on the ids of a hundred brokers took most of their time.
+    For rules that consider no other brokers: set operations on a hundred broker ids per row took most of their time.
     """
     referenced = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
     has_failed = FAILED in partitions.columns
@@ -112,22 +117,22 @@ def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
 
 
 def no_brokers() -> Column:
-    """No broker at all."""
+    """Return an empty array of broker ids."""
     return F.expr(EMPTY)
 
 
 def is_led_in_isr() -> Column:
-    """Whether a live member of the ISR leads; copies are taken from nobody else."""
+    """Whether a live member of the ISR leads the partition. Followers can only copy from such a leader."""
     return F.expr(_LED)
 
 
 def drained_leads(leader: str) -> str:
-    """In SQL, what to say where a drained broker is the last choice, else nothing."""
+    """Return SQL for the part of a reason that names the leader if it is drained, else an empty string."""
     return f"IF(array_contains(drained, {leader}), concat('; {DRAINED_LEADS}', string({leader}), ' leads'), '')"
 
 
 def leaderless_reason() -> Column:
-    """What to say of a partition that nobody alive in its ISR leads, and why it must not move."""
+    """Return the reason why a partition without a live leader in its ISR must not be moved."""
     fault = F.concat(
         F.lit("no live leader in its ISR (leader "),
         F.coalesce(F.col("leader").cast("string"), F.lit("none")),
@@ -135,48 +140,48 @@ def leaderless_reason() -> Column:
         format_ids(F.coalesce("isr", no_brokers())),
     )
     then = (
-        "]): nobody could copy from it, and an empty replica could be elected; `surveyor plan reconcile` finds it a "
-        "leader where an ISR member is alive, else `surveyor plan recover`"
+        "]): no follower could copy from it, and an empty replica could be elected; run `surveyor plan reconcile` if "
+        "an ISR member is alive, else `surveyor plan recover`"
     )
     return F.concat(fault, F.lit(then))
 
 
 def intersect(broker_ids: Column, others: Column) -> Column:
-    """Those of `broker_ids` that are in `others`, their order kept."""
+    """Return the brokers of `broker_ids` that are in `others`, in their order."""
     return F.array_intersect(broker_ids, others)
 
 
 def difference(broker_ids: Column, others: Column) -> Column:
-    """Those of `broker_ids` that are not in `others`, their order kept."""
+    """Return the brokers of `broker_ids` that are not in `others`, in their order."""
     return F.array_except(broker_ids, others)
 
 
 def in_order_of_choice(candidates: str) -> str:
-    """In SQL, those of `candidates` that may lead, in their order: drained brokers come last and are not left out."""
+    """Return SQL for the brokers of `candidates` that may lead, in their order, with drained brokers last."""
     able = f"array_intersect(array_intersect({candidates}, eligible), live)"
     return f"concat(array_intersect({candidates}, electable), array_except({able}, electable))"
 
 
 def first_choice(candidates: Column) -> Column:
-    """The first of `candidates` that may lead: a drained broker where no other can, null where none can."""
+    """Return the first of `candidates` that may lead: a drained broker only if no other can, null if none can."""
     undrained = first(intersect(candidates, F.col("electable")))
     return F.coalesce(undrained, first(intersect(intersect(candidates, F.col("eligible")), F.col("live"))))
 
 
 def first(broker_ids: Column) -> Column:
-    """The first broker id, null if there is none."""
+    """Return the first broker id, null if the array is empty."""
     return F.get(broker_ids, F.lit(0))
 
 
 def format_ids_sql(broker_ids: str) -> str:
-    """In SQL, broker ids as people write them."""
+    """Return SQL that formats broker ids as a comma-separated list."""
     return f"array_join(CAST({broker_ids} AS array<string>), ', ')"
 
 
 def format_ids(broker_ids: Column) -> Column:
-    """Broker ids as people write them.
+    """Format broker ids as a comma-separated list.
 
-    >>> spark.range(1).select(format_ids(F.array(F.lit(2), F.lit(0))).alias("who")).first().who
+    >>> spark.range(1).select(format_ids(F.array(F.lit(2), F.lit(0))).alias("ids")).first().ids
     '2, 0'
     """
     return F.array_join(broker_ids.cast("array<string>"), ", ")

@@ -1,7 +1,8 @@
-"""Change rows: what is, what should be, and the premise that must still hold; rejection rows: why there is no change.
+"""Builders of CHANGES rows (state before, state after, and premises to check at commit) and of REJECTIONS rows.
 
-Every rule says by `changed` what it changes, and the rest is as it was, so that a change always says everything. One
-change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS, without a plan id.
+A rule passes only the columns it changes; `changed` fills in the others unchanged, so every row is complete. There is
+one change per partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS, without a
+plan id.
 """
 
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ _BEFORE_AND_AFTER: Final = ("replicas", "leader", "isr", "leader_epoch", "leader
 
 
 def leader_and_isr_recipients(isr: str, replicas: str = "replicas") -> str:
-    """In SQL, the replicas that LeaderAndIsr goes to: one that a drain has stopped only where it is in this ISR.
+    """Return SQL for the replicas that receive LeaderAndIsr.
 
-    There it either leads or was never stopped, and the leader epoch of the change is later than the one it stopped at.
+    A replica that a drain has stopped receives it only if it is in this ISR: then it either leads or was never stopped,
+    and the leader epoch of the change is later than the one at which it stopped.
     """
     return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, coalesce({isr}, {EMPTY}))))"
 
@@ -41,23 +43,23 @@ _UNCHANGED: Final = {
     "requires_live": EMPTY,
     "requires_dead": EMPTY,
 }
-"""A change in which nothing changes; told are all live replicas of the assignment.
+"""The columns of a change that changes nothing, by name, in SQL.
 
-LeaderAndIsr goes to the live replicas whatever the election: `Election.scala` names the assignment or its online part
-as recipients, and `ControllerBrokerRequestBatch` sends to live brokers only.
+LeaderAndIsr goes to the live replicas of the assignment in any election: `Election.scala` names the assignment or its
+online part as recipients, and `ControllerBrokerRequestBatch` sends to live brokers only.
 """
 
 _NEW: Final = "new_"
-"""Prefix of what a rule says by a Column, until it stands in the change."""
+"""Prefix of columns that a rule passes as a Column, until they are selected into the change."""
 
 
 def with_topic_and_brokers(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Join to the partitions all that a rule of leadership may ask for: their topics and the live brokers."""
+    """Join to the partitions what leadership rules need: their topics and the live brokers."""
     return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
 
 
 def changed(partitions: DataFrame, values: Mapping[str, str | Column]) -> DataFrame:
-    """One CHANGES row each, without a plan id: as it was but for `what`, by column, in SQL or as a Column."""
+    """Return one CHANGES row per partition, without a plan id; `values` are the changed columns, as SQL or Column."""
     columns = {f"{_NEW}{name}": column for name, column in values.items() if not isinstance(column, str)}
     in_sql = {name: text if isinstance(text, str) else f"{_NEW}{name}" for name, text in values.items()}
     ready = partitions.withColumns(columns) if columns else partitions
@@ -65,13 +67,13 @@ def changed(partitions: DataFrame, values: Mapping[str, str | Column]) -> DataFr
 
 
 def changes_in_sql(values: Mapping[str, str]) -> list[str]:
-    """Return the columns of CHANGES in SQL: as they were but for `what`."""
+    """Return the columns of CHANGES in SQL; columns that are not in `values` stay as they were."""
     texts = {"plan_id": "NULL", **_UNCHANGED, **values}
     columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
     return [f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns]
 
 
 def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:
-    """Keep the rows that have a `code` as rejections of `action`."""
+    """Return the rows that have a `code` as rejections of `action`."""
     name = F.lit(action.value) if isinstance(action, Action) else action
     return partitions.where(F.col("code").isNotNull()).withColumns({"action": name}).transform(shaped, REJECTIONS)

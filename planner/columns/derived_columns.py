@@ -1,7 +1,8 @@
-"""What follows from a partition's znodes and the live brokers: its state, its offline replicas, its warnings.
+"""Columns derived from a partition's znodes and the live brokers: its state, its offline replicas, its warnings.
 
-Corresponds to the initial states of `PartitionStateMachine`, the metrics `UnderReplicated` and `UnderMinIsr`, and
-`LogConfig`'s fall-back to what brokers say. In: partitions as read, topics, brokers, broker_configs. Out: PARTITIONS.
+Corresponds to the initial states of `PartitionStateMachine`, to the metrics `UnderReplicated` and `UnderMinIsr`, and to
+`LogConfig`, which falls back to the brokers' configs. In: partitions as read, topics, brokers, broker_configs. Out:
+PARTITIONS.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -16,9 +17,9 @@ from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, UNCLEAN_ELECTION
 
 
 def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """One row: `absent`, the ids of leaders and replicas that no registered broker has, ascending.
+    """Return one row: `absent`, the ids of leaders and replicas that no registered broker has, ascending.
 
-    Few, most often none: to look for these in every row costs little, to look for the live ones costs a lot.
+    There are few of them or none. Looking these up in every row is cheap; looking up all live brokers is expensive.
     """
     referenced = F.array_append(F.coalesce("replicas", no_brokers()), F.col("leader"))
     registered = F.broadcast(brokers.select("broker_id"))
@@ -31,10 +32,10 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def partition_state(leader: Column, alive: Column, deleting: Column | None = None) -> Column:
-    """New without leadership, Online with a leader that is `alive`, else Offline.
+    """Return New without leadership, Online with a leader that is `alive`, else Offline.
 
-    Of a topic that is being deleted, NonExistent unless it is Online still: the deletion takes its leaders first
-    (`TopicDeletionManager.onTopicDeletion`).
+    A partition whose topic is being deleted is NonExistent unless it is still Online, because the deletion removes its
+    leader first (`TopicDeletionManager.onTopicDeletion`).
     """
     gone = F.lit(False) if deleting is None else deleting & ~F.coalesce(alive, F.lit(False))  # noqa: FBT003 - literals
     return (
@@ -46,14 +47,14 @@ def partition_state(leader: Column, alive: Column, deleting: Column | None = Non
 
 
 def under_replicated(replicas: Column, isr: Column) -> Column:
-    """Some replica is not in the ISR; most often the two are one and the same, which is seen at once."""
+    """Whether some replica is not in the ISR; the equality test is a quick path for the usual case."""
     return (replicas != isr) & (F.size(difference(replicas, isr)) > 0)
 
 
 def default_min_isr(broker_configs: DataFrame) -> DataFrame:
-    """One row: `default_min_isr`, the largest that any broker is known to use, else Kafka's default.
+    """Return one row: `default_min_isr`, the largest value that any broker is known to use, else Kafka's default.
 
-    Kafka takes the leader's; the largest warns too early rather than too late where brokers disagree.
+    Kafka uses the leader's value. If brokers disagree, the largest one warns too early rather than too late.
     """
     is_known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
     values = F.when(is_known, F.expr(whole_number("value")))
@@ -61,11 +62,12 @@ def default_min_isr(broker_configs: DataFrame) -> DataFrame:
 
 
 def default_unclean_election() -> Column:
-    """An aggregate of BROKER_CONFIGS, `default_unclean_election`: true only if every broker is known to allow it.
+    """Aggregate BROKER_CONFIGS to `default_unclean_election`: true only if every broker is known to allow it.
 
-    Kafka takes the controller's; where brokers disagree or one did not answer it is false, which loses no data.
+    Kafka uses the controller's value. If brokers disagree or one did not answer, the result is false, which loses no
+    data.
     """
-    # an aggregate ignores nulls: what is not known would count for nothing
+    # aggregates ignore nulls, so an unknown value must become false first
     allowed = f"coalesce({boolean('value')} AND NOT assumed, false)"
     everywhere = f"bool_and({allowed}) FILTER (WHERE name = '{UNCLEAN_ELECTION}')"
     return F.expr(f"coalesce({everywhere}, false) AS default_unclean_election")
@@ -77,10 +79,7 @@ def derive_partitions(
     absent: DataFrame,
     broker_configs: DataFrame,
 ) -> DataFrame:
-    """Fill the derived columns of PARTITIONS; `absent` is that of `absent_brokers`.
-
-    Shapes: one row a partition in, the same rows out; no units; raises nothing.
-    """
+    """Fill the derived columns of PARTITIONS; `absent` is the result of `absent_brokers`."""
     absent_ids, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
     overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
     relevant_overrides = overrides.where("min_isr_override IS NOT NULL OR deleting")
@@ -102,5 +101,5 @@ def derive_partitions(
 
 
 def min_isr_override() -> Column:
-    """What a topic's config says of min.insync.replicas, null if nothing."""
+    """The min.insync.replicas of a topic's config, null if it is not set."""
     return F.expr(f"{MIN_ISR_OVERRIDE} AS min_isr_override")

@@ -1,8 +1,7 @@
-"""What follows from partitions' znodes and the live brokers, on arrays: `planner.columns.derived_columns`, without
-Spark.
+"""The rules of `planner.columns.derived_columns` on numpy arrays, without Spark.
 
-A test holds the two equal. In: PartitionArrays, and the ids of the registered brokers. Out: marks, one a partition, and
-what topics and brokers say of min.insync.replicas.
+A test compares the two. In: PartitionArrays, and the ids of the registered brokers. Out: boolean masks with an entry
+per partition, and min.insync.replicas of topics and brokers.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,13 +20,13 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartitionArrays:
-    """Partitions, a row each; lists of brokers are (row, slot), NO_LEADER in the slots that a row does not need."""
+    """Partitions, one per row; lists of brokers are (row, slot), padded with NO_LEADER."""
 
     replicas: Ints
     isr: Ints
     leader: Ints
     has_state: Bools
-    """Whether there is a leader to speak of, be it NO_LEADER."""
+    """Whether a state with a leader was read; the leader may be NO_LEADER."""
     understood: Bools
     deleting: Bools
     """Whether the topic is queued for deletion."""
@@ -35,14 +34,14 @@ class PartitionArrays:
 
     @property
     def judged(self) -> Bools:
-        """The partitions that rules say something of: understood, and to stay."""
+        """The partitions that rules apply to: understood, and not queued for deletion."""
         judged: Bools = self.understood & ~self.deleting
         return judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartitionMasks:
-    """A mark a partition: the four states, of which each partition has one, and the warnings."""
+    """Boolean masks with an entry per partition: the four states, of which each partition has one, and the warnings."""
 
     non_existent: Bools
     new: Bools
@@ -51,11 +50,11 @@ class PartitionMasks:
     under_replicated: Bools
     under_min_isr: Bools
     leader_outside_isr: Bools
-    """Led by a live broker that is not in the ISR: no rule of Kafka's changes such a partition."""
+    """The leader is a live broker that is not in the ISR. No rule of Kafka's changes such a partition."""
 
 
 def partition_masks(rows: PartitionArrays, registered: Collection[int]) -> PartitionMasks:
-    """What `planner.columns.derived_columns.derive_partitions` derives, a mark a partition."""
+    """Return what `planner.columns.derived_columns.derive_partitions` derives, as masks."""
     alive = is_in(rows.leader, registered)
     non_existent = rows.deleting & ~alive
     new = ~rows.has_state & ~non_existent
@@ -71,15 +70,15 @@ def partition_masks(rows: PartitionArrays, registered: Collection[int]) -> Parti
 
 
 def has_broker(brokers: Ints) -> Bools:
-    """The slots that hold a broker."""
+    """Return a mask of the slots that hold a broker."""
     marks: Bools = brokers != NO_LEADER
     return marks
 
 
 def is_in(brokers: Ints, broker_ids: Collection[int]) -> Bools:
-    """The places that hold one of some brokers.
+    """Return a mask of the slots that hold one of some brokers.
 
-    >>> among(np.array([[2, -1]]), [2, 3]).tolist()
+    >>> is_in(np.array([[2, -1]]), [2, 3]).tolist()
     [[True, False]]
     """
     marks: Bools = np.isin(brokers, np.fromiter(broker_ids, dtype=np.int32, count=len(broker_ids)))
@@ -87,9 +86,9 @@ def is_in(brokers: Ints, broker_ids: Collection[int]) -> Bools:
 
 
 def is_in_row(brokers: Ints, others: Ints) -> Bools:
-    """The slots whose broker is in the other list of its row, too; an empty slot is in none that is full.
+    """Return a mask of the slots whose broker is also in the other list of the row; empty slots match only padding.
 
-    >>> within(np.array([[1, 2], [3, -1]]), np.array([[2], [4]])).tolist()
+    >>> is_in_row(np.array([[1, 2], [3, -1]]), np.array([[2], [4]])).tolist()
     [[False, True], [False, False]]
     """
     marks = np.zeros(brokers.shape, dtype=np.bool_)
@@ -99,23 +98,23 @@ def is_in_row(brokers: Ints, others: Ints) -> Bools:
 
 
 def max_known_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int | None:
-    """The largest min.insync.replicas that any broker is known to use, None if none is; rows of BROKER_CONFIGS in."""
+    """Return the largest min.insync.replicas that a broker is known to use, by rows of BROKER_CONFIGS, else None."""
     known = (whole_number(row["value"]) for row in broker_configs if row["name"] == MIN_ISR and not row["assumed"])
     return max((number for number in known if number is not None), default=None)
 
 
 def default_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int:
-    """The same, else Kafka's default: `planner.columns.derived_columns.default_min_isr`."""
+    """Return the largest known min.insync.replicas, else Kafka's default, as `derived_columns.default_min_isr` does."""
     known = max_known_min_isr(broker_configs)
     return DEFAULT_MIN_ISR if known is None else known
 
 
 def min_isr_override(config: Mapping[str, str | None] | None) -> int | None:
-    """What a topic's config says of min.insync.replicas, None if nothing, or nothing that is a number."""
+    """Return the min.insync.replicas of a topic's config, None if it is not set or not a number."""
     return whole_number((config or {}).get(MIN_ISR))
 
 
 def min_isr_of(config: Mapping[str, str | None] | None, default: int) -> int:
-    """The min.insync.replicas of a topic: what its config says, else the brokers' `default`."""
+    """Return the min.insync.replicas of a topic: its override, else the brokers' `default`."""
     override = min_isr_override(config)
     return default if override is None else override

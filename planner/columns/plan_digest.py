@@ -1,7 +1,8 @@
-"""A plan's identity and counts: a hash of its snapshot, kind, parameters and rows, so the same input is the same plan.
+"""A plan's id and counts: a hash of its snapshot, kind, parameters and rows, so the same input gives the same plan.
 
-In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row: plan_id, changes, rejected,
-moves. What is hashed stands in `schemas.digest`; `jobs.repositories.plans.digest` makes the same of rows off Spark.
+`schemas.digest` defines what is hashed; `jobs.repositories.plans.digest` computes the same for rows that are not on
+Spark. In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row with plan_id, changes,
+rejected, moves.
 """
 
 from collections.abc import Mapping
@@ -17,12 +18,12 @@ _SUMMED: Final = ("topic", "line", "moves")
 
 
 def _cell(column: str) -> str:
-    """A value as text, in SQL: as Columns, the cells of a line would take hundreds of calls to Spark."""
+    """Return SQL for a value as text. Built from Columns, the cells of a line would take hundreds of calls to Spark."""
     return f"coalesce(CAST({column} AS string), '{NULL}')"
 
 
 def with_lines(table: str, rows: DataFrame) -> DataFrame:
-    """Add to the rows of a plan's table `line`, the text that its id covers, and `moves`, the replicas it copies."""
+    """Add `line`, the text that the plan id covers, and `moves`, the number of replicas copied, to rows of a table."""
     line = f"concat_ws('{SEPARATOR}', {', '.join(map(_cell, HASHED[table]))})"
     return rows.withColumns({"line": F.expr(line), "moves": _moves() if table == "changes" else F.lit(0)})
 
@@ -41,7 +42,7 @@ def _topic_digests(lines: DataFrame) -> DataFrame:
 
 
 def plan_summary(header: str, lined: Mapping[str, DataFrame]) -> DataFrame:
-    """One row: plan_id, changes, rejected, moves.
+    """Return one row: plan_id, changes, rejected, moves.
 
     `lined` maps changes, operations and rejections to their rows `with_lines`. A move is a replica that is copied.
     """

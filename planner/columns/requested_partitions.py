@@ -1,7 +1,8 @@
-"""Partitions that somebody asks for: found among those there are, and why some cannot be judged at all.
+"""Partitions requested by the user or in /admin, joined to the snapshot, and why some cannot be considered.
 
-Corresponds to the checks of `KafkaController.processReplicaLeaderElection` before it elects. In: what is wanted
-(topic, partition), PARTITIONS, TOPICS, BROKERS. Out: a row for each wanted partition, with its surroundings.
+Corresponds to the checks of `KafkaController.processReplicaLeaderElection` before an election. In: the requested
+partitions (topic, partition), PARTITIONS, TOPICS, BROKERS. Out: one row per requested partition, with topic and broker
+sets.
 """
 
 from collections.abc import Mapping
@@ -21,18 +22,18 @@ NO_ELECTION_REASONS: Final[Mapping[RejectionCode, str]] = {
     RejectionCode.DELETION_REQUESTED: "its topic is queued for deletion",
     RejectionCode.NOT_UNDERSTOOD: "its znode is in quarantine",
 }
-"""Why no election of any kind is planned."""
+"""Why no election of any kind is planned, by code."""
 
 
 def join_requested(requested: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Return each wanted partition once; all its columns are null where there is no such partition."""
+    """Return each requested partition once; all its columns are null if there is no such partition."""
     keys = requested.select(*KEY).distinct()
-    present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # before anything is joined to every partition
+    present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # first, so that the joins below see few rows
     return keys.join(present, KEY, "left").transform(with_topic_and_brokers, topics, brokers)
 
 
 def unsuitable_code() -> Column:
-    """The code of NO_ELECTION that holds, else null."""
+    """Return the code of NO_ELECTION_REASONS that applies, else null."""
     return (
         F.when(F.col("replicas").isNull(), RejectionCode.UNKNOWN_PARTITION.value)
         .when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
@@ -41,6 +42,6 @@ def unsuitable_code() -> Column:
 
 
 def reason_by_code(reasons: Mapping[RejectionCode, Column | str]) -> Column:
-    """Return what to say of each code."""
+    """Return the reason that belongs to the column `code`."""
     texts = ((code, F.lit(why) if isinstance(why, str) else why) for code, why in reasons.items())
     return F.coalesce(*(F.when(F.col("code") == code.value, why) for code, why in texts))

@@ -1,7 +1,7 @@
-"""The shape of rows: exactly a table's columns, in order, of its types; and a table before and after, side by side.
+"""The shape of rows: exactly a table's columns, in order, of its types; and the join of a table before and after.
 
-`shaped` is the last line of every public transform. `DataFrame.to` would do, but rebuilds every array by an interpreted
-lambda, even when nothing is to be changed: at a million partitions that alone took longer than the rules.
+`shaped` is the last line of every public transform. `DataFrame.to` would do the same, but it rebuilds every array with
+an interpreted lambda even if no type changes. At a million partitions that alone took longer than the rules.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ _UPCASTS = {("int", "bigint"), ("int", "double"), ("bigint", "double")}
 
 
 def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Return `rows` with the columns of `schema`; absent ones are null, others are left out.
+    """Return `rows` with the columns of `schema`: missing ones are null, others are dropped.
 
-    Raises TypeError for a column of a type that would lose values.
+    Raises TypeError for a column whose type cannot be cast without losing values.
 
     >>> from pyspark.sql.types import LongType, StringType
     >>> schema = StructType([StructField("id", LongType()), StructField("who", StringType())])
@@ -33,7 +33,7 @@ def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def _column(kind: DataType, column: StructField) -> str:
-    """A column in SQL, which takes a tenth of the calls to Spark that Columns do."""
+    """Return a column in SQL, which takes a tenth of the calls to Spark that a Column takes."""
     is_now, must_be = kind.simpleString(), column.dataType.simpleString()
     if isinstance(kind, NullType):
         return f"CAST(NULL AS {must_be}) AS {column.name}"
@@ -45,9 +45,9 @@ def _column(kind: DataType, column: StructField) -> str:
 
 
 def paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Join a table before and after on its key: `b` and `a` hold the columns, null where a row was or is not.
+    """Full outer join of a table before (`b`) and after (`a`) on its key, each a struct of `columns`, null if missing.
 
-    Shapes: the rows of one cluster in, one row a key out, with `cluster`; an empty key pairs one row with one row.
+    In: the rows of one cluster. Out: one row per key, with `cluster`. An empty key pairs one row with one row.
     """
     was, is_now = (
         rows.select("cluster", *key, F.struct(*columns).alias(name)) for rows, name in ((before, "b"), (after, "a"))

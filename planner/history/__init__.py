@@ -1,1 +1,1 @@
-"""One snapshot against another: what changed, and what people are told of it."""
+"""Comparison of snapshots: which partitions changed, and the events shown to users."""

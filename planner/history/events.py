@@ -1,9 +1,9 @@
-"""What happened between two snapshots: what Kafka's ten ZooKeeper listeners would have told, as rows for people.
+"""Events between two snapshots: what Kafka's ten ZooKeeper listeners would have reported, as rows for users.
 
-Seed 000, "ZooKeeper Listener": BrokerChange, TopicChange, PartitionModifications, DeleteTopics, PartitionsReassigned,
-ReassignedPartitionsIsrChange, PreferredReplicaElection, IsrChangeNotification, LogDirEvent and LeaderChange. Events
-are for dashboards and never a trigger: what is due is decided from what is. Znodes not understood make no event.
-In: the same table before and after. Out: EVENTS.
+The listeners are BrokerChange, TopicChange, PartitionModifications, DeleteTopics, PartitionsReassigned,
+ReassignedPartitionsIsrChange, PreferredReplicaElection, IsrChangeNotification, LogDirEvent and LeaderChange. Events are
+for dashboards and never trigger anything: decisions are made from the current state. Znodes that are not understood
+produce no event. In: the same table before and after. Out: EVENTS.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ class EventKind(StrEnum):
     TOPIC_CREATED = "TopicCreated"
     TOPIC_VANISHED = "TopicVanished"
     TOPIC_RECREATED = "TopicRecreated"
-    """Its id is another one: it was deleted and created again."""
+    """The topic id changed: the topic was deleted and created again."""
     TOPIC_ID_ASSIGNED = "TopicIdAssigned"
     TOPIC_ID_LOST = "TopicIdLost"
-    """The topic is there without the id it had."""
+    """The topic exists without the id that it had."""
     PARTITIONS_ADDED = "PartitionsAdded"
     DELETION_REQUESTED = "DeletionRequested"
     REASSIGNMENT_REQUESTED = "ReassignmentRequested"
@@ -51,7 +51,7 @@ _REQUESTED: Final = {
 }
 
 EventCase = tuple[EventKind, Column, Column, Column]
-"""An event: its kind, when it is one, and the text of what was and what is."""
+"""An event: its kind, the condition, and the text before and after."""
 
 
 def _text(column: str) -> Column:
@@ -59,7 +59,7 @@ def _text(column: str) -> Column:
 
 
 def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> DataFrame:
-    """One row a case that holds."""
+    """Return one row per case whose condition holds."""
     candidates = F.array(
         *(
             F.when(
@@ -74,7 +74,7 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> D
 
 
 def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Brokers that joined, failed, registered anew (other czxid), or changed their endpoints; BROKERS in."""
+    """Return events of brokers that joined, failed, registered again (other czxid) or changed endpoints; BROKERS in."""
     pairs = paired(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
     was, is_now = _text("b.broker_epoch"), _text("a.broker_epoch")
     both = F.col("b").isNotNull() & F.col("a").isNotNull()
@@ -96,8 +96,9 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def partition_events(pairs: DataFrame) -> DataFrame:
-    """Leaders that changed, ISRs that shrank or grew, states that are gone; `planner.history.snapshot_diff.differing`
-    in.
+    """Return events of leader changes, ISR changes and lost states.
+
+    In: pairs of `planner.history.snapshot_diff.differing`.
     """
     left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")
@@ -112,19 +113,19 @@ def partition_events(pairs: DataFrame) -> DataFrame:
 
 
 def _state_vanished() -> Column:
-    """Whether there was a state and is none, though the topic stays."""
+    """Whether a state existed before and is missing now although the topic still exists."""
     new = F.col("a.partition_state").eqNullSafe(PartitionState.NEW.value)
     return F.col("b.leader").isNotNull() & new & (F.col("a.topic_version") >= F.col("b.topic_version"))
 
 
 def _leadership(when: str) -> Column:
-    """Leader, ISR and leader epoch; null without a state."""
+    """Format leader, ISR and leader epoch; null without a state."""
     leader, isr, epoch = (_text(f"{when}.{name}") for name in ("leader", "isr", "leader_epoch"))
     return F.concat(F.lit("leader "), leader, F.lit(", ISR "), isr, F.lit(", leader epoch "), epoch)
 
 
 def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Topics that appeared, vanished or got more partitions; PARTITIONS in."""
+    """Return events of topics that appeared, vanished or got more partitions; PARTITIONS in."""
     was_counted, counted = (
         rows.groupBy("cluster", "topic").agg(F.count("*").alias("partitions")) for rows in (before, after)
     )
@@ -139,7 +140,10 @@ def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Topics whose id is another one, is new or is gone; TOPICS in. A topic that only lost its id is the same topic."""
+    """Return events of topic ids that changed, were assigned or were lost; TOPICS in.
+
+    A topic that only lost its id is the same topic.
+    """
     pairs = paired(before, after, ["topic"], ["topic_id", "understood"])
     was, is_now = F.col("b.topic_id"), F.col("a.topic_id")
     both = F.col("b.understood") & F.col("a.understood")
@@ -152,7 +156,7 @@ def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """What was newly asked for in /admin, and log dirs newly reported failed; REQUESTS in."""
+    """Return events of new requests in /admin and of newly reported log dir failures; REQUESTS in."""
     key = ["kind", "path", "topic", "partition"]
     known = before.select(*(F.col(name).alias(f"known_{name}") for name in key))
     new = after.join(known, [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in key], "left_anti")
@@ -169,7 +173,7 @@ def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """A controller that moved, an epoch that grew; one SNAPSHOTS row each in."""
+    """Return events of a controller change and of a controller epoch that grew; one SNAPSHOTS row each in."""
     pairs = paired(before, after, [], ["controller_id", "controller_epoch"])
     who, epoch = ((_text(f"b.{name}"), _text(f"a.{name}")) for name in ("controller_id", "controller_epoch"))
     cases = [
@@ -180,7 +184,7 @@ def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def as_events(frames: Sequence[DataFrame], snapshot_id: int) -> DataFrame:
-    """All events of one snapshot, as EVENTS."""
+    """Return all events of one snapshot, as EVENTS."""
     rows = frames[0]
     for more in frames[1:]:
         rows = rows.unionByName(more)

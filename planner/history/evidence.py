@@ -1,9 +1,9 @@
-"""What history says of replicas that could lead a partition whose ISR is gone: who was in the ISR last, and when.
+"""Evidence for partitions whose ISR is gone: which replica was in the ISR last, and when, for each candidate leader.
 
-Kafka takes the first live replica of the assignment. A replica that was in the ISR when a snapshot was taken has all
-that was acknowledged before, so the later, the less is lost; then fewer leader epochs since, the larger log, and the
-order of the assignment decide. In: partitions with their live replicas, PARTITION_HISTORY, SNAPSHOTS and, where known,
-log sizes. Out: EVIDENCE without a plan id.
+Kafka elects the first live replica of the assignment. A replica that was in the ISR when a snapshot was taken has
+everything that was acknowledged before it, so the latest such snapshot loses least. Ties are decided by fewer leader
+epochs since, then by the larger log, then by the order of the assignment. In: partitions with their live replicas,
+PARTITION_HISTORY, SNAPSHOTS and, if known, log sizes. Out: EVIDENCE without a plan id.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -22,11 +22,11 @@ def ranked_evidence(
     snapshots: DataFrame,
     sizes: DataFrame | None = None,
 ) -> DataFrame:
-    """One EVIDENCE row a candidate: `chosen` for rank 1.
+    """Return one EVIDENCE row per candidate; rank 1 is `chosen`.
 
-    `offline` has topic, partition, leader_epoch, `alive`, the candidates in their order, and `kafkas`,
-    the replica that Kafka would take, which knows of no drained ones; `snapshots`
-    are those up to the one planned on; `sizes` has topic, partition, broker_id and log_size.
+    `offline` has topic, partition, leader_epoch, `alive` (the candidates in order) and `kafkas` (the replica that Kafka
+    would elect; Kafka does not know of drained brokers). `snapshots` are those up to the snapshot planned on. `sizes`
+    has topic, partition, broker_id and log_size.
     """
     numbered = F.posexplode("alive").alias("position", "broker_id")
     candidates = offline.select("cluster", *KEY, "leader_epoch", "kafkas", numbered)
@@ -44,7 +44,7 @@ def ranked_evidence(
 
 
 def log_sizes(sizes: DataFrame) -> DataFrame:
-    """Of SIZES, the last known bytes of each replica, as `ranked_evidence` takes them; future logs lead nothing."""
+    """Return the last known bytes of each replica from SIZES, as `ranked_evidence` needs them, without future logs."""
     last = F.max_by("bytes", "taken_at").alias("log_size")
     return sizes.where(~F.col("is_future")).groupBy(*KEY, "broker_id").agg(last)
 
@@ -59,7 +59,7 @@ def _best_first() -> list[Column]:
 
 
 def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -> DataFrame:
-    """One row for each replica that some snapshot saw in the ISR: the last of them, and the leader epoch it saw.
+    """Return one row per replica that a snapshot saw in the ISR: the last such snapshot, and its leader epoch.
 
     A row of history holds from its snapshot until the next row of its partition.
     """
@@ -87,12 +87,12 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 
 
 def _filter_same_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
-    """Only the rows of these partitions, and none of an earlier topic of the same name."""
+    """Keep the rows of these partitions, without those of an earlier topic of the same name."""
     gone = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
     epochs = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
     return (
         history.join(F.broadcast(epochs), KEY)
         .withColumns({"gone": F.coalesce(gone, F.lit(0).cast("bigint"))})
-        # a row without a state ends what was before it
+        # a row without a state ends the history before it
         .where((F.col("snapshot_id") > F.col("gone")) & (F.coalesce("leader_epoch", "epoch_now") <= F.col("epoch_now")))
     )

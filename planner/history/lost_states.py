@@ -1,9 +1,9 @@
-"""Partitions whose state znode is gone, though history knows it: who led and was in sync when it was last seen.
+"""Partitions whose state znode is missing although history has one: the leader and ISR last seen.
 
-Kafka's controller would take such a partition for New (`PartitionStateMachine.initializePartitionState`) and let its
-first live replica lead at leader epoch 0, whoever has the data. Here it is no new partition: nobody leads it but by
-`planner.leadership.unclean_recovery`, and its leader epoch goes on. In: partitions without a state, PARTITION_HISTORY,
-and the ids that their topics had. Out: what was last known of them, and REJECTIONS.
+Kafka's controller would treat such a partition as New (`PartitionStateMachine.initializePartitionState`) and elect its
+first live replica at leader epoch 0, whichever replica has the data. Surveyor does not treat it as new: only
+`planner.leadership.unclean_recovery` elects a leader for it, and its leader epoch continues. In: partitions without a
+state, PARTITION_HISTORY, and the former ids of their topics. Out: their last known states, and REJECTIONS.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from planner.history.snapshot_diff import KEY, has_vanished
 from schemas.enums import Action, RejectionCode
 
 STATE: Final = ("leader", "isr", "leader_epoch", "leader_recovery_state")
-"""What is known of a state that is gone."""
+"""Columns of a state that history keeps."""
 
 LAST_STATE_REASON: Final = """concat(
     'its state znode is gone: snapshot ', seen, ' showed leader ', leader,
@@ -25,16 +25,18 @@ LAST_STATE_REASON: Final = """concat(
 
 
 def without_state(partitions: DataFrame, topics: DataFrame) -> DataFrame:
-    """Partitions that have no state znode, of topics that stay: PARTITIONS and `topic_id`."""
+    """Return partitions without a state znode whose topic is not queued for deletion: PARTITIONS and `topic_id`."""
     staying = topics.where("NOT coalesce(deletion_requested, false)").select("topic", "topic_id")
     return partitions.where("leader IS NULL AND understood").join(F.broadcast(staying), "topic")
 
 
 def last_known_states(stateless: DataFrame, history: DataFrame) -> DataFrame:
-    """One row for each of these that had a state before: STATE, and `seen` and `gone`, the snapshots of that and after.
+    """Return the last known state of each partition that had one before: a row with STATE, `seen` and `gone`.
 
-    `stateless` has cluster, topic, partition, topic_id and topic_version. A partition that vanished itself since, or
-    whose topic's znode is at a lower version than then, belongs to a topic that was made anew: nothing is known.
+    `seen` is the last snapshot that has the state, `gone` the first one without it.
+    `stateless` has cluster, topic, partition, topic_id and topic_version. A partition is left out if it vanished itself
+    in between, or if the version of its topic's znode is lower than it was then. Both mean that the topic was deleted
+    and created again.
     """
     current_topics = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
     in_order = Window.partitionBy(*KEY).orderBy("snapshot_id")
@@ -47,9 +49,9 @@ def last_known_states(stateless: DataFrame, history: DataFrame) -> DataFrame:
         .groupBy(*KEY)
         .agg(
             F.expr(f"max_by(struct({whole}), IF({had}, snapshot_id, NULL)) FILTER (WHERE {had}) AS last"),
-            F.expr("coalesce(max(snapshot_id) FILTER (WHERE tombstone), 0) AS anew"),
+            F.expr("coalesce(max(snapshot_id) FILTER (WHERE tombstone), 0) AS vanished"),
         )
-        .where("last.seen > anew")
+        .where("last.seen > vanished")
         .select(*KEY, "last.*")
         .join(current_topics, KEY)
         .where("topic_version <= version_now")
@@ -58,10 +60,10 @@ def last_known_states(stateless: DataFrame, history: DataFrame) -> DataFrame:
 
 
 def filter_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
-    """Leave out those whose topic had another id, or a later version, before the state was gone.
+    """Leave out partitions whose topic had another id, or a later znode version, before the state was lost.
 
-    `ids` has topic, gone, id_then and version_then. An id that is not known, as of a topic before Kafka 2.8, says
-    nothing; a znode that was created again begins its versions again.
+    `ids` has topic, gone, id_then and version_then. An unknown id, as of topics before Kafka 2.8, decides nothing. A
+    znode that was created again restarts its versions.
     """
     another = F.col("topic_id").isNotNull() & F.col("id_then").isNotNull() & (F.col("topic_id") != F.col("id_then"))
     began_again = F.coalesce(F.col("version_then") > F.col("version_now"), F.lit(False))  # noqa: FBT003
@@ -70,7 +72,7 @@ def filter_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def vanished_rejections(known: DataFrame) -> DataFrame:
-    """One REJECTIONS row for each: it is not to be created."""
+    """Return one REJECTIONS row per partition: it must not be created as a new one."""
     why = f"concat({LAST_STATE_REASON}, '; `surveyor plan recover` offers leaders for it, with the evidence')"
     return known.withColumns(
         {"code": F.lit(RejectionCode.STATE_VANISHED.value), "reason": F.expr(why)},

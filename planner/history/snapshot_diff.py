@@ -1,9 +1,9 @@
-"""What a snapshot makes of a reading: rows kept for znodes not understood, and the difference to the rows before.
+"""The difference between a snapshot and the one before, with rows kept for znodes that were not understood.
 
-Not understood is not vanished: a partition whose state, or whose topic's assignment, could not be decoded keeps its
-last row, marked. Only differences are written, so an unchanged cluster costs no rows. A later version of the topic's
-znode alone is no change of a partition, as another one of the topic was moved: the row has the new version, which
-commits check, and the history does not grow. In: partitions as read and as they were, topics. Out: PARTITIONS rows.
+A partition whose state, or whose topic's assignment, could not be decoded keeps its last row, marked: it did not
+vanish. Only differences are written, so an unchanged cluster costs no rows. A later version of the topic's znode alone
+is not a change of the partition, as another partition of the topic was moved. The row gets the new version, which
+commits check, and history does not grow. In: partitions as read and as they were, topics. Out: PARTITIONS rows.
 """
 
 from functools import reduce
@@ -19,15 +19,15 @@ from schemas.tables import KEYS, PARTITIONS
 
 KEY = [*KEYS["partitions"]]
 CELLS_PER_TOPIC: Final = 16
-"""What a topic's partitions are divided into: more find a change more closely, fewer are summed up more quickly."""
+"""Cells per topic: more cells locate a change more precisely, fewer are aggregated faster."""
 
 _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster", "vanished"}]
 
 
 def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: DataFrame) -> DataFrame:
-    """Replace partitions that are not understood by their previous row, and restore those of topics unread.
+    """Replace partitions that were not understood by their previous row, and restore those of topics not read.
 
-    A topic of which some partitions, or its config, are understood keeps the partitions just read.
+    A topic of which some partitions, or only its config, were understood keeps the partitions just read.
     """
     opaque = partitions.where(~F.col("understood")).select(*KEY)
     illegible = topics.where(~F.col("understood")).select("topic")
@@ -42,10 +42,9 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
 
 
 def changed_cells(now: DataFrame, before: DataFrame) -> DataFrame:
-    """Find the cells, a few partitions of a topic each, in which any row is new, differs or vanished; `cell` out.
+    """Return the cells (a few partitions of a topic each) in which any row is new, changed or missing: `cell`.
 
-    Equal fingerprints cancel each other out, so neither rows nor keys have to meet; of 2^64 changes, one may be
-    taken for none.
+    Equal fingerprints cancel out, so neither rows nor keys have to be joined. About one change in 2^64 would be missed.
     """
     prints = (rows.select(cell().alias("cell"), fingerprint().alias("print")) for rows in (now, before))
     return (
@@ -63,14 +62,14 @@ def in_cells(partitions: DataFrame, cells: DataFrame) -> DataFrame:
 
 
 def cell() -> Column:
-    """Which cell a partition is in: the partitions of a topic are read by one task, and summed up there."""
+    """Return the cell of a partition; one task reads all partitions of a topic and so aggregates whole cells."""
     return F.xxhash64("topic", F.col("partition") % CELLS_PER_TOPIC)
 
 
 def fingerprint() -> Column:
-    """Hash all that is compared of a row, and which columns are null and how long arrays are.
+    """Hash all compared columns of a row, including which columns are null and how long the arrays are.
 
-    Spark's hash passes over nulls, and takes [1] beside [2, 3] for [1, 2] beside [3].
+    Spark's hash skips nulls and does not separate arrays: [1], [2, 3] has the same hash as [1, 2], [3].
     """
     return F.xxhash64(*_COMPARED, *(_extent(PARTITIONS[name].dataType, name) for name in _COMPARED))
 
@@ -82,14 +81,14 @@ def _extent(data_type: DataType, name: str) -> Column:
 
 
 def stamped(partitions: DataFrame, snapshot_id: int) -> DataFrame:
-    """All rows as this snapshot's, as when there was none before."""
+    """Return all rows as rows of this snapshot, for a first snapshot."""
     return partitions.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, PARTITIONS)
 
 
 def differing(before: DataFrame, now: DataFrame) -> DataFrame:
-    """Pair the partitions of which anything but the snapshot that wrote them is new, differs or is gone.
+    """Return pairs of the partitions that are new, changed or missing, ignoring the snapshot that wrote them.
 
-    `b` and `a` hold what was and what is, null where there was or is none.
+    `b` and `a` are the rows before and after, null if missing.
     """
     pairs = paired(before, now, KEY, [*_COMPARED, "snapshot_id"])
     was, is_now = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
@@ -97,9 +96,9 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
 
 def has_changed() -> Column:
-    """Whether a pair is a change of the partition: not where its topic's znode alone has a later version.
+    """Whether a pair is a change of the partition: false if only the version of its topic's znode grew.
 
-    An earlier version is one, too: the topic was deleted and created again.
+    A lower version is a change: the topic was deleted and created again.
     """
     was, is_now = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
     is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), F.lit(False))  # noqa: FBT003
@@ -107,9 +106,9 @@ def has_changed() -> Column:
 
 
 def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
-    """Make a row of each pair that differs: what is, or what was, as NonExistent.
+    """Return one row per pair that differs: the current row, or the last one as NonExistent.
 
-    It is stamped with `snapshot_id` where the partition has changed, else with the snapshot that it had before.
+    It is stamped with `snapshot_id` if the partition changed, else with the snapshot that it had before.
     """
     last = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
     this = F.lit(snapshot_id).cast("bigint")
@@ -123,10 +122,10 @@ def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
 
 
 def has_vanished() -> Column:
-    """Whether a row of history is of a partition that was gone; those of older versions tell it by their state."""
+    """Whether a row of history marks a missing partition; rows of older versions mark it by the state alone."""
     return F.expr(f"coalesce(vanished, partition_state <=> '{PartitionState.NON_EXISTENT}')")
 
 
 def resized_topics(differing: DataFrame) -> DataFrame:
-    """Name the topics that have partitions they had not, or have them no more: topic."""
+    """Return the topics whose set of partitions changed: topic."""
     return differing.where(F.col("a").isNull() | F.col("b").isNull()).select("topic").distinct()

@@ -121,7 +121,7 @@ def make_anew(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
 def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: make_anew(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
 
-    assert verdict == (Outcome.STALE, "topic t was deleted and made anew")
+    assert verdict == (Outcome.STALE, "topic t was deleted and created again")
 
 
 def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lake: Warehouse) -> None:

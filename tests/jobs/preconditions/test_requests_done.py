@@ -90,7 +90,7 @@ DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
         ["1"],
         topic(OTHER),
         ReassignmentStatus.DIVERGED,
-        "the topic was deleted and made anew; this one is not the one planned to go",
+        "the topic was deleted and created again; this one is not the one planned to go",
     ),
     (
         ["1"],

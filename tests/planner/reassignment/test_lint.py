@@ -22,8 +22,8 @@ LISTS: Final = [
 MOVING: Final = {"adding_replicas": [2]}
 IN_QUARANTINE: Final = {"understood": False}
 LEADERLESS: Final = (
-    "no live leader in its ISR (leader -1, ISR [3]): nobody could copy from it, and an empty replica could be elected; "
-    "`surveyor plan reconcile` finds it a leader where an ISR member is alive, else `surveyor plan recover`"
+    "no live leader in its ISR (leader -1, ISR [3]): no follower could copy from it, and an empty replica "
+    "could be elected; run `surveyor plan reconcile` if an ISR member is alive, else `surveyor plan recover`"
 )
 
 # topic, columns of the partition, replicas now, target, code, fault

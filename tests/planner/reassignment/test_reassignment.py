@@ -81,8 +81,8 @@ def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
 
 
 FIRST: Final = (
-    "): nobody could copy from it, and an empty replica could be elected; `surveyor plan reconcile` finds it a leader "
-    "where an ISR member is alive, else `surveyor plan recover`"
+    "): no follower could copy from it, and an empty replica could be elected; run `surveyor plan reconcile` if "
+    "an ISR member is alive, else `surveyor plan recover`"
 )
 LEADERLESS: Final = RejectionCode.NO_LIVE_LEADER
 STATELESS: Final = {"leader": None, "isr": None}

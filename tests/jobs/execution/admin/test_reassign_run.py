@@ -380,7 +380,7 @@ def test_topic_made_anew_is_stale(
 
     run(surveyor, kafka, plan)
 
-    assert set(last_words(surveyor, plan).values()) == {("stale", "topic t was deleted and made anew")}
+    assert set(last_words(surveyor, plan).values()) == {("stale", "topic t was deleted and created again")}
     assert controller.waves == []
 
 

@@ -184,7 +184,7 @@ def test_fenced_operation_writes_nothing(
     assert topics.client.get_children("/admin/delete_topics") == []
 
 
-def _made_anew(tree: KafkaTree) -> None:
+def _created_again(tree: KafkaTree) -> None:
     tree.client.delete(f"/brokers/topics/{T}", recursive=True)
     tree.client.delete(f"/config/topics/{T}")
     tree.add_topic(T, {0: [0, 1], 1: [1, 2]}, topic_id="BBBBBBBBBBBBBBBBBBBBBB")
@@ -195,13 +195,13 @@ def _altered(tree: KafkaTree) -> None:
 
 
 STALE_BY = [
-    ("config", _made_anew, "made anew"),
+    ("config", _created_again, "created again"),
     ("config", _altered, "c is now 9: somebody altered it"),
     ("config", lambda tree: tree.write(f"/admin/delete_topics/{T}", b""), "queued for deletion"),
     ("config", lambda tree: tree.client.delete(f"/brokers/topics/{T}", recursive=True), "the topic is gone"),
     ("config", lambda tree: tree.write(f"/config/topics/{T}", b"?"), "not understood"),
-    ("delete", _made_anew, "made anew"),
-    ("expand", _made_anew, "made anew"),
+    ("delete", _created_again, "created again"),
+    ("expand", _created_again, "created again"),
     ("expand", lambda tree: tree.touch(f"/brokers/topics/{T}"), "is at version 1, planned at 0"),
 ]
 
