@@ -1,1 +1,1 @@
-"""Who leads: elections after failures and on request, drains, recoveries, balance."""
+"""Leadership: elections after failures and on request, drains, recoveries, leader balance."""

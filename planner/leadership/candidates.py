@@ -1,7 +1,7 @@
-"""The partitions that may be in need, told by few columns and the small set of brokers.
+"""Partitions that may need a leadership change, found by a few columns and the small set of brokers.
 
-Of a million partitions a dead broker concerns a few in a hundred; whatever a rule joins to all of them costs more than
-reading them. In: PARTITIONS, BROKERS. Out: the rows of PARTITIONS that are not plainly well, each once.
+A dead broker concerns a few in a hundred of a million partitions. Joining anything to all of them costs more than
+reading them. In: PARTITIONS, BROKERS. Out: each row of PARTITIONS that may need a change, once.
 """
 
 from typing import Final
@@ -23,33 +23,33 @@ _DERIVED: Final = {
 }
 
 SOURCE_COLUMNS: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
-"""What rules look at: the columns of PARTITIONS that do not follow from others."""
+"""The columns of PARTITIONS that rules read: those that are not derived from others."""
 
 REFERENCED_BROKERS: Final = f"""CASE
     WHEN NOT understood OR leader IS NULL OR isr IS NULL {{}} THEN array({NO_LEADER})
     WHEN array_contains(isr, leader) THEN isr
     ELSE concat(isr, array(leader))
 END"""
-"""The ISR and the leader; where a rule must look in any case, NO_LEADER, which is never registered."""
+"""The ISR and the leader; if rules must see the partition anyway, NO_LEADER, which is never registered."""
 
 _OR_REFERENCES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
 
 
 def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Keep what is not understood, has no state, or names a leader or an ISR member that is not registered.
+    """Return partitions that were not understood, have no state, or reference a leader or ISR member not registered.
 
-    Also what is led by a replica whose log dir failed, or has one in its ISR: Kafka takes it out at once, and does not
-    wait for its leader to miss it (`onReplicasBecomeOffline`).
-    Of the columns those that are LOOKED_AT: one that is not needed is not even read.
+    Also returns partitions whose leader or ISR includes a replica whose log dir failed. Kafka handles such a replica at
+    once and does not wait for its leader to remove it (`onReplicasBecomeOffline`). Only SOURCE_COLUMNS are selected, as
+    columns that are not needed are not even read.
     """
     failed, or_references_failed = ([FAILED], _OR_REFERENCES_FAILED) if FAILED in partitions.columns else ([], "")
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
-        # a lookup for each name is many times quicker than a set operation on the brokers for each row
+        # a join on each broker id is many times faster than a set operation per row
         partitions.selectExpr(
             *SOURCE_COLUMNS, *failed, f"explode({REFERENCED_BROKERS.format(or_references_failed)}) AS named"
         )
         .join(F.broadcast(registered), "named", "left_anti")
         .drop("named")
-        .distinct()  # one for each name that is not registered
+        .distinct()  # a row per broker id that is not registered
     )

@@ -1,11 +1,11 @@
-"""Brokers that are to lead nothing: demoted where Kafka's controller lives, shut down in a controlled way where not.
+"""Drains: brokers demoted while Kafka's controller is running, or shut down in a controlled way without it.
 
-Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`; seed 000,
-"ControlledShutdownLeaderSelector". Leader: the first replica of the assignment that is in the ISR, alive and not
-drained; ISR: without all that are drained. Draining several is one decision. A drained broker stops the replicas that
-follow; what it led it is told to follow: a replica that is stopped at a leader epoch it was told of is never started
-again at that epoch, by no controller. In: PARTITIONS, TOPICS, BROKERS and who is to be drained. Out: CHANGES and
-REJECTIONS; who would go offline is a rejection.
+Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`. The new leader is the
+first replica of the assignment that is in the ISR, alive and not drained. All drained brokers leave the ISR. Draining
+several brokers is one decision. A drained broker stops the replicas that follow, and becomes a follower of the
+partitions it led. (A replica stopped at a leader epoch it already knows cannot be restarted at that epoch by any
+controller.) In: PARTITIONS, TOPICS, BROKERS and the brokers to drain. Out: CHANGES and REJECTIONS; a partition that
+would go offline is a rejection.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from schemas.enums import Action, DrainMode, RejectionCode
 
 
 def demoted(replicas: Column, demoted_brokers: Column) -> Column:
-    """Replicas with those of `last` at the end, each part in the order it had.
+    """Return replicas with those of `demoted_brokers` at the end, both parts in their order.
 
     >>> row = spark.range(1).select(F.array(*map(F.lit, [2, 5, 7, 1])).alias("replicas"))
     >>> row.select(demoted(F.col("replicas"), F.array(F.lit(2), F.lit(7))).alias("after")).first().after
@@ -43,7 +43,7 @@ def _with_verdicts(
     broker_ids: Sequence[int],
     mode: DrainMode,
 ) -> DataFrame:
-    """Partitions with a replica on a broker asked for: who could lead instead, and why nothing is done."""
+    """Return the partitions with a replica on these brokers: candidate leaders, or a code if nothing is planned."""
     draining = broker_array(broker_ids)
     candidates = intersect(intersect(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
     return (
@@ -66,7 +66,7 @@ def _with_verdicts(
 
 
 def _code(mode: DrainMode) -> Column:
-    """Why nothing is done, null where something is."""
+    """Return why nothing is planned, null if a change is."""
     codes = RejectionCode
     is_last_in_isr = F.col("leaderless") & F.arrays_overlap("isr", "draining")
     no_candidate = F.size("candidates") == 0
@@ -93,7 +93,11 @@ def drain_changes(
     broker_ids: Sequence[int],
     mode: DrainMode,
 ) -> DataFrame:
-    """One CHANGES row a partition and wave: in admin mode the order and then the leader, else both at once."""
+    """Return one CHANGES row per partition and wave.
+
+    In admin mode the replica order is changed first and the leader in the next wave; in resident mode both change at
+    once.
+    """
     due = _with_verdicts(partitions, topics, brokers, broker_ids, mode).where(F.col("code").isNull())
     if mode is DrainMode.RESIDENT:
         return shutdown_changes(due)
@@ -102,7 +106,10 @@ def drain_changes(
 
 
 def _order() -> Column:
-    """Drained last; where leadership must move and the first of the others is not in sync, the first that is leads."""
+    """Return the replica order with drained brokers last.
+
+    If leadership must move and the first remaining replica is not in sync, the first replica in sync comes first.
+    """
     order, candidate = demoted(F.col("replicas"), F.col("drained")), F.slice("candidates", 1, 1)
     return F.when(F.col("led"), F.array_distinct(F.concat(_promoted(order, candidate), order))).otherwise(order)
 
@@ -112,7 +119,10 @@ def _promoted(order: Column, candidate: Column) -> Column:
 
 
 def shutdown_changes(rows: DataFrame) -> DataFrame:
-    """One CHANGES row a partition; a drained broker is told LeaderAndIsr of what it led, StopReplica of the others."""
+    """Return one CHANGES row per partition of a controlled shutdown.
+
+    A drained broker receives LeaderAndIsr for partitions it led, and StopReplica for the others.
+    """
     replicas = F.col("replicas")
     leader = F.when(F.col("led"), F.col("leader_after")).otherwise(F.col("leader"))
     stopped = F.array_except(intersect(replicas, F.col("stopping")), F.array("leader"))
@@ -155,7 +165,7 @@ def drain_rejections(
     broker_ids: Sequence[int],
     mode: DrainMode,
 ) -> DataFrame:
-    """One REJECTIONS row for each partition on a drained broker that is left as it is."""
+    """Return one REJECTIONS row per partition on a drained broker that stays as it is."""
     action = Action.REASSIGN if mode is DrainMode.ADMIN else Action.CONTROLLED_SHUTDOWN
     return (
         _with_verdicts(partitions, topics, brokers, broker_ids, mode)
@@ -175,6 +185,6 @@ def _rejection_reason() -> Column:
         RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
         RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
         RejectionCode.LEADER_NOT_ALIVE: gone,
-        RejectionCode.LAST_IN_ISR: F.lit("nobody else is in the ISR"),
+        RejectionCode.LAST_IN_ISR: F.lit("no other replica is in the ISR"),
     }
     return reason_by_code(reasons)

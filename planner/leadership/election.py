@@ -1,8 +1,8 @@
-"""An election in place of a dead leader: whom it chooses, what that rests on, and why.
+"""Election of a new leader in place of a dead one: the leader, the premises of the choice, and the reason.
 
-Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, as a cycle finds it due
-(`planner.leadership.failure_handling`) or as it is asked for (`planner.leadership.offline`). In: partitions with their
-surroundings and `unclean_allowed`. Out: the same with `elected`, and the columns that an ELECT change has of it.
+Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, both for failures
+(`planner.leadership.failure_handling`) and on request (`planner.leadership.offline`). In: partitions with topic, broker
+sets and `unclean_allowed`. Out: the same rows with `elected`, and the columns of an ELECT change.
 """
 
 from typing import Final
@@ -21,10 +21,10 @@ RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), lead
 _ABSENT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {EMPTY}))"
 
 ASSUMED_DEAD: Final = f"array_except({_ABSENT}, {FAILED})"
-"""Those whose absence an election rests on: if one of them came back, the plan is out of date."""
+"""Brokers that an election assumes to be dead. If one of them is back at commit, the change is stale."""
 
 ASSUMED_FAILED: Final = f"array_intersect({FAILED}, {_ABSENT})"
-"""Those whose failed log dirs it rests on: one that restarted, under another epoch then, may have mended its own."""
+"""Brokers whose log dirs an election assumes to have failed; a restarted broker may have a repaired log dir."""
 
 LEADER_LOSS_REASON: Final = f"""CASE
     WHEN leader = {NO_LEADER} THEN 'no leader'
@@ -54,11 +54,14 @@ ELECTED: Final = {
     "requires_dead": ASSUMED_DEAD,
     "reason": ELECTION_REASON,
 }
-"""What an ELECT change says of its election, in SQL."""
+"""Columns of an ELECT change that follow from the election, in SQL."""
 
 
 def with_election(partitions: DataFrame) -> DataFrame:
-    """Add `elected` (leader, isr, unclean), null for nobody; `gone` and `survivors` of the ISR; `leaderless`."""
+    """Add `elected` (leader, isr, unclean; null if no leader is found), `gone`, `survivors` and `leaderless`.
+
+    `gone` and `survivors` are the ISR members that are not live, and those that are.
+    """
     chosen = "named_struct('leader', leader_after, 'isr', isr_after, 'unclean', unclean)"
     return partitions.transform(offline, F.col("unclean_allowed")).selectExpr(
         "*",
@@ -70,8 +73,11 @@ def with_election(partitions: DataFrame) -> DataFrame:
 
 
 def no_leader_reason() -> Column:
-    """The ISR, and which of it is alive after all: not understood, not assigned, or without its log dir."""
-    alive = F.concat(F.lit("; alive but not to be elected: "), format_ids(F.col("survivors")))
+    """Return the reason why no leader can be elected.
+
+    It names ISR members that are alive but cannot be elected: not understood, not assigned, or without their log dir.
+    """
+    alive = F.concat(F.lit("; alive but cannot be elected:  "), format_ids(F.col("survivors")))
     none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
     none_in_sync = F.concat(
         F.lit("no in-sync replica can lead: ISR "),

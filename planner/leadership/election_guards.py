@@ -1,9 +1,9 @@
-"""Preferred elections that had better wait: not stable, not settled, or beyond what one plan may do.
+"""Guards that defer preferred elections: unstable replicas, brokers that joined recently, and a cap per plan.
 
-Kafka's timer (`checkAndTriggerAutoLeaderRebalance`) elects whatever is in the ISR at that moment, all at once; a broker
-that flaps gets its leaders back each time, and a broker that has just joined gets them all with a cold cache. In:
-verdicts of `planner.leadership.preferred`, and of the past PARTITION_HISTORY, BROKERS, EVENTS, SNAPSHOTS, IMBALANCE.
-Out: the same verdicts, those that wait with a code.
+Kafka's timer (`checkAndTriggerAutoLeaderRebalance`) elects every preferred replica that is in the ISR at that moment,
+all at once. A flapping broker gets its leaders back each time, and a broker that has just joined gets all of them with
+a cold cache. In: verdicts of `planner.leadership.preferred`, and as history PARTITION_HISTORY, BROKERS, EVENTS,
+SNAPSHOTS, IMBALANCE. Out: the same verdicts; deferred ones have a code.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -16,7 +16,7 @@ from schemas.enums import RejectionCode
 
 
 def _defer(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
-    """Give a code to those of the elections for which `holds` is not false."""
+    """Set a code on the planned elections for which `holds` is true or null."""
     waits = F.col("code").isNull() & F.coalesce(holds, F.lit(True))  # noqa: FBT003 - a Spark literal
     return verdicts.withColumns(
         {
@@ -27,10 +27,11 @@ def _defer(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Colu
 
 
 def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot: int, snapshot_id: int) -> DataFrame:
-    """The wanted (topic, partition, preferred) whose preferred replica was in the ISR in every snapshot of a range.
+    """Return the partitions whose preferred replica was in the ISR in every snapshot of a range.
 
-    History has a row where something changed, so the state at `first_snapshot` is the last row until then; a
-    partition that was not there yet, or was not understood at some time, is not stable.
+    `candidates` has topic, partition, preferred. History has a row only where something changed, so the state at
+    `first_snapshot` is the last row up to it. A partition that did not exist then, or was not understood at some time,
+    is not stable.
     """
     true = F.lit(True)  # noqa: FBT003 - a Spark literal
     held = ~has_vanished() & F.coalesce("understood", true) & F.array_contains("isr", F.col("preferred"))
@@ -55,9 +56,9 @@ def with_stability(
     snapshot_id: int,
     snapshots: int,
 ) -> DataFrame:
-    """Set aside elections of a replica that was not in the ISR in each of the last `snapshots` snapshots.
+    """Defer elections of a replica that was not in the ISR in each of the last `snapshots` snapshots.
 
-    `first_snapshot` is the first of them, None where so many are not known: then nothing is stable.
+    `first_snapshot` is the first of them, None if there are fewer snapshots: then no partition is stable.
     """
     preferred = F.col("preferred").cast("string")
     reason = F.concat(
@@ -75,9 +76,10 @@ def with_stability(
 
 
 def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, snapshot_id: int) -> DataFrame:
-    """How long before a snapshot each broker was first seen under its epoch: broker_id, `age` in seconds.
+    """Return how long before a snapshot each broker was first seen with its epoch: broker_id, `age` in seconds.
 
-    That is the snapshot whose event says so, else the oldest one still known: a broker has been there at least since.
+    The first sighting is the snapshot with the broker's event, else the oldest snapshot: the broker was there at least
+    since.
     """
     at = F.col("snapshot_id") == snapshot_id
     earlier_snapshots = snapshots.where(F.col("snapshot_id") <= snapshot_id)
@@ -101,7 +103,7 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
 
 
 def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
-    """Set aside elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
+    """Defer elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
     ages = ages.select(F.col("broker_id").alias("preferred"), "age")
     reason = F.concat(
         F.lit("broker "),
@@ -115,7 +117,7 @@ def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: fl
 
 
 def with_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int) -> DataFrame:
-    """Let `most` elections through, those for the worst brokers first; a total order, so the same ones each time."""
+    """Allow `max_elections` elections, those for the brokers with the worst imbalance first, in a total order."""
     ratios = imbalance.select(F.col("broker_id").alias("preferred"), "ratio")
     within_cap = (
         verdicts.where(F.col("code").isNull())

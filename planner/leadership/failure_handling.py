@@ -1,10 +1,9 @@
-"""What a cycle finds due after failures: first leaders, elections, ISR shrinks; at most one change a partition.
+"""Changes after failures: first leaders, elections and ISR shrinks; at most one change per partition.
 
-Corresponds to `PartitionStateMachine` (New -> Online, Offline -> Online by `offlinePartitionLeaderElection`) and
-to `ReplicaStateMachine.removeReplicasFromIsr`; seed 000, "OfflinePartitionLeaderSelector" and "onBrokerFailure".
-Precedence: topic queued for deletion or znode not understood -> nothing; no state -> create; leader dead or none
--> elect; dead ISR member -> shrink. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: verdicts, and of these
-CHANGES and REJECTIONS.
+Corresponds to `PartitionStateMachine` (New -> Online, Offline -> Online by `offlinePartitionLeaderElection`), to
+`ReplicaStateMachine.removeReplicasFromIsr` and to `KafkaController.onBrokerFailure`. Precedence: topic queued for
+deletion or znode not understood -> nothing; no state -> create; leader dead or none -> elect; dead ISR member ->
+shrink. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: verdicts, and from these CHANGES and REJECTIONS.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ from planner.leadership.election import (
 from planner.leadership.unclean_config import with_unclean_allowed
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
 
-# an ISR member that is registered but not understood may well hold the data: it keeps the partition as it is
+# an ISR member that is registered but not understood may hold the data, so the partition stays as it is
 ACTION: Final = f"""CASE
     WHEN deletion_requested OR NOT understood THEN NULL
     WHEN leader IS NULL THEN IF(size(alive) > 0, '{Action.CREATE}', NULL)
@@ -43,7 +42,7 @@ ACTION: Final = f"""CASE
     WHEN leaderless AND leader != {NO_LEADER} AND size(survivors) = 0 AND size(isr) > 0 THEN '{Action.TAKE_OFFLINE}'
     WHEN NOT leaderless AND size(gone) > 0 AND size(survivors) > 0 THEN '{Action.SHRINK_ISR}'
 END"""
-"""What is due for a partition, null for nothing."""
+"""The change that a partition needs, null for none."""
 
 CODE: Final = f"""CASE
     WHEN deletion_requested THEN NULL
@@ -51,14 +50,14 @@ CODE: Final = f"""CASE
     WHEN leader IS NULL AND size(alive) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
     WHEN leaderless AND (action IS NULL OR action = '{Action.TAKE_OFFLINE}') THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
 END"""
-"""Why a partition stays without a leader, or was not judged; null for one that has, or gets, what it needs."""
+"""Why a partition stays without a leader or was not considered; null if it has, or gets, what it needs."""
 
 _ABLE: Final = "array_intersect(array_intersect(replicas, eligible), live)"
 
 ALIVE: Final = f"""IF(
     size(array_intersect({_ABLE}, informed)) > 0, array_intersect({_ABLE}, informed), {_ABLE}
 )"""
-"""The replicas that are the first ISR: one that a drain stops is among them only where no other is alive."""
+"""The first ISR of a new partition; a replica that a drain stops is in it only if no other replica is alive."""
 
 _FIRST_LEADER: Final = f"get({in_order_of_choice('alive')}, 0)"
 
@@ -67,7 +66,7 @@ VERDICT_COLUMNS: Final = (
     *("topic_id", "live", "eligible", "electable", "informed", "drained", "unclean_state", FAILED),
     *("elected", "gone", "survivors", "leaderless"),
 )
-"""What changes and rejections say of a partition, or rest on: what else was joined to it goes no further."""
+"""Columns that changes and rejections show or depend on; other joined columns are dropped here."""
 
 
 def reconcile_verdicts(
@@ -78,9 +77,10 @@ def reconcile_verdicts(
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
-    """What becomes of each partition that may be in need: `action` and `code`, or null, and what its rows say of it.
+    """Return `action` and `code`, or nulls, for each partition that may need a change, and VERDICT_COLUMNS.
 
-    `allow_unclean` allows for all what `unclean.leader.election.enable` of the topic, or else of the brokers, allows.
+    `allow_unclean` allows unclean elections for all partitions, as `unclean.leader.election.enable` of the topic or the
+    brokers does.
     """
     return (
         partitions.transform(needing_attention, brokers)
@@ -135,25 +135,28 @@ CHANGE_COLUMNS: Final = {
         },
     ),
 }
-"""What a change changes: an unclean leader starts RECOVERING; one nobody can replace becomes -1, the ISR kept."""
+"""The columns of a change, by action.
+
+An unclean leader starts RECOVERING. A leader without a possible successor becomes -1, and the ISR is kept.
+"""
 
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
-    """One CHANGES row for each verdict that has an action."""
+    """Return one CHANGES row per verdict that has an action."""
     return verdicts.where("action IS NOT NULL").transform(changed, CHANGE_COLUMNS)
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
-    """Say which partitions stay without a leader, and which were not judged, as REJECTIONS."""
+    """Return the partitions that stay without a leader, and those that were not considered, as REJECTIONS."""
     return verdicts.withColumns({"reason": rejection_reason()}).transform(as_rejections, Action.ELECT)
 
 
 def rejection_reason() -> Column:
-    """What to say of a verdict that has a code."""
+    """Return the reason of a verdict that has a code."""
     never_up = F.col("leader").isNull()
     none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
     return (
-        F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
+        F.when(~F.col("understood"), "its znode is in quarantine: no change is planned for it")
         .when(never_up, none_alive)
         .otherwise(no_leader_reason())
     )
@@ -167,7 +170,7 @@ def reconcile_changes(
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
-    """Plan what is due, one CHANGES row a partition in need."""
+    """Return one CHANGES row per partition that needs a change."""
     tables = partitions, topics, brokers, broker_configs
     return changes_of(reconcile_verdicts(*tables, allow_unclean=allow_unclean))
 
@@ -180,6 +183,6 @@ def reconcile_rejections(
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
-    """Explain why nothing is due for a partition in need."""
+    """Return one REJECTIONS row per partition that needs a change and gets none."""
     tables = partitions, topics, brokers, broker_configs
     return rejections_of(reconcile_verdicts(*tables, allow_unclean=allow_unclean))

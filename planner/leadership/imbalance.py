@@ -1,8 +1,8 @@
-"""How far leadership is from the preferred replicas, per broker, and whether that calls for an election.
+"""Leader imbalance per broker: the share of partitions not led by their preferred replica.
 
-Corresponds to `KafkaController.checkAndTriggerAutoLeaderRebalance`, seed 000 "Partition Rebalance": the ratio is the
-partitions not led by their preferred replica over the partitions preferring the broker; topics queued for deletion
-are left out; strictly above the threshold triggers. In: PARTITIONS, TOPICS. Out: IMBALANCE.
+Corresponds to `KafkaController.checkAndTriggerAutoLeaderRebalance`. The ratio is the number of partitions not led by
+their preferred replica, divided by the number of partitions that prefer the broker. Topics queued for deletion are left
+out. A ratio strictly above the threshold triggers an election. In: PARTITIONS, TOPICS. Out: IMBALANCE.
 """
 
 from typing import Final
@@ -15,11 +15,11 @@ from planner.columns.shape import shaped
 from schemas.tables import IMBALANCE
 
 DEFAULT_THRESHOLD: Final = 0.1
-"""Kafka's own default, `leader.imbalance.per.broker.percentage` of 10."""
+"""Kafka's default, `leader.imbalance.per.broker.percentage` of 10."""
 
 
 def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, threshold: float) -> DataFrame:
-    """One row a broker that is anyone's preferred replica; `ratio` is between 0 and 1."""
+    """Return one row per broker that is the preferred replica of a partition; `ratio` is between 0 and 1."""
     not_led = F.col("leader").isNotNull() & (F.col("leader") != F.col("preferred"))
     ratio = F.col("not_led") / F.col("preferred_partitions")
     return (

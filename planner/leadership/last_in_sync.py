@@ -1,10 +1,10 @@
-"""Which brokers to start when no live replica of a partition is in sync: those that were in the ISR last.
+"""Start order of dead brokers for partitions without a live replica in sync: the last ISR members first.
 
-Kafka keeps the last member of an ISR (`ReplicaStateMachine.removeReplicasFromIsr`) and elects, unless an unclean
-election is allowed, an assigned replica that is alive and in the ISR (`offlinePartitionLeaderElection`). So the broker
-that brings a partition back without loss is an assigned one of its last ISR. The order of starts takes at each step the
-broker that brings back most of the partitions that the steps before it leave offline. In: lists of brokers, a row a
-partition as in `PartitionArrays`. Out: `StartOrder`.
+Kafka keeps the last member of an ISR (`ReplicaStateMachine.removeReplicasFromIsr`). Unless an unclean election is
+allowed, it elects an assigned replica that is alive and in the ISR (`offlinePartitionLeaderElection`). So only an
+assigned broker of its last ISR brings a partition back without loss. Each step of the order starts the broker that
+brings back most of the partitions still offline after the steps before. In: lists of brokers, a row per partition as in
+`PartitionArrays`. Out: `StartOrder`.
 """
 
 from collections import Counter
@@ -21,35 +21,35 @@ BrokerSet = frozenset[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One step: start a broker."""
+    """One step: start any one of these brokers."""
 
     brokers: tuple[int, ...]
-    """Brokers that were in sync of the same partitions: each of them will do."""
+    """Brokers that were in sync for the same partitions: starting one of them is enough."""
     partitions: int
-    """Partitions that each of them was last in sync of."""
+    """Partitions for which each of them was last in sync."""
     brings_back: int
-    """Of these, the ones that no earlier step brings back."""
+    """Those of the partitions that no earlier step brings back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOrder:
-    """What brings offline partitions back without loss."""
+    """The order in which to start brokers so that offline partitions come back without loss."""
 
     partitions: int
-    """Offline partitions of which no replica that is in sync can lead."""
+    """Offline partitions of which no replica in sync can lead."""
     starts: tuple[Start, ...]
     not_in_sync: tuple[int, ...]
-    """Brokers that are gone and hold replicas of these partitions, and were last in sync of none: they wait."""
+    """Dead brokers that hold replicas of these partitions but were last in sync for none; they can wait."""
     alive: Mapping[int, int]
-    """Registered brokers that were in sync last and cannot lead; how many of the partitions have each."""
+    """Registered brokers that were in sync last and cannot lead, with the number of partitions of each."""
     unknown: int
     """Partitions of which no assigned replica is known to have been in sync."""
     holders: tuple[int, ...]
-    """Brokers that are gone and hold replicas of the unknown ones."""
+    """Dead brokers that hold replicas of the unknown partitions."""
 
 
 def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> StartOrder:
-    """Order the brokers that are not registered, for partitions that no registered one can lead.
+    """Order the brokers that are not registered, for partitions that no registered broker can lead.
 
     >>> replicas, isr = np.array([[0, 2], [2, 0]]), np.array([[0], [0]])
     >>> order = start_order(replicas, isr, [1])
@@ -76,7 +76,7 @@ def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> 
 
 
 def _count_broker_sets(brokers: Ints) -> Counter[BrokerSet]:
-    """How many rows have each set of brokers; rows are many, and their sets few."""
+    """Count the rows that have each set of brokers; there are many rows and few sets."""
     rows, counts = np.unique(np.sort(brokers, axis=1), axis=0, return_counts=True)
     patterns: Counter[BrokerSet] = Counter()
     for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
@@ -85,20 +85,24 @@ def _count_broker_sets(brokers: Ints) -> Counter[BrokerSet]:
 
 
 def _greedy_cover(patterns: Mapping[BrokerSet, int]) -> tuple[Start, ...]:
-    """Take the broker in most of the patterns that are left, then in most of all, then the lowest, until none is left.
+    """Pick brokers until every pattern is covered (greedy set cover).
 
-    Brokers of exactly the same patterns are one step.
+    Each step takes the broker in most uncovered patterns; ties go to the broker in most patterns, then to the lowest
+    id. Brokers with exactly the same patterns are one step.
     """
     members: dict[int, set[BrokerSet]] = {}
     for pattern in patterns:
         for broker in pattern:
             members.setdefault(broker, set()).add(pattern)
-    size = {broker: sum(patterns[each] for each in mine) for broker, mine in members.items()}
+    size = {broker: sum(patterns[pattern] for pattern in broker_sets) for broker, broker_sets in members.items()}
     uncovered, starts = {pattern for pattern in patterns if pattern}, []
     while uncovered:
-        gains = {broker: sum(patterns[each] for each in mine & uncovered) for broker, mine in members.items()}
+        gains = {
+            broker: sum(patterns[pattern] for pattern in broker_sets & uncovered)
+            for broker, broker_sets in members.items()
+        }
         best = min(members, key=lambda broker: (-gains[broker], -size[broker], broker))
-        same = tuple(sorted(broker for broker, mine in members.items() if mine == members[best]))
+        same = tuple(sorted(broker for broker, broker_sets in members.items() if broker_sets == members[best]))
         starts.append(Start(brokers=same, partitions=size[best], brings_back=gains[best]))
         uncovered -= members[best]
     return tuple(starts)

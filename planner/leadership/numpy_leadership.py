@@ -1,7 +1,8 @@
-"""Who should lead and does not, on arrays: what a cycle finds due, and the imbalance, for who runs without Spark.
+"""Partitions that need a leader, and leader imbalance, on numpy arrays for callers without Spark.
 
-Tests hold this equal to `planner.leadership.failure_handling`, without unclean elections and failed log dirs, and to
-`planner.leadership.imbalance`. In: PartitionArrays, and ids of brokers. Out: marks, one a partition; rows of IMBALANCE.
+Tests compare this with `planner.leadership.failure_handling`, without unclean elections and failed log dirs, and with
+`planner.leadership.imbalance`. In: PartitionArrays, and ids of brokers. Out: masks with an entry per partition; rows of
+IMBALANCE.
 """
 
 from collections.abc import Collection
@@ -16,14 +17,17 @@ from schemas.enums import NO_LEADER
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepairMasks:
-    """A mark a partition: a cycle mends it without loss; nobody who could lead it is alive and in sync."""
+    """Masks with an entry per partition.
+
+    `repairable`: a cycle repairs it without loss. `leaderless`: no replica that could lead it is alive and in sync.
+    """
 
     repairable: Bools
     leaderless: Bools
 
 
 def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> RepairMasks:
-    """Mark the partitions that something is due for; `able`: registered and understood, drained or not."""
+    """Mark the partitions that need a change; `able` are the registered and understood brokers, drained or not."""
     led = is_in(rows.leader, registered)
     leaderless = rows.judged & rows.has_state & ~led
     can_lead = is_in(rows.replicas, able)
@@ -38,7 +42,7 @@ def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Colle
 
 
 def imbalance(rows: PartitionArrays, threshold: float) -> list[dict[str, Any]]:
-    """One row a broker that is anyone's preferred replica, by id; `ratio` is between 0 and 1."""
+    """Return one row per broker that is the preferred replica of a partition, by id; `ratio` is between 0 and 1."""
     preferred = rows.replicas[:, 0]
     counted = ~rows.deleting & (preferred != NO_LEADER)
     not_preferred = counted & rows.has_state & (rows.leader != preferred)

@@ -1,10 +1,10 @@
-"""Elections for partitions without a live leader, as they are asked for: clean where that is possible.
+"""Requested elections for partitions without a live leader: clean if possible, unclean only if allowed.
 
-Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
-seed 000 "OfflinePartitionLeaderSelector". An unclean election happens only where no ISR member is online, and only if
-it was asked for or the topic, or else the brokers, allow it. Leader -1 is never planned here: what finds no leader is a
-rejection. In: the partitions asked for (`planner.columns.requested_partitions`), BROKER_CONFIGS. Out: verdicts, and of
-these CHANGES and REJECTIONS.
+Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, to `triggerOnlinePartitionStateChange` and to
+`Election.leaderForOffline`. An unclean election happens only if no ISR member is online, and only if it was requested
+or the topic's config, or else the brokers', allows it. Leader -1 is never planned here: a partition that finds no
+leader is a rejection. In: the requested partitions (`planner.columns.requested_partitions`), BROKER_CONFIGS. Out:
+verdicts, and from these CHANGES and REJECTIONS.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -20,7 +20,7 @@ from schemas.enums import Action, RejectionCode
 
 
 def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """The partitions that had a leader and have no live one now, or one whose log dir failed: topic, partition."""
+    """Return the partitions whose leader is not live, or whose leader's log dir failed: topic, partition."""
     alive = brokers.select(F.col("broker_id").alias("leader"))
     led = partitions.where(F.col("leader").isNotNull())
     without = led.join(F.broadcast(alive), "leader", "left_anti").select(*KEY)
@@ -52,7 +52,7 @@ def _rejection_reason() -> Column:
 
 
 def offline_verdicts(considered: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
-    """What becomes of each partition asked for: `code` and `reason` where no election is, null where one is."""
+    """Return the verdict on each requested partition: `code` and `reason` if there is no election, else null."""
     return (
         considered.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
         .transform(with_election)
@@ -63,10 +63,10 @@ def offline_verdicts(considered: DataFrame, broker_configs: DataFrame, *, unclea
 
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
-    """One CHANGES row for each partition that finds a leader."""
+    """Return one CHANGES row per partition that gets a leader."""
     return verdicts.where("code IS NULL").transform(changed, {"action": f"'{Action.ELECT}'", **ELECTED})
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
-    """One REJECTIONS row for each wanted partition that gets no election."""
+    """Return one REJECTIONS row per requested partition without an election."""
     return verdicts.transform(as_rejections, Action.ELECT)

@@ -1,9 +1,8 @@
-"""Preferred-replica election: leadership back to the first replica of the assignment.
+"""Preferred replica election: leadership returns to the first replica of the assignment.
 
-Corresponds to `Election.electPreferredReplica`, seed 000 "PreferredReplicaPartitionLeaderSelector": the preferred
-replica must be alive and in the ISR; the ISR stays as it is. Without a list of partitions, those of brokers whose
-imbalance exceeds the threshold are considered. In: PARTITIONS, TOPICS, BROKERS, IMBALANCE or the partitions asked
-for. Out: CHANGES and REJECTIONS.
+Corresponds to `Election.electPreferredReplica`: the preferred replica must be alive and in the ISR, and the ISR does
+not change. Without a list of partitions, those of brokers whose imbalance exceeds the threshold are considered. In:
+PARTITIONS, TOPICS, BROKERS, IMBALANCE or the requested partitions. Out: CHANGES and REJECTIONS.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +16,7 @@ from schemas.enums import Action, RejectionCode
 
 
 def candidates_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> DataFrame:
-    """The partitions not led by their preferred replica, of brokers that exceed the threshold: topic, partition."""
+    """Return partitions not led by their preferred replica, of brokers above the threshold: topic, partition."""
     exceeding = imbalance.where("exceeds").select(F.col("broker_id").alias("preferred"))
     return (
         partitions.where(F.col("leader") != first(F.col("replicas")))
@@ -28,13 +27,16 @@ def candidates_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> Data
 
 
 def _leader_not_understood() -> Column:
-    """Registered, so alive, but nobody can tell it that it no longer leads: it would go on taking writes."""
+    """Whether the leader is registered but not understood.
+
+    Such a leader is alive but cannot be notified that it no longer leads, so it would continue to accept writes.
+    """
     leader = F.col("leader")
     return F.array_contains(F.col("live"), leader) & ~F.array_contains(F.col("eligible"), leader)
 
 
 def _code() -> Column:
-    """Why the election cannot be, null where it can."""
+    """Return why there is no election, null if there is one."""
     preferred = F.col("preferred")
     codes = RejectionCode
     return F.coalesce(
@@ -80,7 +82,7 @@ def _rejection_reason() -> Column:
 def preferred_verdicts(
     partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame
 ) -> DataFrame:
-    """What becomes of each wanted partition: `code` and `reason` where no election is, null where one is."""
+    """Return the verdict on each requested partition: `code` and `reason` if there is no election, else null."""
     return (
         join_requested(candidates, partitions, topics, brokers)
         .withColumns({"preferred": first(F.col("replicas"))})
@@ -91,7 +93,7 @@ def preferred_verdicts(
 
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
-    """One CHANGES row for each partition whose preferred replica can lead."""
+    """Return one CHANGES row per partition whose preferred replica can lead."""
     preferred = F.col("preferred")
     reason = F.concat(F.lit("preferred replica "), preferred.cast("string"), F.lit(" is alive and in the ISR"))
     elected = {"action": f"'{Action.ELECT_PREFERRED}'", "requires_live": "array(leader_after)", "reason": reason}
@@ -103,17 +105,17 @@ def changes_of(verdicts: DataFrame) -> DataFrame:
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
-    """One REJECTIONS row for each wanted partition whose preferred replica cannot lead, or must not yet."""
+    """Return one REJECTIONS row per requested partition whose preferred replica cannot lead, or is deferred."""
     return verdicts.transform(as_rejections, Action.ELECT_PREFERRED)
 
 
 def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame) -> DataFrame:
-    """One CHANGES row for each wanted partition (topic, partition) whose preferred replica can lead."""
+    """Return one CHANGES row per requested partition (topic, partition) whose preferred replica can lead."""
     return changes_of(preferred_verdicts(partitions, topics, brokers, candidates))
 
 
 def preferred_rejections(
     partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame
 ) -> DataFrame:
-    """One REJECTIONS row for each wanted partition whose preferred replica cannot lead."""
+    """Return one REJECTIONS row per requested partition whose preferred replica cannot lead."""
     return rejections_of(preferred_verdicts(partitions, topics, brokers, candidates))

@@ -1,9 +1,9 @@
-"""Replicas that a drain in resident mode stopped are started again: everybody is told once more, an epoch later.
+"""Restart of replicas that a resident drain stopped: LeaderAndIsr to all replicas at the next leader epoch.
 
-A broker ignores a LeaderAndIsr at a leader epoch that it knows (`PartitionInfo.makeFollower`), so the epoch grows;
-leader and ISR stay, and who catches up joins the ISR by the leader's word. Corresponds to
-`KafkaController.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and who is
-drained no more. Out: CHANGES and REJECTIONS.
+A broker ignores a LeaderAndIsr request at a leader epoch that it already knows (`PartitionInfo.makeFollower`), so the
+epoch must grow. Leader and ISR stay; a replica that catches up is added to the ISR by its leader. Corresponds to
+`KafkaController.onBrokerStartup`, which starts the replicas of a broker. In: PARTITIONS, TOPICS, BROKERS and the
+brokers that are no longer drained. Out: CHANGES and REJECTIONS.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from schemas.enums import Action, RejectionCode
 
 
 def _stopped(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, broker_ids: Sequence[int]) -> DataFrame:
-    """Partitions in which one of these brokers has a replica that is not in sync, and `code`: why it stays so."""
+    """Return the partitions in which a replica on these brokers is not in sync, with a `code` if it cannot restart."""
     out = difference(intersect(F.col("replicas"), broker_array(broker_ids)), F.col("isr"))
     return (
         partitions.where("leader IS NOT NULL")
@@ -42,13 +42,13 @@ def _code() -> Column:
 def restart_changes(
     partitions: DataFrame, topics: DataFrame, brokers: DataFrame, broker_ids: Sequence[int]
 ) -> DataFrame:
-    """One CHANGES row for each partition that a replica on one of these brokers is to follow again."""
+    """Return one CHANGES row per partition in which a replica on these brokers must follow again."""
     due = _stopped(partitions, topics, brokers, broker_ids).where("code IS NULL")
     values = {
         "action": f"'{Action.START_REPLICA}'",
         "leader_epoch_after": "leader_epoch + 1",
         "requires_live": "array(leader)",
-        "reason": f"concat('drained no more, and not in the ISR: ', {format_ids_sql('out')})",
+        "reason": f"concat('no longer drained, and not in the ISR:  ', {format_ids_sql('out')})",
     }
     return changed(due, values)
 
@@ -56,7 +56,7 @@ def restart_changes(
 def restart_rejections(
     partitions: DataFrame, topics: DataFrame, brokers: DataFrame, broker_ids: Sequence[int]
 ) -> DataFrame:
-    """One REJECTIONS row for each partition in which such a replica cannot be told to follow."""
+    """Return one REJECTIONS row per partition in which such a replica cannot follow."""
     reasons: dict[RejectionCode, Column | str] = {
         RejectionCode.DELETION_REQUESTED: "its topic is queued for deletion",
         RejectionCode.NOT_UNDERSTOOD: "its znode is in quarantine",

@@ -1,11 +1,11 @@
-"""Who leads next, and the ISR that goes with it: the leader selectors, one transform each.
+"""Leader selectors: the next leader and its ISR, one transform per strategy.
 
-Corresponds to `Election.scala`, seed 000 "PartitionLeaderSelector": of some candidates, in their order, the first that
-is alive and in the ISR leads. A drained broker leads only where no other candidate can, and is never brought back as
-the preferred leader. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what
-`planner.columns.broker_sets` adds, `live`, `eligible` and `electable`. Out: the same rows with `leader_after`,
-`isr_after` and `leader_epoch_after`, all null where nobody is found: leader -1 is never a selector's choice. A chosen
-leader is in the new ISR, so an ISR never loses its last member.
+Corresponds to `Election.scala`: of the candidates, in their order, the first that is alive and in the ISR leads. A
+drained broker leads only if no other candidate can, and never becomes leader again as the preferred replica. In:
+partitions with `replicas`, `leader`, `isr`, `leader_epoch` and the columns `live`, `eligible` and `electable` of
+`planner.columns.broker_sets`. Out: the same rows with `leader_after`, `isr_after` and `leader_epoch_after`, all null if
+no leader is found. A selector never chooses leader -1. The chosen leader is in the new ISR, so an ISR never loses its
+last member.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -17,24 +17,24 @@ RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 
 
 def no_op(partitions: DataFrame) -> DataFrame:
-    """Whoever leads goes on, with the ISR and the epoch as they are (`NoOpLeaderSelector`)."""
+    """Keep the leader, the ISR and the epoch (`NoOpLeaderSelector`)."""
     return partitions.withColumns(dict(zip(RESULT, map(F.col, ("leader", "isr", "leader_epoch")), strict=True)))
 
 
 def offline_clean(partitions: DataFrame) -> DataFrame:
-    """The first replica of the assignment that is in sync; the ISR keeps its live members in their order."""
+    """Elect the first replica of the assignment that is in sync; the ISR keeps its live members in order."""
     return partitions.transform(_with_choice, _in_sync(F.col("replicas")), _live_isr())
 
 
 def offline_unclean(partitions: DataFrame) -> DataFrame:
-    """The first live replica, alone in the ISR, and only where no assigned ISR member is online."""
+    """Elect the first live replica with only itself in the ISR, and only if no assigned ISR member is online."""
     return partitions.transform(_with_choice, _out_of_sync(), F.array(_out_of_sync()))
 
 
 def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
-    """The clean choice, else the unclean one where it is allowed (`offlinePartitionLeaderElection`).
+    """Elect as `offline_clean`, else as `offline_unclean` if it is allowed (`offlinePartitionLeaderElection`).
 
-    Adds `unclean` also: who leads then may lack what was acknowledged.
+    Adds `unclean`: the new leader may lack acknowledged records.
     """
     clean, unclean = _in_sync(F.col("replicas")), F.when(unclean_allowed, _out_of_sync())
     isr = F.when(clean.isNotNull(), _live_isr()).otherwise(F.array(unclean))
@@ -46,21 +46,21 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
 
 
 def preferred(partitions: DataFrame) -> DataFrame:
-    """The first replica of the assignment, unless it is drained; the ISR stays (`electPreferredReplica`)."""
+    """Elect the first replica of the assignment unless it is drained; the ISR stays (`electPreferredReplica`)."""
     preferred_in_sync = intersect(F.slice("replicas", 1, 1), F.col("isr"))
     return partitions.transform(_with_choice, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
 
 
 def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
-    """The first replica of the target that is in sync; the ISR stays (`electLeaderForReassign`)."""
+    """Elect the first replica of the target that is in sync; the ISR stays (`electLeaderForReassign`)."""
     return partitions.transform(_with_choice, _in_sync(target), F.col("isr"))
 
 
 def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFrame:
-    """The first replica in sync that stays; all brokers that shut down leave the ISR at once.
+    """Elect the first replica in sync that stays; all brokers that shut down leave the ISR at once.
 
-    `shutting_down`: the ids of all of them, which are still registered: one decision, so that no partition moves to
-    a broker that is about to go (`electLeaderForControlledShutdown`).
+    `shutting_down` are the ids of all brokers that shut down, which are still registered. They are one decision, so
+    that no partition moves to a broker that is about to stop (`electLeaderForControlledShutdown`).
     """
     staying = difference(F.col("replicas"), shutting_down)
     return partitions.transform(_with_choice, _in_sync(staying), difference(F.col("isr"), shutting_down))
@@ -71,9 +71,10 @@ def _in_sync(candidates: Column) -> Column:
 
 
 def _out_of_sync() -> Column:
-    """An assigned member that is registered but not understood may hold the data: no replica is elected past it.
+    """Return the first live replica, null if an assigned ISR member is registered.
 
-    A member that is not assigned can never lead; Kafka does not look at it.
+    A member that is registered but not understood may hold the data, so no other replica is elected. A member that is
+    not assigned can never lead, and Kafka does not consider it either.
     """
     held = F.arrays_overlap(intersect(F.col("isr"), F.col("replicas")), F.col("live"))
     return F.when(~held, first_choice(F.col("replicas")))
@@ -84,7 +85,7 @@ def _live_isr() -> Column:
 
 
 def _with_choice(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:
-    """Add the choice: one epoch later, and nothing where there is no leader."""
+    """Add the leader and its ISR at the next epoch; all null if there is no leader."""
     chosen = leader.isNotNull()
     columns = (leader, F.when(chosen, isr), F.when(chosen, F.col("leader_epoch") + 1))
     return partitions.withColumns(dict(zip(RESULT, columns, strict=True)))

@@ -1,8 +1,8 @@
-"""The partition state machine as data: which state may follow which, and what an action makes of a partition.
+"""The partition state machine as data: valid previous states, and the transition of each action.
 
-Corresponds to `PartitionStateMachine` and `PartitionState.validPreviousStates`; seed 000 "PartitionStateMachine",
-seed 001 section 4. A transition that is not legal is skipped and said, the others go on. In: partitions with
-`leader` and `live`, null `replicas` where there is no such partition. Out: the same with `state` and `illegal`.
+Corresponds to `PartitionStateMachine` and `PartitionState.validPreviousStates`. An illegal transition is skipped and
+reported; the other partitions continue. In: partitions with `leader` and `live`, and null `replicas` if there is no
+such partition. Out: the same rows with `state` and `illegal`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ VALID_PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
     PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
     PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
 }
-"""State -> those it may follow."""
+"""The previous states that each state allows."""
 
 TRANSITIONS: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]] = {
     Action.CREATE: (PartitionState.ONLINE, (PartitionState.NEW,)),
@@ -28,27 +28,28 @@ TRANSITIONS: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, .
     Action.ELECT_PREFERRED: (PartitionState.ONLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
     Action.TAKE_OFFLINE: (PartitionState.OFFLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
 }
-"""Action -> the state it leads to, and those it can start from.
+"""The state that each action leads to, and the states it can start from.
 
-`doHandleStateChanges` gives a New partition its first leader and elects only where there was one: two ways Online.
+`doHandleStateChanges` initializes a New partition with its first leader and elects only if it had one before, so there
+are two transitions to Online.
 """
 
 
 def current_state() -> Column:
-    """The state a partition is in, as a controller that fails over finds it."""
+    """Return the state of a partition, as a new controller initializes it."""
     leader = F.col("leader")
     known = partition_state(leader, F.array_contains("live", leader))
     return F.when(F.col("replicas").isNull(), PartitionState.NON_EXISTENT.value).otherwise(known)
 
 
 def legal(state: Column, action: Action) -> Column:
-    """Tell whether a partition in `state` may take the action."""
+    """Return whether a partition in `state` may take the action."""
     _, starts = TRANSITIONS[action]
     return state.isin(*(start.value for start in starts))
 
 
 def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
-    """Add `state`, and `illegal`: why the action cannot be taken from it, null where it can."""
+    """Add `state`, and `illegal`: why the action is not allowed in that state, null if it is."""
     leads_to, starts = TRANSITIONS[action]
     allowed = ", ".join(starts)
     why = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {action.value} leads to {leads_to} from {allowed} only"))

@@ -1,6 +1,6 @@
-"""Where an unclean election is allowed, the topic's word over the brokers', and what it leaves behind.
+"""Whether unclean elections are allowed (the topic's config overrides the brokers'), and the recovery state after one.
 
-Corresponds to `LogConfig.uncleanLeaderElectionEnable` and its fall-back to `KafkaConfig`, and to
+Corresponds to `LogConfig.uncleanLeaderElectionEnable` and its fallback to `KafkaConfig`, and to
 `MetadataVersion.isLeaderRecoverySupported`. In: partitions with their topic's `config`, BROKER_CONFIGS. Out: the same
 partitions with `unclean_allowed` and `unclean_state`.
 """
@@ -16,11 +16,11 @@ from schemas.enums import RECOVERING
 
 IBP: Final = "inter.broker.protocol.version"
 RECOVERING_SINCE: Final = 302
-"""Kafka 3.2, as major * 100 + minor: from this inter.broker.protocol.version on, states say RECOVERING."""
+"""Kafka 3.2 as major * 100 + minor: from this inter.broker.protocol.version on, states may be RECOVERING."""
 
 
 def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, everywhere: bool) -> DataFrame:
-    """Add `unclean_allowed`; false for a topic whose config was not read, for it may say so, unless `everywhere`."""
+    """Add `unclean_allowed`: false if the topic's config was not read, as it may forbid it, unless `everywhere`."""
     allowed = F.coalesce(F.expr(UNCLEAN_OVERRIDE), "default_unclean_election")
     defaults = broker_configs.agg(default_unclean_election(), default_recovery_state())
     return partitions.crossJoin(F.broadcast(defaults)).withColumns(
@@ -29,10 +29,7 @@ def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, ev
 
 
 def default_recovery_state() -> Column:
-    """An aggregate of BROKER_CONFIGS, `unclean_state`: RECOVERING unless a broker is known to speak an older protocol.
-
-    Then it is null.
-    """
+    """Aggregate BROKER_CONFIGS to `unclean_state`: RECOVERING, null if a broker is known to use an older protocol."""
     major, minor = (rf"try_cast(regexp_extract(value, r'^(\d+)\.(\d+)', {group}) AS int)" for group in (1, 2))
     known = f"name = '{IBP}' AND NOT coalesce(assumed, false)"
     oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {known})"

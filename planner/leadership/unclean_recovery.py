@@ -1,11 +1,11 @@
-"""Offline partitions: a clean leader where there is one, else the replica that history says has most.
+"""Leaders for offline partitions: a clean leader if there is one, else the replica that by history has most data.
 
-Corresponds to `Election.electOfflineLeader`, whose unclean part takes the first live replica; seed 004 on unclean
-elections. Unclean is planned only where it is allowed, the others are rejections that name the candidates. A
-registered ISR member that is assigned and cannot be elected may hold the data: no replica is elected past it. One that
-is not assigned can never lead; where unclean elections are allowed the reason names it, as Kafka elects past it. A
-state znode that is gone is made again from what history knows of it. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS,
-EVIDENCE and who is allowed. Out: CHANGES, REJECTIONS; `offline` says what evidence is for.
+Corresponds to `Election.electOfflineLeader`, whose unclean part takes the first live replica. An unclean election is
+planned only where it is allowed; other partitions are rejections that name the candidates. A registered ISR member that
+is assigned and cannot be elected may hold the data, so no other replica is elected. A member that is not assigned can
+never lead; Kafka ignores it and elects another replica, so the reason names it. A missing state znode is created again
+from what history knows. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS, EVIDENCE and the allowed partitions. Out:
+CHANGES, REJECTIONS; `offline` holds the partitions for which evidence is needed.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -30,7 +30,7 @@ from schemas.enums import Action, RejectionCode
 
 
 def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Partitions without a live leader, with `in_sync` and `alive`, the replicas that could lead, in their order."""
+    """Return partitions without a live leader, with `in_sync` and `alive`, the replicas that could lead, in order."""
     isr = F.col("isr")
     return (
         partitions.where(F.col("leader").isNotNull())
@@ -49,9 +49,10 @@ def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFr
 
 
 def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Partitions whose state znode is gone, as `offline_partitions`: with the last state known, and when it was `seen`.
+    """Return partitions with a missing state znode, in the shape of `offline_partitions`, with the last known state.
 
-    That state is not what was there in the end: nobody is in sync for sure. Whoever led then has most of all.
+    `seen` is the snapshot of that state. The partition may have changed after it, so no replica counts as in sync. The
+    leader of that state has most data.
     """
     isr, leader = F.col("isr"), F.array("leader")
     return (
@@ -72,9 +73,10 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
 
 
 def without_in_sync(offline: DataFrame) -> DataFrame:
-    """Those for which an unclean election is all that is left: no assigned ISR member is registered, a replica is live.
+    """Return the partitions that only an unclean election can bring back.
 
-    Where the state is gone, also those of which a former ISR member can be elected.
+    No assigned ISR member is registered, and a replica is live. With a missing state, a former ISR member that can be
+    elected is included too.
     """
     may = (F.size(intersect(intersect(F.col("isr"), F.col("replicas")), F.col("live"))) == 0) | (
         F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive")
@@ -85,7 +87,7 @@ def without_in_sync(offline: DataFrame) -> DataFrame:
 def _with_evidence(
     offline: DataFrame, broker_configs: DataFrame, evidence: DataFrame, allowed: DataFrame | None
 ) -> DataFrame:
-    """Add who would lead and by which evidence; `allowed` is topic and partition, or None for all."""
+    """Add the candidate leader and its evidence; `allowed` has topic and partition, or is None for all partitions."""
     key = ["topic", "partition"]
     considered = offline.join(_describe_evidence(evidence), key, "left").crossJoin(
         F.broadcast(broker_configs.agg(default_recovery_state())),
@@ -97,7 +99,7 @@ def _with_evidence(
 
 
 def _describe_evidence(evidence: DataFrame) -> DataFrame:
-    """One row a partition: `best`, the broker ranked first, and `ranked`, all candidates as people read them."""
+    """Return one row per partition: `best`, the broker ranked first, and `ranked`, a text with all candidates."""
     size = F.when(F.col("log_size").isNotNull(), F.concat(F.lit(", log of "), F.col("log_size"), F.lit(" bytes")))
     seen = F.concat(
         F.lit("in sync until snapshot "),
@@ -123,10 +125,11 @@ def recover_changes(
     evidence: DataFrame,
     allowed: DataFrame | None,
 ) -> DataFrame:
-    """One CHANGES row for each offline partition that gets a leader.
+    """Return one CHANGES row per offline partition that gets a leader.
 
-    `offline` as `offline_partitions` makes it; `evidence` of those `without_in_sync`; `allowed` unclean: topic and
-    partition, None for all. An unclean leader is the whole ISR.
+    `offline` has the shape of `offline_partitions`. `evidence` covers the partitions of `without_in_sync`. `allowed`
+    are the partitions (topic, partition) that may have an unclean election, None for all. An unclean leader is the
+    whole ISR.
     """
     clean, unclean = F.size("in_sync") > 0, F.col("best").isNotNull() & F.col("is_allowed")
     leader = F.when(clean, first(F.col("in_sync"))).otherwise(F.col("best"))
@@ -161,8 +164,11 @@ def _cause() -> Column:
 
 
 def _unclean_consequences() -> Column:
-    """What may be lost; a znode made anew begins at version 0, which a broker that knows a later one ignores."""
-    restart = "; restart its brokers afterwards: one that runs since before ignores a state that begins anew"
+    """Return what an unclean election may lose.
+
+    A znode that is created again starts at version 0, which a broker that knows a later version ignores.
+    """
+    restart = "; restart its brokers afterwards: without a restart they ignore a state whose versions start again"
     return F.concat(_unclean_reason(), F.when(F.col("seen").isNotNull(), restart).otherwise(""))
 
 
@@ -185,7 +191,7 @@ def recover_rejections(
     evidence: DataFrame,
     allowed: DataFrame | None,
 ) -> DataFrame:
-    """One REJECTIONS row for each offline partition that stays so, with the candidates where there are any."""
+    """Return one REJECTIONS row per offline partition that stays offline, with its candidates if there are any."""
     codes = RejectionCode
     code = (
         F.when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
@@ -196,9 +202,9 @@ def recover_rejections(
         .otherwise(codes.UNCLEAN_NOT_ALLOWED.value)
     )
     hidden = difference(F.col("isr"), F.col("gone"))
-    holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), format_ids(hidden))
+    holders = F.concat(F.lit("alive but cannot be elected, and may hold the data:  "), format_ids(hidden))
     none_alive = F.concat(F.lit("no replica is alive and may be elected: "), format_ids(F.col("replicas")))
-    advice = F.lit("; not allowed: name it by --partition once its brokers' logs were looked at")
+    advice = F.lit("; not allowed: check the logs of its brokers, then name it with --partition")
     why = (
         F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
         .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean_reason(), F.lit("; not allowed")))
@@ -214,7 +220,7 @@ def recover_rejections(
 
 
 def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: DataFrame) -> DataFrame:
-    """One REJECTIONS row for each partition named that is not there or not offline."""
+    """Return one REJECTIONS row per requested partition that does not exist or is not offline."""
     key = ["topic", "partition"]
     existing = partitions.select(*key, F.col("cluster"), F.lit(True).alias("there"))  # noqa: FBT003 - a Spark literal
     unknown = F.col("there").isNull()

@@ -1,9 +1,9 @@
-"""What a drain in admin mode did is undone: the order of replicas as it was, and with it the leaders.
+"""Undrain of an admin drain: the former replica order is restored, and with it the leaders.
 
-The order comes from the changes that drains and undrains applied: an unbroken chain of them, each starting where the
-one before ended, leads from the order before the first drain to the one the last made. Only a partition that still
-has that order is restored; who is drained still stays last. In: those changes, PARTITIONS, TOPICS, BROKERS. Out:
-CHANGES and REJECTIONS.
+The order comes from the changes that drains and undrains applied. An unbroken chain of them, each starting where the
+one before ended, leads from the order before the first drain to the one after the last. Only a partition that still has
+that last order is restored. Brokers that are still drained stay last. In: those changes, PARTITIONS, TOPICS, BROKERS.
+Out: CHANGES and REJECTIONS.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from schemas.enums import Action, RejectionCode
 
 
 def not_drained(brokers: DataFrame, broker_ids: Sequence[int]) -> DataFrame:
-    """BROKERS as they are once these are drained no more."""
+    """Return BROKERS with the drain mode of these brokers removed."""
     mode = F.when(~F.col("broker_id").isin(*broker_ids), F.col(DRAIN_MODE))
     return brokers.withColumns({DRAIN_MODE: mode}) if DRAIN_MODE in brokers.columns else brokers
 
 
 def undrain_targets(reorders_applied: DataFrame, broker_ids: Sequence[int], still_drained: Sequence[int]) -> DataFrame:
-    """The order that drains made and the one to restore: topic, partition, drained_topic_id, made, restored.
+    """Return the order that drains made and the order to restore.
 
-    `links` are applied reorders of drains and undrains: topic, partition, topic_id, replicas_before, replicas_after
-    and `at`, when each was applied.
+    In: applied reorders of drains and undrains (topic, partition, topic_id, replicas_before, replicas_after, and `at`,
+    when each was applied). Out: topic, partition, drained_topic_id, made, restored.
     """
     key = ["topic", "partition"]
     in_order = Window.partitionBy(*key).orderBy("at")
@@ -59,7 +59,7 @@ def _with_verdicts(targets: DataFrame, partitions: DataFrame, topics: DataFrame,
         targets.join(
             partitions.transform(with_request_column).transform(with_topic_and_brokers, topics, brokers), key, "left"
         )
-        .withColumns({"code": _code(), "why": F.lit("drained no more")})
+        .withColumns({"code": _code(), "why": F.lit("no longer drained")})
         .withColumnRenamed("restored", "target")
     )
 
@@ -79,7 +79,7 @@ def _code() -> Column:
 
 
 def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """One CHANGES row a partition and wave: the order, then leadership where the first replica can take it."""
+    """Return one CHANGES row per partition and wave: first the order, then the leader if the first replica can lead."""
     due = _with_verdicts(targets, partitions, topics, brokers).where(F.col("code").isNull())
     preferred = first(F.col("target"))
     can_lead = F.array_contains(F.col("isr"), preferred) & F.array_contains(F.col("electable"), preferred)
@@ -87,7 +87,7 @@ def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame
 
 
 def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """One REJECTIONS row for each partition that is not as the drain left it."""
+    """Return one REJECTIONS row per partition that is not as the drain left it."""
     now = F.concat(F.lit("its replicas are now "), format_ids(F.col("replicas")))
     made = F.concat(F.lit(", the drain made them "), format_ids(F.col("made")))
     reasons = {

@@ -328,7 +328,7 @@ def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
         partition_row([8, 4], None, None, topic="plain", partition=2),
     ]
     expected = [
-        {"partition": 0, "reason": "no in-sync replica can lead: ISR 7, 4; alive but not to be elected: 4"},
+        {"partition": 0, "reason": "no in-sync replica can lead: ISR 7, 4; alive but cannot be elected: 4"},
         {"partition": 1, "reason": "no replica is alive: 7, 8"},
         {"partition": 2, "reason": "no replica is alive: 8, 4"},
     ]

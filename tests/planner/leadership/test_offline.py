@@ -49,7 +49,7 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Verdict, V
 ]
 REASONS: Final = {
     2: "no in-sync replica can lead: ISR 7",
-    5: "no in-sync replica can lead: ISR 7, 4; alive but not to be elected: 4",
+    5: "no in-sync replica can lead: ISR 7, 4; alive but cannot be elected: 4",
     6: "no replica is alive: 7, 8",
     7: "its leader 1 is alive",
     8: "its leader 4 is alive",
