@@ -1,7 +1,7 @@
-"""Where every replica should live: the optimiser behind `plan reassign`, on arrays, without Spark and without I/O.
+"""The optimiser of `plan reassign`: replica placement on numpy arrays, without Spark and without I/O.
 
-Corresponds to what kafka-reassign-partitions --generate only pretends to do, and to topicmappr and Cruise Control's
-goals for counts and racks. `problem` says what goes in and comes out, `solve` runs the steps: `seed` makes the forced
-changes, `descend` evens out over the broker graph of `exchange` (replicas) and `leaders`, `outcome` accounts for it,
-`waves` cuts it into pieces.
+Corresponds to kafka-reassign-partitions --generate, which ignores what exists, to topicmappr, and to Cruise Control's
+goals for counts and racks. `problem` defines input and output, and `solve` runs the steps. `forced_moves` makes the
+required changes, `descent` balances over the broker graphs of `exchange_graph` (replicas) and `leaders`, `result`
+computes loads and bounds, and `waves` cuts the moves into waves.
 """

@@ -1,11 +1,12 @@
-"""The changes a goal forces: what has to leave, and a first, nearly even, choice of where the new replicas go.
+"""Required changes of a goal: the replicas that must leave, and a first, nearly even choice of their replacements.
 
-Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-factor` and `--fix-racks` cannot do
-without: for each partition as few as can be, to as many racks as these few can reach, with as few replicas in one rack
-as these few allow. A rack may be lost only where all of its brokers are emptied or dead; a rack gets more of a
-partition's replicas than any holds now only where the others have no room. In: a World whose `after` is `before`. Out:
-`after` with the forced changes, `need` raised and `limit` lowered where a replica has to move anyway; `descend` makes
-the choice exact. What leaves by choice is as `leaving` says; no later step brings it back for one in sync.
+Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-factor` and `--fix-racks` require. Each
+partition gets as few moves as possible; with these it spans as many racks as possible, with as few replicas in one rack
+as possible. A rack may be lost only if all of its brokers are emptied or dead. A rack gets more replicas of a partition
+than any rack holds now only if the others have no room. In: a PlacementModel whose `after` equals `before`. Out:
+`after` with the required changes, and `min_racks` raised and `limit` lowered where a replica has to move anyway;
+`descent` makes the choice exact. `removal_order` decides which replica leaves if there is a choice; no later step
+brings it back in place of one in sync.
 """
 
 from collections.abc import Iterator
@@ -20,14 +21,14 @@ from planner.placement.replica_arrays import count_replicas, is_in_row
 from schemas.enums import LintCode
 
 ROWS_PER_PLACEMENT: Final = 128
-"""Rows placed between two looks at the load."""
+"""Rows placed before the loads of brokers are updated."""
 
 ROWS_PER_MEASUREMENT: Final = 1 << 15
-"""Rows whose racks are counted at once, for the sake of memory."""
+"""Rows whose racks are counted at once, to limit memory."""
 
 
 def apply(model: PlacementModel, goal: PlacementGoal) -> Bools:
-    """Make the forced changes; returns the rows that `descend` may still redirect."""
+    """Make the required changes; return the rows whose new replicas `descent` may still redirect."""
     fixed = np.zeros(len(model.factor), dtype=bool)
     reached = _remove_required(model, fix_racks=goal.fix_racks)
     fewest = model.min_racks - _lost(model)
@@ -60,7 +61,7 @@ def _held(model: PlacementModel) -> Ints:
 
 
 def _remove_required(model: PlacementModel, *, fix_racks: bool) -> Ints:
-    """Take out what has to leave; returns the racks each row can then reach."""
+    """Remove replicas that have to leave; return the number of racks each row can then reach."""
     leaves = model.movable & (model.emptied | ~model.live)[model.before] & (model.before != NO_BROKER)
     model.after = np.where(leaves, NO_BROKER, model.after)
     load = count_replicas(model.after, model.size)
@@ -77,7 +78,7 @@ def _remove_required(model: PlacementModel, *, fix_racks: bool) -> Ints:
 
 
 def _limit(model: PlacementModel, need: Ints, *, fix_racks: bool) -> Ints:
-    """Replicas in one rack that each row may keep: as now, or as few as can be where some leave or racks are fixed."""
+    """Return the limit per rack of each row: as now, or the lowest possible if replicas leave or racks are fixed."""
     over = model.movable & (_held(model) > model.factor)
     limit = model.limit.copy()
     for rows in _batches(np.flatnonzero(over & (need < model.factor))):
@@ -90,7 +91,7 @@ def _limit(model: PlacementModel, need: Ints, *, fix_racks: bool) -> Ints:
 
 
 def _fewest_in_one(model: PlacementModel, rows: Ints) -> Ints:
-    """The least of its replicas in one rack that a row can have, whatever it holds now."""
+    """Return the lowest possible number of replicas in one rack for each row, whatever it holds now."""
     kept = model.after[:, rows]
     staying = np.where(model.target[kept], NO_BROKER, kept)
     room, without = _by_rack_and_without(model, staying)
@@ -100,7 +101,7 @@ def _fewest_in_one(model: PlacementModel, rows: Ints) -> Ints:
 
 
 def _lowest(model: PlacementModel, touched: Bools, reached: Ints) -> Ints:
-    """The least of its replicas in one rack that each row can end with, once all its vacancies are filled."""
+    """Return the lowest number of replicas in one rack that each row can have once its vacancies are filled."""
     lowest = np.where(touched, 1, model.limit)
     for rows in _batches(np.flatnonzero(touched & (reached < model.factor))):
         lowest[rows] = _lowest_of(model, rows, model.after[:, rows])
@@ -108,7 +109,7 @@ def _lowest(model: PlacementModel, touched: Bools, reached: Ints) -> Ints:
 
 
 def _lowest_of(model: PlacementModel, rows: Ints, after: Ints) -> Ints:
-    """The same for some rows that hold `after`."""
+    """Return the lowest number of replicas in one rack for some rows that hold `after`."""
     held, _ = _by_rack_and_without(model, after)
     before = model.before[:, rows]
     kept_or_returning = np.concatenate([after, np.where(is_in_row(before, after), NO_BROKER, before)])
@@ -121,13 +122,13 @@ def _lowest_of(model: PlacementModel, rows: Ints, after: Ints) -> Ints:
 
 
 def _offered(model: PlacementModel) -> tuple[Ints, int]:
-    """Brokers of each rack that may get replicas they did not have, and those without a rack."""
+    """Return, per rack, the brokers that may get replicas they did not have; and the number of those without a rack."""
     racks = model.racks[:-1][model.may_receive]
     return np.bincount(racks[racks != NO_RACK], minlength=len(model.rack_names)), int((racks == NO_RACK).sum())
 
 
 def _by_rack_and_without(model: PlacementModel, replicas: Ints) -> tuple[Ints, Ints]:
-    """(rack, row): replicas in each rack; and those of each row without one."""
+    """Return (rack, row): replicas in each rack; and the replicas of each row without a rack."""
     racks = model.racks[replicas]
     return replicas_by_rack(racks, len(model.rack_names))[:-1], ((racks == NO_RACK) & (replicas != NO_BROKER)).sum(
         axis=0
@@ -139,7 +140,7 @@ def _batches(rows: Ints) -> Iterator[Ints]:
 
 
 def _lost(model: PlacementModel) -> Ints:
-    """Racks given up that each row spans: so many fewer it may have, if no other rack takes their place."""
+    """Return how many of its racks each row may lose because they are given up, if no other rack replaces them."""
     if not model.given_up.any():
         return np.zeros_like(model.factor)
     held = replicas_by_rack(model.racks[model.before], len(model.rack_names))[:-1] > 0
@@ -148,7 +149,7 @@ def _lost(model: PlacementModel) -> Ints:
 
 
 def _reach(model: PlacementModel) -> Ints:
-    """Racks a row can span at all: those it has, and those of brokers that may be given replicas."""
+    """Return the racks a row can span: those it has, and those of brokers that may be given replicas."""
     count = len(model.rack_names)
     offered = np.zeros(count + 1, dtype=bool)
     offered[model.racks[:-1][model.target]] = True
@@ -158,7 +159,7 @@ def _reach(model: PlacementModel) -> Ints:
 
 
 def _superfluous(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
-    """Rows of which a replica has to leave: too many, or in too few racks, or too many in one rack."""
+    """Return the rows of which a replica has to leave: too many, or in too few racks, or too many in one rack."""
     after = model.after[:, rows]
     held = after != NO_BROKER
     keeps = max_independent(model.racks[after], held, model.factor[rows], need[rows], limit[rows])
@@ -167,7 +168,7 @@ def _superfluous(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> 
 
 
 def _dispensable(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> Bools:
-    """(slot, row): replicas without which a row is as near to its racks as with them."""
+    """Return (slot, row): replicas that can be removed without moving the row further from its rack rules."""
     after = model.after[:, rows]
     racks, held = model.racks[after], after != NO_BROKER
     bounds = model.factor[rows], need[rows], limit[rows]
@@ -180,9 +181,9 @@ def _dispensable(model: PlacementModel, rows: Ints, need: Ints, limit: Ints) -> 
 
 
 def _take_out(model: PlacementModel, rows: Ints, load: Ints, dispensable: Bools) -> None:
-    """Take a dispensable replica out of each row: one that leaves first, then a follower, then of the fullest broker.
+    """Remove a dispensable replica from each row: by removal rank, then a follower, then one of the fullest broker.
 
-    Sets that fit the racks are the bases of a matroid, so that one after the other is best.
+    Sets that fit the racks are the bases of a matroid, so removing one after the other is optimal.
     """
     most = int(load.max()) + 1
     for start in range(0, len(rows), ROWS_PER_PLACEMENT):
@@ -196,7 +197,7 @@ def _take_out(model: PlacementModel, rows: Ints, load: Ints, dispensable: Bools)
 
 
 def _replace_broker(model: PlacementModel, load: Ints, gone: int, successor: int) -> Bools:
-    """Put the successor where `gone` was, unless it is there already or the row's racks would suffer."""
+    """Put the successor in place of `gone`, unless the row has it already or its racks would suffer."""
     old, new = (int(np.flatnonzero(model.ids == broker)[0]) for broker in (gone, successor))
     was = (model.before == old) & model.movable
     rows = np.flatnonzero(was.any(axis=0) & (model.after != new).all(axis=0) & model.target[new])
@@ -232,7 +233,7 @@ def _vacancies(model: PlacementModel, rows: Ints) -> Ints:
 
 
 def allowed_brokers(model: PlacementModel, rows: Ints) -> Bools:
-    """(broker, row): may be given to the row without spoiling the racks it needs, or crowding one."""
+    """Return (broker, row): brokers that may be given to the row without breaking its rack rules."""
     after, before = model.after[:, rows], model.before[:, rows]
     racks = model.racks[after]
     columns = np.arange(len(rows))
@@ -249,10 +250,10 @@ def allowed_brokers(model: PlacementModel, rows: Ints) -> Bools:
 
 
 def _choose(welcome: Bools, load: Ints, target: Bools) -> Ints:
-    """One broker a row: the rows take turns at the brokers in the order in which even filling would take them."""
+    """Choose one broker per row: rows take the brokers in turn, in the order of even filling."""
     count = welcome.shape[1]
     if not welcome.any(axis=0).all():
-        raise AssertionError("a partition has nowhere to go although enough brokers are allowed")
+        raise AssertionError("no allowed broker for a partition although enough brokers are allowed")
     turns = _turns(np.where(target, load, np.iinfo(np.int64).max // 2), count)
     places = (np.arange(count)[:, None] + np.arange(count)) % count
     offered = welcome[turns[places], np.arange(count)[:, None]]
@@ -267,7 +268,7 @@ def _choose(welcome: Bools, load: Ints, target: Bools) -> Ints:
 
 
 def _turns(load: Ints, count: int) -> Ints:
-    """Brokers in the order in which `count` replicas would be given, each to the emptiest.
+    """Return brokers in the order in which `count` replicas would be given, each to the emptiest.
 
     >>> _turns(np.array([5, 2, 3]), 4)
     array([1, 1, 2, 1])

@@ -1,11 +1,11 @@
-"""How few copies could do: a lower bound that holds whatever racks, fixed partitions or limits are in the way.
+"""A lower bound on the number of copies that holds for any racks, fixed partitions or limits.
 
-A copy gives one broker one replica, so that brokers which are to be as even as the plan makes them need as many copies
-as loads that even are away from those of now; the fullest give and the emptiest take, as if nothing were in the way.
-Where nothing but the rules limits a plan, its loads are the most even there are, and all others as even have the same
-loads in another order: what partitions can give brokers is a base polyhedron, and these are its decreasingly minimal
-points (Frank and Murota), which says more.
-In: what brokers hold before and after. Out: a number of copies that no placement as even as this undercuts.
+A copy gives one broker one replica. So brokers that become as even as the plan makes them need at least as many copies
+as the nearest equally even load is away from the current one, as if nothing restricted moves. If only the rules
+restrict a plan, its loads are the most even possible, and all equally even loads are permutations of them. The reason
+is that the possible loads form a base polyhedron, of which these are the decreasingly minimal points (Frank and
+Murota). This gives a tighter bound. In: loads of brokers before and after. Out: a number of copies that no equally even
+placement undercuts.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from planner.placement.problem import Bools, Ints
 
 
 def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:
-    """Copies without which brokers that hold `before` are not as even as `after`; only `fresh` ones may take any.
+    """Return the fewest copies with which loads `before` become as even as `after`; only `fresh` brokers may take any.
 
     >>> everyone = np.array([True, True, True])
     >>> fewest_copies(np.array([9, 3, 0]), np.array([4, 4, 4]), everyone)
@@ -37,7 +37,7 @@ def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:
 
 
 def fewest_in_any_order(before: Ints, after: Ints) -> int:
-    """Copies without which brokers that hold `before` do not hold `after` in some order: the fullest stay the fullest.
+    """Return the fewest copies with which loads `before` become `after` in some order: the fullest stay the fullest.
 
     >>> fewest_in_any_order(np.array([30, 30, 0, 0]), np.array([10, 10, 30, 10]))
     20
@@ -46,7 +46,7 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
 
 
 def _reaches(before: Ints, fresh: Bools, gained: int, given: int, squares: int) -> bool:
-    """Whether the best that so many replicas can do, gained and given up, is as even as wanted."""
+    """Whether the best loads with so many replicas gained and given up are as even as required."""
     taken, left = before.copy(), -fill_lowest(-before, given)
     taken[fresh] = fill_lowest(before[fresh], gained)
     crossed = gained and given and taken[taken > before].max() > left[left < before].min()

@@ -1,7 +1,7 @@
-"""The cluster while it is being planned: brokers by index, replicas before and after as (slot, row).
+"""The model of the cluster during planning: brokers by index, replicas before and after as (slot, row).
 
-In: Brokers, Partitions and a Question. Rows stand in the order of topic and partition, whatever order they came in, so
-that the same cluster gives the same plan. The steps write into `after`; `before` never changes.
+In: Brokers, Partitions and a PlacementGoal. Rows are in the order of topic and partition, whatever the order of the
+input, so the same cluster gives the same plan. The steps write into `after`; `before` never changes.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_DENSE_ID: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlacementModel:
-    """`racks` has one entry more than there are brokers, NO_RACK, which the index NOBODY finds."""
+    """`racks` has one entry more than there are brokers: NO_RACK, which the index NO_BROKER (-1) finds."""
 
     ids: Ints
     racks: Ints
@@ -30,10 +30,10 @@ class PlacementModel:
     live: Bools
     target: Bools
     may_receive: Bools
-    """Targets that may get replicas they did not have; the others only give, or keep what they have."""
+    """Targets that may get replicas they did not have; the other brokers only give, or keep what they have."""
     emptied: Bools
     given_up: Bools
-    """Racks of which every broker is emptied or dead, and one at least emptied."""
+    """Racks of which every broker is emptied or dead, and at least one emptied."""
     order: Ints
     topic: Ints
     partition: Ints
@@ -43,15 +43,18 @@ class PlacementModel:
     movable: Bools
     held: Bools
     removal_rank: Ints
-    """(slot of `before`, row): the higher, the sooner the replica leaves where one has to."""
+    """(slot of `before`, row): where a replica has to leave, the highest rank leaves first."""
     keep_in_sync: Ints
-    """(slot, row): replicas in sync of rows that lack one; evening out leaves them where they are."""
+    """(slot, row): replicas in sync of rows with a lagging replica; balancing does not move them."""
     pinned: Ints
-    """Broker that has to stay in its row, NOBODY where any may go."""
+    """The broker that has to stay in its row, NO_BROKER if any may leave."""
     min_racks: Ints
-    """Racks that each row has to span; `seed` lowers it where racks are given up, and raises it where replicas move."""
+    """Racks that each row must span; `forced_moves` lowers it where racks are given up, and raises it where replicas
+    move.
+    """
     limit: Ints
-    """Replicas that each row may have in one rack; `seed` raises it where it must, and lowers it where it can."""
+    """Replicas allowed in one rack of each row; `forced_moves` raises it where necessary, and lowers it where possible.
+    """
 
     @property
     def size(self) -> int:
@@ -82,7 +85,7 @@ def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> P
     if goal.replication_factor is not None:
         spare = ((before != NO_BROKER) & ~emptied[before]).sum(axis=0) - goal.replication_factor
         alive = (before != NO_BROKER) & in_sync & live[before]
-        held &= (stuck.sum(axis=0) > spare) | ~alive.any(axis=0)  # else the dead ones are those that leave
+        held &= (stuck.sum(axis=0) > spare) | ~alive.any(axis=0)  # else the dead replicas are the ones that leave
         factor = np.where(movable & ~held, goal.replication_factor, factor)
     rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
     model = PlacementModel(
@@ -115,7 +118,7 @@ def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> P
 def dense_numbers(ascending: Ints) -> Ints:
     """Number equal neighbours from zero.
 
-    >>> numbered(np.array([4, 4, 7, 9, 9]))
+    >>> dense_numbers(np.array([4, 4, 7, 9, 9]))
     array([0, 0, 1, 2, 2])
     """
     numbers: Ints = np.cumsum(np.diff(ascending, prepend=ascending[:1]) != 0)
@@ -123,7 +126,7 @@ def dense_numbers(ascending: Ints) -> Ints:
 
 
 def topic_load(model: PlacementModel, rows: Ints) -> tuple[Ints, Ints]:
-    """Number the topics of `rows`; and (topic, broker): replicas of all its partitions."""
+    """Number the topics of `rows`; return the numbers, and (topic, broker): replicas of all partitions of the topic."""
     number = np.full(int(model.topic.max(initial=-1)) + 1, NO_BROKER)
     topics = np.unique(model.topic[rows])
     number[topics] = np.arange(len(topics))
@@ -135,24 +138,24 @@ def topic_load(model: PlacementModel, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _unknown(ids: Ints, listed: Ints) -> Ints:
-    """Broker ids in lists that no broker has, ascending."""
+    """Return broker ids in lists that no broker has, ascending."""
     return np.setdiff1d(_distinct(listed), np.append(ids, NO_BROKER))
 
 
 def _distinct(listed: Ints) -> Ints:
-    """Distinct values; ids are mostly small, and then counting is quicker than sorting."""
+    """Return distinct values; ids are mostly small, and counting those is faster than sorting."""
     if listed.size and listed.max() < MAX_DENSE_ID:
         return np.flatnonzero(np.bincount(listed.ravel() + 1)) - 1
     return np.unique(listed)
 
 
 def broker_indexes(ids: Ints, listed: Ints, width: int) -> Ints:
-    """Brokers by index, and room for `width` replicas."""
+    """Convert broker ids to indexes, padded to at least `width` replicas."""
     places = np.argsort(ids, kind="stable")
     if ids.max(initial=0) < MAX_DENSE_ID:
         index_of = np.full(int(ids.max(initial=0)) + 2, NO_BROKER)
         index_of[ids] = np.arange(len(ids))
-        indexes = index_of[listed]  # NOBODY finds the last entry, which is NOBODY
+        indexes = index_of[listed]  # index -1 (NO_BROKER) finds the last entry, NO_BROKER
     else:
         positions = places[np.searchsorted(ids[places], np.where(listed == NO_BROKER, ids[places[0]], listed))]
         indexes = np.where(listed == NO_BROKER, NO_BROKER, positions)
@@ -173,7 +176,7 @@ def _refuse_too_few_brokers(model: PlacementModel) -> None:
 
 
 def refuse_rows(model: PlacementModel, rows: Bools, fault: str, advice: str, code: RejectionCode | LintCode) -> None:
-    """Raise if any row is marked; the error names every one."""
+    """Raise PlacementError if any row is marked; the error has all marked rows."""
     marked = np.flatnonzero(rows)
     if len(marked):
         inputs, reason = model.order[marked].tolist(), f"it would have {fault}: {advice}"
@@ -182,7 +185,7 @@ def refuse_rows(model: PlacementModel, rows: Bools, fault: str, advice: str, cod
 
 
 def copies_by_row(model: PlacementModel) -> Ints:
-    """Replicas each row has to copy."""
+    """Return the number of replicas each row has to copy."""
     count: Ints = arrivals(model.before, model.after).sum(axis=0)
     return count
 

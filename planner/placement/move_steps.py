@@ -1,10 +1,11 @@
-"""The steps of a partition on its way from one list of replicas to another: all at once, or one replica each.
+"""The steps of a partition from one list of replicas to another: a single step, or one replica per step.
 
-One replica at a time: a missing one comes for one that leaves, so that no rack gets more of them than at either end,
-and as many racks stay as can; rather for one that lags, for which the step would have to wait, and for followers first.
-Then, where the list grows, one comes alone. A list on the way never spans fewer racks than the poorer end, nor has it
-more replicas in one than the more crowded end: what both ends share stays, and bases of a matroid can be exchanged one
-element at a time (`racks`). In: lists as (slot, row) of brokers by index. Out: Steps.
+With one replica per step, a new replica replaces a leaving one so that no rack gets more replicas than at either end
+and as many racks as possible remain. Lagging replicas are replaced first, as the step would have to wait for them, and
+followers before leaders. If the list grows, replicas are then added one by one. An intermediate list never spans fewer
+racks than the end with fewer, nor has it more replicas in one rack than the end with more. This is possible because
+common replicas stay and bases of a matroid can be exchanged one element at a time (`racks`). In: lists as (slot, row)
+of brokers by index. Out: Steps.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from planner.placement.replica_arrays import arrivals, is_in_row
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Steps:
-    """One entry a step, by row and then in order: `nth` of its `row`; lists before and after as (slot, step)."""
+    """One entry per step, by row and then in order: `nth` of its `row`; lists before and after as (slot, step)."""
 
     row: Ints
     nth: Ints
@@ -28,15 +29,15 @@ class Steps:
 
 
 def single_steps(before: Ints, after: Ints) -> Steps:
-    """One step a row."""
+    """Return one step per row."""
     rows = np.arange(before.shape[1])
     return Steps(row=rows, nth=np.zeros_like(rows), before=before, after=after)
 
 
 def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Steps:
-    """As many steps a row as it has replicas to come, at least one.
+    """Return as many steps per row as it has new replicas, at least one.
 
-    `racks` are numbers by broker; `lagging` are the replicas of each row that are not in sync, (slot, row).
+    `racks` are rack numbers by broker; `lagging` are the replicas of each row that are not in sync, (slot, row).
     """
     links = list(_step_batches(before, after, racks, lagging))
     row, nth = (np.concatenate([link[n] for link in links]) for n in (0, 1))
@@ -47,7 +48,7 @@ def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> 
 
 
 def _step_batches(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Steps of many rows at once: rows, which step it is, lists before and after."""
+    """Yield steps of many rows at once: rows, step numbers, lists before and after."""
     current, nth = before.copy(), np.zeros(before.shape[1], dtype=np.int64)
     while (rows := np.flatnonzero(arrivals(current, after).sum(axis=0) > 1)).size:
         then = _exchange_one(current[:, rows], after[:, rows], racks, lagging[:, rows])
@@ -58,7 +59,7 @@ def _step_batches(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iter
 
 
 def _exchange_one(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
-    """Bring in one missing replica in each row: for one that leaves, else behind the others."""
+    """Bring one new replica into each row, in place of a leaving one, else at the end."""
     leaves, comes, late = arrivals(after, current), arrivals(current, after), is_in_row(current, lagging)
     best, most = _add_one(current, after, comes), np.full(current.shape[1], NO_BROKER)
     ends = [racks[lists] for lists in (current, after)]
@@ -78,7 +79,7 @@ def _exchange_one(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Int
 
 
 def _add_one(current: Ints, after: Ints, comes: Bools) -> Ints:
-    """Each row with its first missing replica behind the others; for rows that nobody leaves, where a slot is free."""
+    """Append the first new replica of each row in a free slot, for rows without a leaving replica."""
     columns = np.arange(current.shape[1])
     joined = current.copy()
     joined[(current == NO_BROKER).argmax(axis=0), columns] = after[comes.argmax(axis=0), columns]

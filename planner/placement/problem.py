@@ -1,7 +1,8 @@
-"""What the optimiser is asked and what it answers: typed arrays in, typed arrays out, broker ids on both sides.
+"""Input and output of the optimiser as typed arrays, with broker ids on both sides.
 
-Corresponds to the questions of kafka-reassign-partitions, topicmappr and kafka-utils. In: `Brokers`, `Partitions` and a
-`Query`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `EMPTY`.
+Corresponds to the options of kafka-reassign-partitions, topicmappr and kafka-utils. In: `Brokers`, `Partitions` and a
+`PlacementGoal`. Out: a `Placement`. Rows are partitions in the given order; lists of replicas are padded with
+NO_BROKER.
 """
 
 from collections.abc import Sequence
@@ -19,13 +20,13 @@ NO_BROKER: Final = -1
 
 
 MAX_ROWS_NAMED: Final = 5
-"""Rows an error names."""
+"""Rows named in an error."""
 
 
 class PlacementError(ValueError):
-    """No placement keeps the hard rules: `what` says which rule, `rows` where, `then` what to do.
+    """No placement keeps the hard rules: `what` is the rule, `rows` the partitions, `then` the advice.
 
-    `code` and `reason` say the same of one row.
+    `code` and `reason` describe one row.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class PlacementError(ValueError):
         return self.located(f"rows {self.rows[:MAX_ROWS_NAMED]}" if self.rows else "")
 
     def located(self, where: str) -> str:
-        """Say it all, with the rows called as the reader knows them.
+        """Format the error with the rows as the user knows them.
 
         >>> PlacementError("2 partitions would have fewer racks", [3, 7], "allow more").located("a-0, a-4")
         '2 partitions would have fewer racks (a-0, a-4): allow more'
@@ -50,7 +51,7 @@ class PlacementError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Brokers:
-    """One entry a broker, in any order.
+    """One entry per broker, in any order.
 
     `live`: registered and understood. `target`: may be given replicas; implies live. `emptied`: gives up every replica
     of the partitions that may change.
@@ -65,29 +66,29 @@ class Brokers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Partitions:
-    """One row a partition: all of the cluster, since all count; only the `movable` ones may change."""
+    """One row per partition of the whole cluster, since all count for balance; only the `movable` ones may change."""
 
     topic: Ints
     partition: Ints
     replicas: Ints
-    """Broker ids, one row a partition, preferred replica first, padded with NOBODY."""
+    """Broker ids, one row per partition, preferred replica first, padded with NO_BROKER."""
     movable: Bools
     in_sync: Bools | None = None
-    """(row, slot) as `replicas`: in the ISR; None where that is not known, and then all count as in sync."""
+    """(row, slot) like `replicas`: whether the replica is in the ISR; None if unknown, then all count as in sync."""
     weights: Ints | None = None
-    """Bytes of one replica of each partition; then bytes are balanced instead of replicas."""
+    """Bytes of one replica of each partition; if given, bytes are balanced instead of replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementGoal:
-    """What is wanted beyond emptying the `emptied` brokers.
+    """The goal in addition to emptying the `emptied` brokers.
 
-    `even`: replicas move until brokers are even, not only where they have to. `leaders`: replicas are reordered until
-    leaders are even, in partitions that get or lose one; with `reorder` in all that may change. `replacements`:
-    (broker, its successor), taken wherever the rules let it. `replication_factor` keeps the preferred leader, unless
-    others are to stay before it (`leaving`). `onto`: of brokers that may be given replicas, only these get any they did
-    not have, and with `even` no more than they lack of an even share; empty for all. `given`: nothing is optimised, the
-    lists are somebody else's.
+    `even`: move replicas until brokers are even, not only where they must move. `leaders`: reorder replicas until
+    leaders are even, in partitions that get or lose a replica; with `reorder`, in all that may change. `replacements`:
+    (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the preferred leader, unless
+    other replicas must stay before it (`removal_order`). `onto`: only these brokers get replicas they did not have, and
+    with `even` not more than they lack of an even share; empty for all brokers. `given`: nothing is optimised, the
+    lists are given.
     """
 
     even: bool = False
@@ -103,7 +104,7 @@ class PlacementGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moves:
-    """One entry a replica that is copied (`source` is NOBODY where only one is added) or dropped (no `target`)."""
+    """One entry per replica that is copied (`source` is NO_BROKER if one is only added) or dropped (no `target`)."""
 
     row: Ints
     source: Ints
@@ -112,7 +113,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadSummary:
-    """What each broker or rack holds: replicas, preferred leaders and, with weights, bytes; before and after."""
+    """The load of each broker or rack: replicas, preferred leaders and, with weights, bytes; before and after."""
 
     names: tuple[str, ...]
     replicas: tuple[Ints, Ints]
@@ -122,38 +123,38 @@ class LoadSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placement:
-    """The answer: new lists for every row (unchanged ones as they were), and what that means."""
+    """The result: new lists for every row (unchanged ones as they were), and their effects."""
 
     replicas: Ints
     changed: Ints
     """Rows whose list differs, ascending."""
     reasons: tuple[str, ...]
-    """One for each of `changed`."""
+    """One for each row of `changed`."""
     moves: Moves
     copies: int
-    """Replicas that are copied: what a plan calls its moves."""
+    """Replicas that are copied: the moves of a plan."""
     lower_bound: int
     bound: str
     """How the lower bound is derived."""
     uneven: str
-    """Why brokers hold numbers of replicas that differ by more than one; empty where they do not."""
+    """Why brokers hold numbers of replicas that differ by more than one; empty if they do not."""
     held: Ints
     """Rows left alone because a dead broker that is not being emptied holds a replica of them."""
     left: int
-    """Forced changes that `max_moves` left undone."""
+    """Required copies that `max_moves` left undone."""
     brokers: LoadSummary
     racks: LoadSummary
     given_up: tuple[str, ...]
-    """Racks of which every broker is emptied: the only ones that a partition may have fewer for."""
+    """Racks of which every broker is emptied; only for these may a partition span fewer racks."""
     fewer_racks: int
-    """Partitions in fewer racks than before, beside those with fewer replicas."""
+    """Partitions in fewer racks than before, without those that have fewer replicas."""
     most_in_one_rack: tuple[Ints, Ints]
-    """The largest number of replicas of each row in one rack, before and after; 0 where none has a rack."""
+    """The largest number of replicas of each row in one rack, before and after; 0 if no replica has a rack."""
     least_in_one_rack: Ints
-    """The least that number can be for so many replicas, on the brokers that may hold any."""
+    """The lowest possible value of that number on the brokers that may hold replicas."""
     even_in_one_rack: Ints
-    """The same if each rack that has such brokers had enough of them."""
+    """The lowest possible value of that number if each rack with such brokers had enough of them."""
     reorders: int
     """Partitions left in their order that `reorder` would change."""
     leaders_reordered: Ints
-    """What each broker would lead then."""
+    """Leaders of each broker with `reorder`."""

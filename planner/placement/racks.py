@@ -1,14 +1,14 @@
-"""How the replicas of a partition are spread over racks, for many partitions at once.
+"""The spread of replicas over racks, for many partitions at once.
 
-Corresponds to the rack rule of `AdminUtils`: replicas in as many racks as can be. Kafka stops there; once there are
-more replicas than racks, that number says nothing, and what counts is how many replicas the loss of one rack takes.
-Arrays are (slot, row): racks by number, `NO_RACK` for a broker without one and for padding: that is in no rack.
+Corresponds to the rack rule of `AdminUtils`: replicas in as many racks as possible. With more replicas than racks, that
+number says nothing, and what matters is how many replicas the loss of one rack takes. Arrays are (slot, row) of rack
+numbers; `NO_RACK` stands for a broker without a rack and for padding.
 
-Both measures are best at once: the numbers of replicas that allowed sets put into racks are an M-convex set, whose most
-even member has the least maximum and the fewest zeros (Frank and Murota). Sets of one size that span at least so many
-racks and put at most so many replicas into one are the bases of a matroid, a gammoid: each replica takes the first
-place of its rack, or one of the places that the span leaves over, of which a rack may use all but one of its own limit.
-So they can be built, and exchanged, one replica at a time.
+Both measures can be optimal at once. The numbers of replicas that allowed sets put into racks form an M-convex set,
+whose most even member has the lowest maximum and the fewest zeros (Frank and Murota). Sets of one size that span at
+least so many racks and put at most so many replicas into one are the bases of a matroid, a gammoid: each replica takes
+the first place of its rack, or one of the places that the span leaves over, of which a rack may use all but one of its
+own limit. So such sets can be built, and exchanged, one replica at a time.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ NO_RACK: Final = -1
 
 
 def given_up(racks: Ints, emptied: Bools, stays: Bools, count: int) -> Bools:
-    """Racks, by number, that have brokers to be emptied and none that stays; all three are by broker.
+    """Return the racks, by number, that have brokers to be emptied and none that stays; all three arrays are by broker.
 
     >>> emptied, stays = np.array([True, False, True, False, True]), np.array([False, True, False, False, False])
     >>> given_up(np.array([0, 0, 1, 1, NO_RACK]), emptied, stays, 2)
@@ -35,7 +35,7 @@ def given_up(racks: Ints, emptied: Bools, stays: Bools, count: int) -> Bools:
 
 
 def spanned(racks: Ints) -> Ints:
-    """Racks a row spans.
+    """Return the number of racks each row spans.
 
     >>> spanned(np.array([[0, 0], [1, 0], [1, NO_RACK]]))
     array([2, 1])
@@ -47,7 +47,7 @@ def spanned(racks: Ints) -> Ints:
 
 
 def crowding(racks: Ints) -> Ints:
-    """Return the largest number of a row's replicas in one rack; 0 where none has a rack.
+    """Return the largest number of a row's replicas in one rack; 0 if none has a rack.
 
     >>> crowding(np.array([[0, 0, NO_RACK], [1, 0, NO_RACK], [1, NO_RACK, NO_RACK], [0, 0, NO_RACK]]))
     array([2, 3, 0])
@@ -59,12 +59,12 @@ def crowding(racks: Ints) -> Ints:
 
 
 def max_independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: Ints) -> Ints:
-    """Return how many of a row's replicas a list of `factor` can keep that spans `need` racks, `limit` in each at most.
+    """Return how many of a row's replicas a list of `factor` can keep that spans `need` racks, at most `limit` in each.
 
-    `held`: slots that hold a replica. It is the rank of the row's set in the matroid above.
+    `held`: slots that hold a replica. The result is the rank of the row's set in the matroid above.
 
     >>> racks, four = np.array([[0, 0], [0, 0], [0, 1], [1, 2]]), np.array([4, 4])
-    >>> independent(racks, np.full((4, 2), True), four, np.array([2, 4]), np.array([2, 4]))
+    >>> max_independent(racks, np.full((4, 2), True), four, np.array([2, 4]), np.array([2, 4]))
     array([3, 3])
     """
     place = _place_in_rack(racks)
@@ -75,9 +75,9 @@ def max_independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: I
 
 
 def lowest_crowding(held: Ints, room: Ints, elsewhere: Ints, more: Ints) -> Ints:
-    """Return the least that `crowding` can be, 1 at least, once each row has `more` replicas: water filled to a level.
+    """Return the lowest possible `crowding`, at least 1, once each row has `more` replicas (filled like water levels).
 
-    `held` and `room`, (rack, row): replicas, and brokers that could take one; `elsewhere`: such brokers without a rack.
+    `held` and `room`, (rack, row): replicas, and brokers that could take one. `elsewhere`: such brokers without a rack.
 
     >>> held, room = np.array([[2, 2, 0], [1, 1, 0]]), np.array([[2, 2, 4], [2, 0, 1]])
     >>> lowest_crowding(held, room, np.array([0, 0, 0]), np.array([1, 1, 4]))
@@ -93,7 +93,7 @@ def lowest_crowding(held: Ints, room: Ints, elsewhere: Ints, more: Ints) -> Ints
 
 
 def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
-    """(slot, row): how many slots before it are in the same rack; -1 without a rack."""
+    """Return (slot, row): how many slots before it are in the same rack; -1 without a rack."""
     named = racks != NO_RACK
     place: npt.NDArray[np.int8] = named.astype(np.int8) - np.int8(1)
     for slot in range(1, len(racks)):
@@ -103,7 +103,7 @@ def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
 
 
 def only_in_rack(racks: Ints) -> Bools:
-    """(slot, row): nobody else of the row is in this slot's rack."""
+    """Return (slot, row): whether no other replica of the row is in this slot's rack."""
     others = [[other for other in range(len(racks)) if other != slot] for slot in range(len(racks))]
     return np.array([_apart_from(racks, slot, rest) for slot, rest in enumerate(others)])
 
@@ -116,7 +116,7 @@ def _apart_from(racks: Ints, slot: int, others: Iterable[int]) -> Bools:
 
 
 def replicas_by_rack(racks: Ints, count: int) -> Ints:
-    """(rack, row): replicas of a row in each rack; the last rack stands for none and stays zero."""
+    """Return (rack, row): replicas of a row in each rack; the last rack stands for no rack and stays zero."""
     width = racks.shape[1]
     slots = np.where(racks == NO_RACK, count, racks) * width + np.arange(width)
     held: Ints = np.bincount(slots.ravel(), minlength=(count + 1) * width).reshape(count + 1, width)

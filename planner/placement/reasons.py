@@ -1,6 +1,6 @@
-"""Why a partition changes: the rule it serves, and what its brokers hold before and after the whole plan.
+"""The reason of each changed partition: the rule its moves serve, and its brokers' loads before and after the plan.
 
-In: a World that is done, its moves and tallies. Out: one text for each changed row.
+In: a finished PlacementModel, its moves and load summaries. Out: one text per changed row.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ Pair = tuple[int, int]
 def reasons(
     model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves, tally: LoadSummary
 ) -> tuple[str, ...]:
-    """One text a row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
+    """Return one text per row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
     racks = [model.racks[lists[:, changed]] for lists in (model.before, model.after)]
@@ -45,7 +45,7 @@ def reasons(
 
 
 def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
-    """Write each broker's count before and after, once for all rows."""
+    """Format each broker's count before and after, once for all rows."""
     before, after = (count.tolist() for count in counts)
     return [f"{name}: {was} → {becomes}" for name, was, becomes in zip(tally.names, before, after, strict=True)]
 

@@ -1,9 +1,9 @@
-"""Which replica leaves first where one has to: one on a drained broker, then one that lags; dead ones have left before.
+"""The order in which replicas leave a partition: those on drained brokers first, then lagging ones.
 
-Corresponds to nothing in Kafka, which asks for whole lists: a reassignment is complete once all of its target is in
-sync, so a plan that keeps a lagging replica and drops one in sync makes the move wait and brings min.insync.replicas
-nearer. The last replica in sync outranks where it lives. In: lists before, who is in sync and which brokers are live.
-Out: a rank for each replica, and those that stay.
+Dead replicas have been removed before. Kafka has no such rule, as it takes whole lists: a reassignment is complete once
+its whole target is in sync. A plan that keeps a lagging replica and drops one in sync makes the move wait and brings
+the partition closer to min.insync.replicas. The last replica in sync is kept whichever broker it is on. In: lists
+before, replicas in sync, live brokers. Out: a rank per replica, and the replicas that stay.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ RANKS: Final = 3
 
 
 def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
-    """(slot, row): in sync, by row as in `order`; all are where that is not known."""
+    """Return (slot, row): replicas in sync, by row as in `order`; all of them if the ISR is unknown."""
     in_sync = np.ones((width, len(order)), dtype=bool)
     if partitions.in_sync is not None:
         listed = partitions.in_sync[order].T
@@ -29,13 +29,14 @@ def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
 
 
 def removal_ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
-    """(slot, row): IN_SYNC to DRAINED; the higher leaves first. `live` and `target` have an entry a broker.
+    """Return (slot, row): ranks from IN_SYNC to DRAINED; the highest leaves first. `live` and `target` are by broker.
 
-    Where brokers that may keep replicas have none in sync, the first one in sync on a drained broker counts as theirs.
+    If brokers that may keep replicas have none in sync, the first one in sync on a drained broker counts as one of
+    theirs.
 
     >>> lists, in_sync = np.array([[0, 2], [1, 1], [2, 0]]), np.array([[True, True], [False, False], [True, False]])
     >>> live, target = np.array([True, True, True]), np.array([True, True, False])
-    >>> ranks(lists, in_sync, live, target).T.tolist()  # drained broker 2 holds the last replica in sync of row 1
+    >>> removal_ranks(lists, in_sync, live, target).T.tolist()  # drained broker 2: last in sync of row 1
     [[0, 1, 2], [0, 1, 1]]
     """
     held = before != NO_BROKER
@@ -47,9 +48,9 @@ def removal_ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> I
 
 
 def in_sync_to_keep(before: Ints, in_sync: Bools) -> Ints:
-    """(slot, row): replicas in sync of rows that have one out of sync, which leave only where the goal says so.
+    """Return (slot, row): replicas in sync of rows with a lagging one; they leave only if the goal requires it.
 
-    >>> kept(np.array([[7, 7], [8, 8]]), np.array([[True, True], [False, True]]))
+    >>> in_sync_to_keep(np.array([[7, 7], [8, 8]]), np.array([[True, True], [False, True]]))
     array([[ 7, -1],
            [-1, -1]])
     """
@@ -58,7 +59,7 @@ def in_sync_to_keep(before: Ints, in_sync: Bools) -> Ints:
 
 
 def is_kept(after: Ints, stay: Ints) -> Bools:
-    """(slot, row): replicas of `after` that are among those that stay."""
+    """Return (slot, row): replicas of `after` that are among those that stay."""
     if not (stay != NO_BROKER).any():
         return np.zeros(after.shape, dtype=bool)
     marks: Bools = (after != NO_BROKER) & is_in_row(after, stay)

@@ -1,4 +1,4 @@
-"""Lists of replicas of many partitions at once, as (slot, row): who is in them, and how many they give each broker."""
+"""Replica lists of many partitions as (slot, row): membership, and counts per broker."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ from planner.placement.problem import NO_BROKER, Bools, Ints
 
 
 def is_in_row(some: Ints, others: Ints) -> Bools:
-    """(slot, row): the broker is in the other list of its row, too.
+    """Return (slot, row): whether the broker is also in the other list of its row.
 
-    >>> within(np.array([[1, 4], [2, 5]]), np.array([[2, 6], [3, 4]]))
+    >>> is_in_row(np.array([[1, 4], [2, 5]]), np.array([[2, 6], [3, 4]]))
     array([[False,  True],
            [ True, False]])
     """
@@ -20,24 +20,24 @@ def is_in_row(some: Ints, others: Ints) -> Bools:
 
 
 def arrivals(before: Ints, after: Ints) -> Bools:
-    """(slot of `after`, row): a replica that was not there before; with the lists exchanged, one that is given up."""
+    """Return (slot of `after`, row): new replicas; with the lists exchanged, replicas that are given up."""
     new: Bools = (after != NO_BROKER) & ~is_in_row(after, before)
     return new
 
 
 def count_replicas(replicas: Ints, size: int) -> Ints:
-    """Replicas of each broker."""
+    """Count the replicas of each broker."""
     counted: Ints = np.bincount((replicas + 1).ravel(), minlength=size + 1)[1:]
     return counted
 
 
 def count_leaders(replicas: Ints, size: int) -> Ints:
-    """Partitions that name each broker first."""
+    """Count the partitions whose list starts with each broker."""
     return count_replicas(replicas[0], size)
 
 
 def count_bytes(replicas: Ints, weights: Ints, size: int) -> Ints:
-    """Bytes of each broker, exact also beyond what a double holds."""
+    """Sum the bytes of each broker in integers, which stay exact beyond the precision of a double."""
     total = np.zeros(size + 1, dtype=np.int64)
     for slot in replicas:
         np.add.at(total, slot, np.where(slot == NO_BROKER, 0, weights))
@@ -45,7 +45,7 @@ def count_bytes(replicas: Ints, weights: Ints, size: int) -> Ints:
 
 
 def padded(offsets: Ints, values: Ints) -> Ints:
-    """Lists as Arrow has them (row n from offsets[n] to offsets[n + 1]) as one row each, padded with NOBODY.
+    """Convert Arrow lists (row n from offsets[n] to offsets[n + 1]) to one row each, padded with NO_BROKER.
 
     >>> padded(np.array([0, 2, 3]), np.array([5, 6, 7]))
     array([[ 5,  6],

@@ -1,8 +1,8 @@
-"""What a placement comes to: the moves, how few they could be, what each broker and rack holds before and after.
+"""The result of a placement: moves, a lower bound on copies, and the load of each broker and rack before and after.
 
-The lower bound on copies is what each partition is forced to copy, or, where brokers are to be even, what brokers
-cannot become as even without: where they get even, what those below their even share lack, else what `bound` finds
-for the evenness reached. In: a World that is done. Out: a Placement.
+The lower bound is the number of copies that single partitions require, or, if brokers must be even, the number without
+which brokers cannot become as even. If brokers become fully even, that is what those below their even share lack, else
+what `lower_bound` finds for the evenness reached. In: a finished PlacementModel. Out: a Placement.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from planner.text import pluralise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What the search knows beside its model: copies that were forced, those of them left undone, what stays uneven.
+    """Facts of the search that the model does not hold: required copies, those left undone, and why brokers are uneven.
 
-    `reordered`: what `even_leaders` has returned.
+    `reordered` is the result of `even_leaders`.
     """
 
     forced: int
@@ -73,14 +73,14 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
 
 
 def _by_input(model: PlacementModel, measure: Ints) -> Ints:
-    """Put what is measured by row into the order of the input."""
+    """Put values by row into the order of the input."""
     of_input = np.empty_like(measure)
     of_input[model.order] = measure
     return of_input
 
 
 def _least_in_one(model: PlacementModel) -> Ints:
-    """The least `crowding` that each row's number of replicas allows on the brokers that may hold any."""
+    """Return the lowest `crowding` that each row's number of replicas allows on the brokers that may hold any."""
     factors = np.arange(len(model.after) + 1)
     racks = model.racks[:-1][model.target]
     sizes = np.bincount(racks[racks != NO_RACK], minlength=len(model.rack_names))
@@ -90,14 +90,14 @@ def _least_in_one(model: PlacementModel) -> Ints:
 
 
 def _even_in_one(model: PlacementModel) -> Ints:
-    """The same if each rack that has such brokers had enough of them."""
+    """Return the lowest `crowding` of each row if each rack with such brokers had enough of them."""
     racks = model.racks[:-1][model.target]
     even: Ints = -(-model.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
     return even
 
 
 def _moves(model: PlacementModel) -> Moves:
-    """The nth replica that is given up, in order, pairs with the nth that is new."""
+    """Pair the nth replica that is given up with the nth new one, in order."""
     before, after = model.before, model.after
     new, gone = arrivals(before, after), arrivals(after, before)
     pairs = np.maximum(new.sum(axis=0), gone.sum(axis=0))
@@ -107,7 +107,7 @@ def _moves(model: PlacementModel) -> Moves:
 
 
 def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
-    """The nth marked replica of each row, NOBODY where there are fewer."""
+    """Return the nth marked replica of each row, NO_BROKER if there are fewer."""
     first = np.take_along_axis(
         np.where(marked, replicas, NO_BROKER)[:, rows],
         np.argsort(~marked[:, rows], axis=0, kind="stable"),
@@ -154,10 +154,9 @@ def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, wei
 
 
 def shortage(model: PlacementModel) -> tuple[int, str]:
-    """How many copies brokers that may get any are short of an even share; and what that share is, in words.
+    """Return how many copies the brokers that may get any lack of an even share, and a text that describes the share.
 
-    Where replicas do not divide evenly, those left over are counted to the fullest brokers, so that no plan needs fewer
-    copies than this.
+    If replicas do not divide evenly, the remainder is assigned to the fullest brokers, so no plan needs fewer copies.
     """
     had = count_replicas(model.before, model.size)[model.target]
     total = int(count_replicas(model.after, model.size)[model.target].sum())
@@ -166,6 +165,6 @@ def shortage(model: PlacementModel) -> tuple[int, str]:
     even[np.argsort(-had, kind="stable")[:over]] += 1
     fresh = model.may_receive[model.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
-    who = "those that have fewer" if fresh.all() else "those that are to take some"
+    who = "those that have fewer" if fresh.all() else "those that may take replicas"
     shared = f"{pluralise(len(had), 'broker', 'shares', 'share')} {pluralise(total, 'replica')}"
     return lack, f"{shared}, {share} each and one more on {over}; {who}"

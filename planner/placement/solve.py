@@ -1,17 +1,20 @@
-"""From a goal to a placement: forced changes, then evenness of replicas, then of leaders, each with fewest changes.
+"""The optimiser: required changes, then balance of replicas, then of leaders, each with the fewest changes.
 
-The order is lexicographic: racks (as many as a partition spans now, but racks given up), copies, who leaves by choice,
-the preferred leader of a new replication factor, replicas per broker, leaders per broker, evenness within topics.
-Counts are exact: as few copies as the goal allows; no replica in sync dropped before one that is dead, drained or
-lagging; then replicas as even as these let them be (their squares sum to the least, which is max - min <= 1 where that
-can be). With `even`, evenness is what is asked for, and comes before copies, but takes no replica in sync from a
-partition that lacks one; with `onto` it is sought within the copies that the chosen brokers lack. Leaders are exact for
-the replicas chosen and the partitions that may be reordered. Within `max_moves` forced changes come first: as many
-partitions as so many copies complete, which is exact, then as even as those let brokers be; which of several equal
-partitions are left is no matter of evenness. What is left of `max_moves` evens out as far as so few copies can; that
-is not proved to be the best (one dear way may help more than several cheap ones), but none of 9,000 small clusters had
-a better one. Not exact: bytes, topics, and who leaves of two drained replicas of one partition. In: `problem`'s types.
-Out: a Placement.
+The order is lexicographic: racks (as many as a partition spans now, without racks given up), copies, which replicas
+leave by choice, the preferred leader of a new replication factor, replicas per broker, leaders per broker, balance
+within topics.
+
+Counts are exact. The result has as few copies as the goal allows. No replica in sync is dropped before one that is
+dead, drained or lagging. Replicas are then as even as these rules allow (their squares sum to the minimum, which is max
+- min <= 1 if that is possible). With `even`, evenness is the goal and comes before copies, but no replica in sync is
+taken from a partition with a lagging one. With `onto`, evenness is sought within the copies that the chosen brokers
+lack. Leaders are exact for the replicas chosen and the partitions that may be reordered.
+
+Within `max_moves`, required changes come first. As many partitions as possible are completed, which is exact; then
+brokers are as even as these allow, and the choice among equal partitions ignores evenness. The rest of `max_moves`
+improves balance. That step is not proved optimal, as one expensive path may help more than several cheap ones, but none
+of 9,000 small clusters had a better result. Not exact: bytes, topics, and the choice between two drained replicas of
+one partition. In: the types of `problem`. Out: a Placement.
 """
 
 from dataclasses import replace
@@ -32,7 +35,7 @@ from planner.text import pluralise
 
 
 def place(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> Placement:
-    """Answer the goal; the same goal gets the same answer."""
+    """Find the placement for a goal; the same input gives the same result."""
     model = model_of(brokers, partitions, goal)
     redirected = apply(model, goal)
     forced = copies(model)
@@ -55,7 +58,7 @@ def place(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> Plac
 
 
 def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int) -> ExchangeGraph | None:
-    """Even out over these rows; returns the graph as that leaves it."""
+    """Balance over these rows; return the graph after balancing."""
     if not len(rows):
         return None
     exchange = ExchangeGraph(model, rows, voluntary=voluntary)
@@ -65,16 +68,16 @@ def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int)
 
 
 def _budget(model: PlacementModel, goal: PlacementGoal) -> int:
-    """Copies that evening out may take: as `max_moves` leaves, and into chosen brokers what these lack."""
+    """Return the copies that balancing may use: the rest of `max_moves`, and for `onto` what these brokers lack."""
     left = UNLIMITED if goal.max_moves is None else goal.max_moves - copies(model)
     return min(left, shortage(model)[0]) if goal.onto else left
 
 
 def _undo_beyond(model: PlacementModel, max_moves: int | None) -> int:
-    """Leave undone the forced changes beyond `most` copies; returns how many.
+    """Undo required changes beyond `max_moves` copies; return the number of copies undone.
 
-    A partition is done whole or not at all. Those with fewest copies come first, so that no choice of partitions
-    would complete more; of equal ones those with a replica on a dead broker, then by topic and partition.
+    A partition is completed as a whole or not at all. Those with the fewest copies come first, so that no other choice
+    would complete more. Ties go to partitions with a replica on a dead broker, then by topic and partition.
     """
     if max_moves is None:
         return 0
@@ -89,7 +92,7 @@ def _undo_beyond(model: PlacementModel, max_moves: int | None) -> int:
 
 
 def evaluate_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placement:
-    """Account for `replicas`, (row, slot) of broker ids; raise PlacementError for a broker that nobody knows."""
+    """Compute the result of given lists, (row, slot) of broker ids; raise PlacementError for an unknown broker."""
     goal = PlacementGoal(leaders=False, given=True)
     model = model_of(brokers, partitions, goal)
     unknown = np.setdiff1d(replicas, [*model.ids.tolist(), NO_BROKER]).tolist()

@@ -1,8 +1,9 @@
-"""Moves in waves: pieces small enough to run one after the other, each of which can be taken back.
+"""Waves: pieces of a placement small enough to run one after the other, each of which can be rolled back.
 
-Corresponds to `--max-movement` of kafka-utils and to the batches operators cut by hand. A cap counts, for each broker
-and wave, what comes in and what goes out, apart. Partitions wait, in order of topic and partition, for the first wave
-with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step a row and wave.
+Corresponds to `--max-movement` of kafka-utils and to batches that operators cut by hand. A limit counts incoming and
+outgoing replicas separately, per broker and wave. Partitions wait, in order of topic and partition, for the first wave
+with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step per row and
+wave.
 """
 
 from collections import Counter, defaultdict
@@ -20,9 +21,9 @@ from planner.placement.replica_arrays import arrivals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveLimits:
-    """`moves_per_broker`: at most so many replicas in, and so many out, a broker and wave; None for any number.
+    """`moves_per_broker`: maximum number of replicas in, and out, per broker and wave; None for no limit.
 
-    `one_at_a_time`: a partition replaces one replica a wave.
+    `one_at_a_time`: a partition replaces one replica per wave.
     """
 
     moves_per_broker: int | None = None
@@ -34,10 +35,10 @@ class WaveLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waves:
-    """Steps by row and then by wave; no row has two steps in one wave, and each starts where the one before ended.
+    """Steps by row and then by wave; a row has at most one step in a wave, and each starts where the one before ended.
 
-    `row`, `wave`, `nth` (step of its row) and `of` (steps its row has) have one entry a step; `before` and `after` are
-    lists of broker ids, (slot, step), padded with NOBODY.
+    `row`, `wave`, `nth` (number of the step in its row) and `of` (steps of the row) have one entry per step. `before`
+    and `after` are lists of broker ids, (slot, step), padded with NO_BROKER.
     """
 
     row: Ints
@@ -60,16 +61,16 @@ class Waves:
 
     @property
     def most_in(self) -> list[int]:
-        """Replicas that the broker which gets most gets, in each wave."""
+        """In each wave, the most replicas that one broker gets."""
         return self._most(self.after, arrivals(self.before, self.after))
 
     @property
     def most_out(self) -> list[int]:
-        """Replicas that the broker which gives most gives, in each wave; without what is only dropped."""
+        """In each wave, the most replicas that one broker gives to others; dropped replicas do not count."""
         return self._most(self.before, _given_up(self.before, self.after))
 
     def inverse(self) -> Self:
-        """The way back: the last wave taken back first."""
+        """Return the steps of a rollback: the last wave is undone first."""
         return type(self)(
             row=self.row[::-1],
             wave=(self.count - 1 - self.wave)[::-1],
@@ -91,13 +92,13 @@ class Waves:
 def cut_into_waves(
     partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: WaveLimits
 ) -> Waves:
-    """Cut a placement into waves; what only changes its order comes in the last one, when everyone is in sync."""
+    """Cut a placement into waves; changes of order alone come in the last wave, when all replicas are in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
-        raise PlacementError(f"at most {caps.moves_per_broker} moves a broker and wave: nothing could ever move")
+        raise PlacementError(f"at most {caps.moves_per_broker} moves per broker and wave: expected at least 1")
     rows = placement.changed
     rows = rows[np.lexsort((partitions.partition[rows], partitions.topic[rows]))]
     ids = np.unique(np.concatenate([partitions.replicas[rows].ravel(), placement.replicas[rows].ravel(), [NO_BROKER]]))
-    # NOBODY is the least of the ids: without it, numbers are from 0, and NOBODY's own is -1 again
+    # the least id is NO_BROKER: without it, numbers start at 0, and NO_BROKER's own number is -1 again
     before, after = (np.searchsorted(ids, lists[rows].T) - 1 for lists in (partitions.replicas, placement.replicas))
     before = np.pad(before, ((0, max(len(after) - len(before), 0)), (0, 0)), constant_values=NO_BROKER)
     after = np.pad(after, ((0, max(len(before) - len(after), 0)), (0, 0)), constant_values=NO_BROKER)
@@ -118,10 +119,10 @@ def cut_into_waves(
 
 
 def fewest_waves(placement: Placement, caps: WaveLimits) -> int:
-    """At least so many waves it takes: the busiest broker's moves, or the most moves of one partition.
+    """Return a lower bound on the number of waves: the busiest broker's moves, or the most moves of one partition.
 
-    Seldom that is a few too low: partitions that move several replicas bind brokers to each other, and which wave is
-    best for them is edge colouring of a hypergraph, which nobody knows how to do quickly.
+    It is rarely too low. Partitions that move several replicas connect brokers, and the best waves for them are an edge
+    colouring of a hypergraph, for which no fast algorithm is known.
     """
     copied = placement.moves.target != NO_BROKER
     rows, targets, sources = (
@@ -140,7 +141,7 @@ def _max_count(values: Ints) -> int:
 
 
 def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
-    """Rack numbers of brokers by index, and NO_RACK last, which NOBODY finds."""
+    """Return rack numbers of brokers by index, with NO_RACK last, which index NO_BROKER (-1) finds."""
     names = sorted({rack for rack in rack_of.values() if rack is not None})
     number = {rack: index for index, rack in enumerate(names)}
     racks = (rack_of.get(broker) for broker in ids.tolist())
@@ -148,19 +149,19 @@ def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
 
 
 def _lagging(partitions: Partitions, rows: Ints, before: Ints) -> Ints:
-    """(slot, row): replicas of `before` that are not in sync."""
+    """Return (slot, row): replicas of `before` that are not in sync."""
     in_sync = in_sync_of(partitions, rows, len(before))
     return np.where(in_sync, NO_BROKER, before)
 
 
 def _given_up(before: Ints, after: Ints) -> Bools:
-    """(slot of `before`, step): a replica that leaves while another one comes."""
+    """Return (slot of `before`, step): replicas that leave while another one arrives."""
     given: Bools = arrivals(after, before) & arrivals(before, after).any(axis=0)
     return given
 
 
 def _wave_numbers(steps: Steps, size: int, caps: WaveLimits) -> Ints:
-    """Wave of each step."""
+    """Return the wave of each step."""
     wave = steps.nth
     comes, goes = arrivals(steps.before, steps.after), _given_up(steps.before, steps.after)
     if caps.moves_per_broker is not None:
@@ -173,9 +174,9 @@ def _wave_numbers(steps: Steps, size: int, caps: WaveLimits) -> Ints:
 
 
 def first_fit(nth: Ints, step: Ints, end: Ints, cap: int) -> Ints:
-    """Wave of each step; `nth` counts the steps of a row from 0, each to run after the one before.
+    """Return the wave of each step; `nth` counts the steps of a row from 0, each to run after the one before.
 
-    `step` and `end` have an entry for each place a step takes up, by step ascending; an end has `cap` places a wave.
+    `step` and `end` have an entry for each place a step takes, by step ascending; an end has `cap` places per wave.
 
     >>> first_fit(np.array([0, 0, 1, 0]), np.array([0, 1, 2, 3]), np.array([7, 7, 8, 7]), 2)
     array([0, 0, 1, 1])
@@ -186,14 +187,14 @@ def first_fit(nth: Ints, step: Ints, end: Ints, cap: int) -> Ints:
     used: defaultdict[int, Counter[int]] = defaultdict(Counter)
     waves: list[int] = []
     for number, earlier in enumerate(nth.tolist()):
-        mine = ends[firsts[number] : firsts[number + 1]]
+        places = ends[firsts[number] : firsts[number + 1]]
         closed = (1 << (waves[-1] + 1)) - 1 if earlier else 0
-        for one in mine:
-            closed |= full[one]
+        for place in places:
+            closed |= full[place]
         wave = (~closed & (closed + 1)).bit_length() - 1
-        for one in mine:
-            used[one][wave] += 1
-            if used[one][wave] == cap:
-                full[one] |= 1 << wave
+        for place in places:
+            used[place][wave] += 1
+            if used[place][wave] == cap:
+                full[place] |= 1 << wave
         waves.append(wave)
     return np.array(waves, dtype=np.int64)

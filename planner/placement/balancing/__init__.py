@@ -1,1 +1,1 @@
-"""Evening out what brokers hold: replicas, leaders, topics and bytes."""
+"""Balancing of brokers: replicas, leaders, topics and bytes."""

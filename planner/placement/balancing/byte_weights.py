@@ -1,8 +1,8 @@
-"""Balancing bytes instead of replicas: the largest first, each to the emptiest broker that may take it.
+"""Balancing of bytes instead of replicas: the largest replicas first, each to the emptiest broker that may take it.
 
-Bytes cannot be evened out exactly in reasonable time (it is bin packing), so this is a greedy and no proof goes with
-it: forced replicas go largest first to the emptiest broker; where brokers are to be even, the fullest gives its largest
-replica that overshoots on neither side. In: a World with its forced changes made. Works in its `after`.
+Exact balancing of bytes is bin packing, so this is a greedy algorithm without a proof of optimality. Forced replicas go
+largest first to the emptiest broker. If brokers must be even, the fullest broker repeatedly gives away the largest
+replica that makes neither side overshoot. In: a PlacementModel with its forced changes made. Changes its `after`.
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.replica_arrays import arrivals, count_bytes
 
 TOLERANCE_DIVISOR: Final = 100
-"""Brokers within a hundredth of the mean count as even: the last bytes would cost most moves."""
+"""Brokers within 1/100 of the mean count as even; the last bytes would cost the most moves."""
 
 
 def spread_bytes(model: PlacementModel, weights: Ints, goal: PlacementGoal, redirected: Bools) -> None:
-    """Place the forced replicas anew by size, then, if asked for, even out."""
+    """Place the forced replicas again by size, then balance all if the goal asks for it."""
     _replace_forced(model, weights, np.flatnonzero(redirected & model.movable))
     rows = np.flatnonzero(model.movable)
     if goal.even and len(rows):
@@ -60,9 +60,9 @@ def _even_out(exchange: ExchangeGraph, load: Ints, weights: Ints, budget: int) -
 
 
 def _move_one(exchange: ExchangeGraph, load: Ints, weights: Ints, source: int, mean: int) -> int:
-    """Move one replica away from `source`, to the emptiest broker that one fits; 1 if there was one.
+    """Move one replica from `source` to the emptiest broker that one fits; return the number moved, 0 or 1.
 
-    First one that overshoots on neither side, then, for the last bytes, the one that brings the two closest.
+    The first pass allows no overshoot on either side. The second pass takes the replica that brings the two closest.
     """
     slack = mean // TOLERANCE_DIVISOR
     takers = np.flatnonzero(exchange.model.target & (load < mean))

@@ -1,8 +1,8 @@
-"""Evening out: load flows from full to empty brokers along cheapest ways until no way improves anything.
+"""Balancing by shortest paths: load moves from full to empty brokers until no path improves anything.
 
-The loads that partitions can give brokers form a base polyhedron, so that a distribution which no single way improves
-is the best there is, and as each unit goes a cheapest way, the number of copies stays the least for the load reached
-(successive shortest paths). In: a graph of arcs and what brokers should ideally hold. Works in the graph.
+The loads that partitions can give brokers form a base polyhedron, so a distribution that no single path improves is
+optimal. As each unit takes a cheapest path, the number of copies stays minimal for the load reached (successive
+shortest paths). In: a graph of arcs and the ideal load of each broker. Changes the graph.
 """
 
 from typing import Final, Protocol
@@ -14,14 +14,14 @@ from planner.placement.problem import Bools, Ints
 
 UNLIMITED: Final = 1 << 60
 MIN_RECIPIENTS: Final = 16
-"""A broker gives its excess to so many others at least, where so many lack something."""
+"""Minimum number of brokers among which a broker shares its excess, if so many lack load."""
 SCARCE_BUDGET: Final = 4
 SOURCES_TRIED: Final = 32
-"""With so few copies left of a budget, so many brokers are looked at for the way that helps most, not one alone."""
+"""With no more copies left than this in the budget, the best path from several full brokers is taken."""
 
 
 class Graph(Protocol):
-    """Arcs counted by cost + 1, the length of the cheapest, the load they shift, and the shifting."""
+    """Arcs counted by cost + 1, the length of the cheapest arc, the load, and the operation that shifts load."""
 
     edges: Ints
     lengths: Ints
@@ -31,7 +31,7 @@ class Graph(Protocol):
 
 
 def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
-    """Even out the load of `takers`, at most `budget` copies more than now."""
+    """Balance the load of `takers` with at most `budget` additional copies."""
     descent = _Descent(graph, takers, budget)
     done, moved = ~takers, False
     while moved or not done.all():
@@ -49,7 +49,8 @@ def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
 
 
 def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
-    """What brokers would hold after `budget` free moves, at most the even share: the fullest give, the emptiest take.
+    """Return the load of each broker after `budget` free moves towards the even share, from the fullest to the
+    emptiest.
 
     >>> even_goal(np.array([9, 5, 0, 0]), np.array([True, True, True, False]), 100)
     array([5, 5, 4, 0])
@@ -70,9 +71,9 @@ def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
 
 
 def fill_lowest(load: Ints, count: int) -> Ints:
-    """Give `count` units, each to the emptiest.
+    """Give `count` units, each to the emptiest broker.
 
-    >>> raised(np.array([5, 2, 3]), 4)
+    >>> fill_lowest(np.array([5, 2, 3]), 4)
     array([5, 5, 4])
     """
     low, high = int(load.min()), int(load.min()) + count
@@ -86,7 +87,7 @@ def fill_lowest(load: Ints, count: int) -> Ints:
 
 
 class _Descent:
-    """What brokers should hold, the share of its excess a broker gives at once, and the copies that are left."""
+    """One balancing run: the goal load of each broker, the share of its excess given at once, and the budget left."""
 
     def __init__(self, graph: Graph, takers: Bools, budget: int) -> None:
         self.graph, self.takers, self.budget = graph, takers, budget
@@ -96,7 +97,7 @@ class _Descent:
         self.scale = len(takers) + 1
 
     def step(self, source: int) -> bool:
-        """Send load from `source` to where it helps most; False if nowhere."""
+        """Send load from `source` to the best target; return False if there is none."""
         distance, previous = cheapest_paths(self.graph.lengths, source)
         cost = distance // self.scale
         target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.budget), cost)
@@ -106,7 +107,7 @@ class _Descent:
         return True
 
     def best_step(self) -> bool:
-        """Send one replica the way that helps most of those that the budget allows; False if none helps."""
+        """Send one replica along the best path within the budget; return False if none helps."""
         best, best_way = -1.0, None
         for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:SOURCES_TRIED].tolist():
             if not self.takers[source]:
@@ -115,7 +116,7 @@ class _Descent:
             cost = distance // self.scale
             gap = self.graph.load[source] - self.graph.load
             helps = self.takers & reachable(distance) & (cost <= self.budget) & ((gap > 1) | ((gap == 1) & (cost < 0)))
-            # what costs nothing comes first, then what helps most for its price
+            # free moves come first, then the moves that help most for their cost
             worth = np.where(helps, (gap - 1) / np.maximum(cost, 1) + np.where(cost <= 0, UNLIMITED, 0), -1.0)
             target = int(worth.argmax())
             if worth[target] > best:
@@ -125,7 +126,7 @@ class _Descent:
         return best_way is not None
 
     def _send(self, source: int, target: int, amount: int, cost: Ints, previous: Ints) -> None:
-        """Shift up to `amount` along the way that `previous` tells."""
+        """Shift up to `amount` along the path in `previous`."""
         route = [(*arc, self._cheapest(arc)) for arc in path(previous, source, target)]
         room = min(int(self.graph.edges[kind + 1, a, b]) for a, b, kind in route) // len(route)
         price = int(cost[target])
@@ -139,7 +140,9 @@ class _Descent:
         return next(cost for cost in COSTS if self.graph.edges[(cost + 1, *arc)] > 0)
 
     def _target_of(self, source: int, open_to: Bools, cost: Ints) -> tuple[int, int]:
-        """Where to, and how much: first to who is below its goal, then to the emptiest, then to who saves copies."""
+        """Return the target and the amount: a broker below its goal first, then the emptiest, then one that saves
+        copies.
+        """
         load, goal = self.graph.load, self.goal
         gap = load[source] - load
         lacking, emptier = open_to & (gap > 1) & (load < goal), open_to & (gap > 1)

@@ -1,10 +1,10 @@
-"""Which broker can hand a replica to which, over all partitions: the graph on which replicas are evened out.
+"""The graph on which replicas are balanced: which broker can hand a replica to which, over all partitions.
 
-An arc a → b stands for partitions that may replace a by b and keep their hard rules: replicas distinct, on allowed
-brokers, as many racks as needed, and in each no more replicas than allowed; and one in sync leaves a partition that
-lacks one for another in sync only, which comes back. Its cost says how the number of copies changes. Arcs are counted,
-not listed, so that a hundred brokers are a small graph whatever the number of partitions. In: a World and the rows that
-may change.
+An arc a → b counts the partitions that may replace a by b and keep their hard rules. Replicas must be distinct and on
+allowed brokers, span the required racks, and not exceed the allowed number per rack. In a partition with a lagging
+replica, a replica in sync may only be replaced by another one in sync that returns. The cost of an arc is the change in
+the number of copies. Arcs are counted, not listed, so the graph of a hundred brokers is small for any number of
+partitions. In: a PlacementModel and the rows that may change.
 """
 
 from functools import reduce
@@ -20,13 +20,13 @@ from planner.placement.removal_order import is_kept
 from planner.placement.replica_arrays import arrivals, is_in_row
 
 ROWS_PER_BATCH: Final = 1 << 15
-"""Rows counted at once, for the sake of memory."""
+"""Rows counted at once, to limit memory."""
 
 
 class ExchangeGraph:
-    """Rows that may change, and how many of them offer each arc.
+    """The rows that may change, and how many of them offer each arc.
 
-    `voluntary`: replicas that need not move may. `edges` is (cost + 1, from, to).
+    With `voluntary`, replicas that need not move may move. `edges` is (cost + 1, from, to).
     """
 
     def __init__(self, model: PlacementModel, rows: Ints, *, voluntary: bool) -> None:
@@ -37,7 +37,7 @@ class ExchangeGraph:
         self.best, self.even = np.minimum(factor, len(model.rack_names)), -(-factor // count)
         self.crowds = bool((self.even > 1).any() and model.rack_names)
         self.limit = model.limit[rows]
-        # elsewhere the racks that a row has to span leave no room for more
+        # other rows need no check: the racks they have to span leave no room for more in one rack
         self.limited = (self.limit <= factor - self.need) & bool(model.rack_names)
         self.topic, self.topic_load = topic_load(model, rows)
         self.rack_of = np.where(model.racks[:-1] < 0, len(model.rack_names), model.racks[:-1])
@@ -51,7 +51,7 @@ class ExchangeGraph:
         self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
-        """Replace `source` by `target` in up to `most` rows, each at `cost`; return in how many."""
+        """Replace `source` by `target` in up to `most` rows, each at `cost`; return the number of rows."""
         columns = self.holders(source)
         columns = columns[self.allowed(columns, source, target, cost)]
         chosen = np.sort(columns[self._preferred(columns, source, target)[:most]])
@@ -66,15 +66,15 @@ class ExchangeGraph:
         return len(chosen)
 
     def holders(self, broker: int) -> Ints:
-        """Columns in which `broker` holds a replica."""
+        """Return the columns in which `broker` holds a replica."""
         return np.flatnonzero(reduce(np.logical_or, [replicas == broker for replicas in self.after]))
 
     def finish(self) -> None:
-        """Write into the model what was changed."""
+        """Write the changes into the model."""
         self.model.after[:, self.rows] = self.after
 
     def _replaced(self, columns: Ints, source: int, target: int) -> Ints:
-        """Racks of the rows once `source` is replaced by `target`."""
+        """Return the racks of the rows after `source` is replaced by `target`."""
         after = self.after[:, columns]
         racks: Ints = self.model.racks[np.where(after == source, target, after)]
         return racks
@@ -93,7 +93,7 @@ class ExchangeGraph:
         return allowed
 
     def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
-        """Which rows first: where racks gain what they can, where it evens out the topic, where nothing else moves."""
+        """Order rows: gain in racks first, then balance of the topic, then rows in which nothing else moves."""
         topics = self.topic[columns]
         first = np.maximum.accumulate(np.where(np.diff(topics, prepend=-1) != 0, np.arange(len(topics)), 0))
         nth = np.arange(len(topics)) - first
@@ -107,9 +107,10 @@ class ExchangeGraph:
         return order
 
     def _count(self, columns: Ints, sign: int) -> None:
-        """Count the arcs these rows offer: by rack as if no replica were in the way, then those in the way.
+        """Count the arcs of these rows: by rack as if no replica blocked them, then subtract the blocked ones.
 
-        Every target may have back what it gave away, at one copy less; only fresh ones get what they did not have.
+        Any target may take back a replica that it gave away, which saves a copy; only brokers that may receive get new
+        ones.
         """
         before, after = self.before[:, columns], self.after[:, columns]
         new, gone = ~is_in_row(after, before), ~is_in_row(before, after) & (before != NO_BROKER)
@@ -132,14 +133,14 @@ class ExchangeGraph:
         np.add.at(self._returns.reshape(-1), returning - self.model.size**2, sign)
 
     def _arcs(self, open_to: Bools, starts: Ints, others: Ints, marked: Bools) -> Ints:
-        """Keys of the arcs from each slot to those of `others` that are marked."""
+        """Return the keys of the arcs from each slot to the marked entries of `others`."""
         rows = np.arange(others.shape[1])
         at = open_to[np.arange(len(starts))[:, None, None], self.rack_of[others][None], rows] & marked[None]
         keys: Ints = (starts[:, None, :] * self.model.size + others[None])[at]
         return keys
 
     def _refresh(self, brokers: Ints) -> None:
-        """Count and measure again the arcs that leave these brokers: no others have changed."""
+        """Recount the arcs that leave these brokers; no others have changed."""
         changed = np.unique(brokers[brokers != NO_BROKER])
         self.edges[:, changed] = self._edges(changed)
         self.lengths[changed] = arcs(self.edges[:, changed])
@@ -152,7 +153,9 @@ class ExchangeGraph:
         return edges
 
     def _open_racks(self, columns: Ints) -> Bools:
-        """(slot, rack, row): a broker of this rack may replace the slot; the last rack is none."""
+        """Return (slot, rack, row): whether a broker of the rack may replace the slot; the last rack stands for no
+        rack.
+        """
         racks = self.model.racks[self.after[:, columns]]
         count = len(self.model.rack_names)
         without = spanned(racks) - only_in_rack(racks)

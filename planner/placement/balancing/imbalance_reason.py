@@ -1,8 +1,8 @@
-"""Why brokers stay uneven: what keeps the fullest from giving to the others, or the emptiest from getting from them.
+"""The reason why brokers stay uneven: what binds the replicas of the fullest, or keeps others from the emptiest.
 
-Once no way leads from full brokers to emptier ones, those it leads to at all are a closed circle: their replicas are
-bound to it. Which rule binds how many of them is what a plan says. In: a World that is evened out as far as it goes,
-and the graph it was evened out on. Out: a sentence, empty where brokers are within one replica of each other.
+When no path leads from full brokers to emptier ones, the brokers reachable from the full ones form a closed set to
+which their replicas are bound. The plan states which rules bind how many of them. In: a PlacementModel after balancing,
+and the graph used for it. Out: a sentence, empty if brokers are within one replica of each other.
 """
 
 from typing import Final
@@ -17,13 +17,16 @@ from planner.placement.removal_order import is_kept
 from planner.text import pluralise
 
 MAX_BROKERS_NAMED: Final = 5
-"""Brokers that are named."""
+"""Broker ids in one message."""
 
 
 def imbalance_reason(
     model: PlacementModel, goal: PlacementGoal, graph: ExchangeGraph | None, *, copied: int, undone: int
 ) -> str:
-    """Say what keeps brokers from being even; `copied` replicas are, `left` have to be and are not."""
+    """Return why brokers are not even.
+
+    `copied` replicas are copied by the plan; `undone` required copies are not.
+    """
     held = model.load()[model.target]
     if not len(held) or np.ptp(held) <= 1:
         return ""
@@ -51,7 +54,7 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:
-    """Brokers that arcs lead to from these, and these."""
+    """Return these brokers and all that arcs lead to from them."""
     closed = start
     while True:
         more = closed | arcs[closed].any(axis=0)
@@ -64,7 +67,7 @@ def _limit_reason(model: PlacementModel, goal: PlacementGoal, copied: int) -> st
     if goal.max_moves is not None and (not goal.onto or copied >= goal.max_moves):
         return f"--max-moves {goal.max_moves} allows no more copies that would help"
     only = _broker_names(model, model.may_receive)
-    return f"nobody but {only} is to take any, nor more than an even share; --rebalance evens all"
+    return f"only {only} may take replicas, up to an even share; --rebalance balances all brokers"
 
 
 def _broker_names(model: PlacementModel, brokers: Bools) -> str:
@@ -74,10 +77,10 @@ def _broker_names(model: PlacementModel, brokers: Bools) -> str:
 
 
 def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str:
-    """Of the replicas on `sources`, how many may not go to `targets`, by what forbids it."""
+    """Count the replicas on `sources` that may not go to `targets`, by the rule that forbids it."""
     open_to = targets & model.may_receive
     if not open_to.any():
-        return f"nobody but {_broker_names(model, model.may_receive)} is to take any"
+        return f"only {_broker_names(model, model.may_receive)} may take replicas"
     on_sources, on_targets = (np.append(brokers, False)[model.after] for brokers in (sources, open_to))
     replicas = on_sources.sum(axis=0)
     fixed = ~model.movable

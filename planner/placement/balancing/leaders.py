@@ -1,9 +1,9 @@
-"""Which broker can hand leadership to which: reordering replicas moves no data.
+"""Balancing of leaders: a new order of replicas moves no data.
 
-Corresponds to the preferred replica of `PartitionStateMachine`: the first of a list leads once it is in sync. An arc
-a → b stands for partitions that a leads and b follows; it costs 1 where the preferred leader stays in its partition
-and would lose it, so that leaders are even after as few changes as can be. A partition that neither gets nor loses a
-replica keeps its order unless all are asked for. In: a World with its replicas settled.
+Corresponds to the preferred replica of `PartitionStateMachine`: the first replica of a list leads once it is in sync.
+An arc a → b counts the partitions that a leads and b follows. It costs 1 if the preferred leader stays in its partition
+and would lose it, so leaders become even with as few changes as possible. A partition that neither gets nor loses a
+replica keeps its order unless the goal includes all. In: a PlacementModel with final replicas.
 """
 
 from functools import reduce
@@ -37,7 +37,7 @@ class LeaderGraph:
         self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
-        """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; return in how many."""
+        """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; return the number of rows."""
         columns = np.flatnonzero(self.leader == source)
         columns = columns[reduce(np.logical_or, [replicas[columns] == target for replicas in self.after])]
         columns = columns[self._costs(columns, np.full(len(columns), target)) == cost]
@@ -52,7 +52,7 @@ class LeaderGraph:
         return len(chosen)
 
     def finish(self) -> None:
-        """Write the leaders to the front; the others keep their order."""
+        """Move the leaders to the front; the other replicas keep their order."""
         moved = np.flatnonzero(self.leader != self.after[0])
         after, leader = self.after[:, moved], self.leader[moved]
         order = np.argsort(after != leader, axis=0, kind="stable")
@@ -64,7 +64,7 @@ class LeaderGraph:
         return costs
 
     def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
-        """Which rows first: those that change anyway, then where it evens out the topic's leaders."""
+        """Order rows: those that change anyway first, then those that balance the topic's leaders."""
         topics = self.topic[columns]
         gain = self.topic_load[topics, source] - self.topic_load[topics, target]
         order: Ints = np.lexsort((-gain, ~self.changed[columns]))
@@ -82,8 +82,8 @@ class LeaderGraph:
 def even_leaders(model: PlacementModel, goal: PlacementGoal) -> tuple[int, Ints]:
     """Reorder the rows that the goal allows.
 
-    Return what is given up by that: how many more rows would be reordered if all could be, and what brokers would lead
-    then. A new replication factor keeps who leads, unless all rows are asked for.
+    Returns how many more rows would be reordered if all could be, and the leaders of each broker in that case. A new
+    replication factor keeps the leaders, unless the goal includes all rows.
     """
     rows: Bools = model.movable & (model.after[0] != NO_BROKER)
     if goal.leaders and goal.reorder:
@@ -106,14 +106,14 @@ def _evened(model: PlacementModel, rows: Bools) -> LeaderGraph:
 
 
 def _touched(model: PlacementModel) -> Bools:
-    """Rows that may change and get a replica or lose one."""
+    """Return the rows that may change and that get or lose a replica."""
     moved = np.concatenate([arrivals(model.before, model.after), arrivals(model.after, model.before)])
     touched: Bools = model.movable & moved.any(axis=0)
     return touched
 
 
 def keep_places(model: PlacementModel) -> None:
-    """Put each replica that stays where it stood, and new ones in the places that became free."""
+    """Keep each remaining replica in its position, and put new replicas into the free positions."""
     before, after = model.before, model.after
     rows = np.flatnonzero((before != after).any(axis=0))
     before, after = before[:, rows], after[:, rows]

@@ -1,8 +1,8 @@
-"""Cheapest ways from one broker to others over a graph with an arc wherever some partition can shift its load.
+"""Cheapest paths from one broker to the others, in a graph with an arc wherever a partition can shift load.
 
-Bellman and Ford's search: arcs may cost -1 (a replica returns), 0 (one already moving goes elsewhere) or 1 (one more
-moves). Among equally cheap ways the one with the fewest arcs is taken: then all arcs can be applied, also when a
-partition appears in several of them.
+This is the Bellman-Ford algorithm: arcs may cost -1 (a replica returns), 0 (a moving replica goes elsewhere) or 1 (one
+more replica moves). Among equally cheap paths the one with the fewest arcs is taken. All its arcs can then be applied,
+even if a partition appears in several of them.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ NO_ARC: Final = 1 << 40
 
 
 def arcs(edges: Ints) -> Ints:
-    """(from, to): the length of the cheapest arc, FAR where there is none; `edges` counts them by cost + 1."""
+    """Return (from, to): the length of the cheapest arc, NO_ARC if there is none; `edges` counts arcs by cost + 1."""
     scale = edges.shape[2] + 1
     cheapest = np.full(edges.shape[1:], NO_ARC)
     for cost, count in reversed(list(zip(COSTS, edges, strict=True))):
@@ -25,7 +25,7 @@ def arcs(edges: Ints) -> Ints:
 
 
 def cheapest_paths(lengths: Ints, source: int) -> tuple[Ints, Ints]:
-    """Length of the shortest way from `source` to each broker, and the broker before it on that way."""
+    """Return the length of the shortest path from `source` to each broker, and the broker before it on that path."""
     distance, previous = lengths[source].copy(), np.full(len(lengths), source)
     distance[source] = 0
     frontier = np.flatnonzero(distance < NO_ARC)
@@ -43,9 +43,9 @@ def cheapest_paths(lengths: Ints, source: int) -> tuple[Ints, Ints]:
 
 
 def path(previous: Ints, source: int, target: int) -> list[tuple[int, int]]:
-    """The arcs from `source` to `target`, the last one first.
+    """Return the arcs from `source` to `target`, the last one first.
 
-    >>> way(np.array([0, 0, 1]), 0, 2)
+    >>> path(np.array([0, 0, 1]), 0, 2)
     [(1, 2), (0, 1)]
     """
     route = []

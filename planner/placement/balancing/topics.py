@@ -1,8 +1,8 @@
-"""Evenness within each topic where it costs nothing: two replicas that move anyway exchange where they go.
+"""Balancing within topics at no cost: two replicas that move anyway exchange their targets.
 
-Neither copies nor the load of any broker change, no row loses a rack, so that this comes after everything exact. It is
-a local search with a bound on its work: most topics get even, none gets worse. In: a World with its replicas chosen.
-Works in its `after`.
+Copies and loads of brokers do not change and no row loses a rack, so this runs after all exact steps. It is a local
+search with bounded work: most topics become even and none gets worse. In: a PlacementModel with its replicas chosen.
+Changes its `after`.
 """
 
 from collections import Counter
@@ -16,21 +16,21 @@ from planner.placement.racks import NO_RACK
 from planner.placement.replica_arrays import arrivals
 
 MAX_REPLICAS_TRIED: Final = 5_000
-"""Replicas for which a partner is looked for, at most."""
+"""Maximum number of replicas for which a partner is searched."""
 BROKERS_TRIED: Final = 8
 PARTNERS_TRIED: Final = 4
-"""Partners tried for a replica: of each broker that the topic gives least, the best."""
+"""Partners tried for a replica, on each of the brokers that hold least of the topic."""
 
 
 def even_topics(model: PlacementModel, rows: Bools) -> None:
-    """Exchange targets of moving replicas in `rows` while that evens out topics."""
+    """Exchange the targets of moving replicas in `rows` while that balances topics."""
     swaps = _Swaps(model, rows)
     for moving in swaps.crowded()[:MAX_REPLICAS_TRIED].tolist():
         swaps.improve(moving)
 
 
 class _Swaps:
-    """Replicas that move, by the row and slot they belong to, and what each topic gives each broker."""
+    """The moving replicas with their rows and slots, and the load of each topic on each broker."""
 
     def __init__(self, model: PlacementModel, rows: Bools) -> None:
         self.model = model
@@ -40,13 +40,13 @@ class _Swaps:
         self.members = [np.flatnonzero(self.broker == broker) for broker in range(model.size)]
 
     def crowded(self) -> Ints:
-        """Replicas whose topic gives their broker two more than another one that may take replicas."""
+        """Return replicas whose broker holds at least two more of the topic than another possible target."""
         most = np.iinfo(np.int64).max
         least = np.where(self.model.target, self.load, most).min(axis=1, initial=most)
         return np.flatnonzero(self.load[self.topic, self.broker] - least[self.topic] > 1)
 
     def improve(self, moving: int) -> None:
-        """Exchange with the first partner that evens out both topics together, if there is one."""
+        """Exchange with the first partner that improves the balance of both topics together, if there is one."""
         here, load = int(self.broker[moving]), self.load[self.topic[moving]]
         emptier = np.flatnonzero(self.model.target & (load < load[here] - 1))
         for there in emptier[np.argsort(load[emptier], kind="stable")][:BROKERS_TRIED].tolist():

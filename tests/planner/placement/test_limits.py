@@ -101,7 +101,7 @@ def test_brokers_that_are_uneven_already_only_give() -> None:
     held = dict(zip(placement.brokers.names, placement.brokers.replicas[1].tolist(), strict=True))
     assert (held, placement.copies, placement.lower_bound) == ({"3": 6, "1": 2, "4": 4}, 4, 4)
     assert (
-        placement.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that are to take some lack 4"
+        placement.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that may take replicas lack 4"
     )
     assert place(brokers_of((None,) * 3), partitions_of(lists), PlacementGoal(even=True)).copies == 6
 

@@ -154,14 +154,14 @@ EXAMPLES: Final[dict[str, Example]] = {
         0,
         "broker 15 cannot take from others: of 9 replicas 9 in partitions that would lose a rack",
     ),
-    "nobody but the chosen takes": (
+    "only the chosen brokers take": (
         THREE,
         [[3]] * 10 + [[1]],
         set(),
         PlacementGoal(even=True, onto=frozenset({4})),
         3,
         3,
-        "nobody but broker 4 is to take any, nor more than an even share; --rebalance evens all",
+        "only broker 4 may take replicas, up to an even share; --rebalance balances all brokers",
     ),
     "nobody asked": (
         THREE,
