@@ -77,7 +77,7 @@ def no_leader_reason() -> Column:
 
     It names ISR members that are alive but cannot be elected: not understood, not assigned, or without their log dir.
     """
-    alive = F.concat(F.lit("; alive but cannot be elected:  "), format_ids(F.col("survivors")))
+    alive = F.concat(F.lit("; alive but cannot be elected: "), format_ids(F.col("survivors")))
     none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
     none_in_sync = F.concat(
         F.lit("no in-sync replica can lead: ISR "),

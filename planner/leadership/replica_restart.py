@@ -48,7 +48,7 @@ def restart_changes(
         "action": f"'{Action.START_REPLICA}'",
         "leader_epoch_after": "leader_epoch + 1",
         "requires_live": "array(leader)",
-        "reason": f"concat('no longer drained, and not in the ISR:  ', {format_ids_sql('out')})",
+        "reason": f"concat('no longer drained, and not in the ISR: ', {format_ids_sql('out')})",
     }
     return changed(due, values)
 

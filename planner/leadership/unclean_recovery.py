@@ -202,7 +202,7 @@ def recover_rejections(
         .otherwise(codes.UNCLEAN_NOT_ALLOWED.value)
     )
     hidden = difference(F.col("isr"), F.col("gone"))
-    holders = F.concat(F.lit("alive but cannot be elected, and may hold the data:  "), format_ids(hidden))
+    holders = F.concat(F.lit("alive but cannot be elected, and may hold the data: "), format_ids(hidden))
     none_alive = F.concat(F.lit("no replica is alive and may be elected: "), format_ids(F.col("replicas")))
     advice = F.lit("; not allowed: check the logs of its brokers, then name it with --partition")
     why = (

@@ -1,1 +1,1 @@
-"""Moves of replicas: targets, what is refused, and the ways back."""
+"""Reassignments: targets, their checks, cancellation and rollback."""

@@ -1,9 +1,9 @@
-"""Where a partition stands on the way a plan leads it, and whether what runs of it may be cancelled.
+"""The status of a partition within the steps of a plan, and whether its running step may be cancelled.
 
-Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`): the
-replicas being added are deleted at once, the assignment is the origin, in the order that is left of the target. Kafka
-does not check which original replicas are alive and in sync; the canceller must. In: the steps of one partition, its
-assignment, its ISR, the live brokers. Out: a Standing; a Danger or None.
+Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`). Kafka
+deletes the replicas being added at once and restores the original assignment, in the order that the target left. Kafka
+does not check whether the original replicas are alive and in sync, so the caller must. In: the steps of one partition,
+its assignment, its ISR, the live brokers. Out: a ReassignmentStatus; a CancellationRisk or None.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,22 +15,22 @@ from schemas.enums import RejectionCode
 
 
 class ReassignmentStatus(StrEnum):
-    """How far a plan has led a partition."""
+    """How far a plan has moved a partition."""
 
     NOT_STARTED = "not_started"
-    """The next step of it has not been asked for."""
+    """The next step has not been requested."""
     IN_PROGRESS = "in_progress"
     OUT_OF_ORDER = "out_of_order"
-    """A step was cancelled: the replicas are those before it, their order is not yet."""
+    """A step was cancelled: the replicas are those before it, but their order is not restored."""
     COMPLETE = "complete"
     IRREVERSIBLE = "beyond_recall"
-    """It goes on by itself and nothing calls it back, as a deletion."""
+    """The plan continues by itself and cannot be stopped, as a deletion."""
     DIVERGED = "diverged"
-    """It is nowhere on that way: somebody else changed or changes it."""
+    """The partition is at no step of the plan: another client changed or changes it."""
 
 
 class ReassignmentStep(NamedTuple):
-    """One step of the way of a partition: the target of each is where the next one begins."""
+    """One step of a partition; each step starts at the target of the one before."""
 
     before: Sequence[int]
     after: Sequence[int]
@@ -44,10 +44,10 @@ class CancellationRisk(NamedTuple):
 
 
 def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
-    """Tell where a partition stands and at which of its steps: the next one to do, or the one that runs.
+    """Return the status of a partition and the number of a step: the running one, else the next one.
 
-    >>> way = [ReassignmentStep([1, 2], [1, 2, 3])]
-    >>> status_of(way, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
+    >>> steps = [ReassignmentStep([1, 2], [1, 2, 3])]
+    >>> status_of(steps, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
     'in_progress'
     """
     if now.is_moving:
@@ -67,7 +67,7 @@ def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tupl
 
 
 def cancelled_replicas(step: ReassignmentStep) -> list[int]:
-    """Return the replicas that a cancelled step leaves, in Kafka's order.
+    """Return the replicas after a step is cancelled, in Kafka's order.
 
     >>> cancelled_replicas(ReassignmentStep([1, 2, 3], [3, 4, 2]))
     [3, 2, 1]
@@ -78,9 +78,9 @@ def cancelled_replicas(step: ReassignmentStep) -> list[int]:
 def cancellation_risk(
     now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[int], *, fewer_copies: bool = False
 ) -> CancellationRisk | None:
-    """Say what would be lost if a reassignment were cancelled, None if no copy in sync would be.
+    """Return what a cancellation would lose, None if it would lose no copy in sync.
 
-    `fewer_copies`: a partition may be left on those original replicas that are alive, if one of them is in sync.
+    `fewer_copies`: the partition may be left on those original replicas that are alive, if one of them is in sync.
 
     >>> cancellation_risk(ReplicaAssignment([1, 2, 3], adding=[3]), isr=[1, 3], live=[1, 3]).code.value
     'REPLICA_NOT_ALIVE'
@@ -92,7 +92,9 @@ def cancellation_risk(
     lost = f"the copies on {list(now.adding)} would be deleted"
     if not set(alive) & set(isr or ()):
         known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
-        reason = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
+        reason = (
+            f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and no replica could lead it"
+        )
         return CancellationRisk(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead and not fewer_copies:
         reason = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"

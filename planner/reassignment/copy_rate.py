@@ -1,10 +1,11 @@
-"""How far copies of replicas have come, and how long the rest takes: two readings, no clock.
+"""Progress of replica copies and the time left, from two readings, without a clock.
 
-Kafka has no such class; kafka-reassign-partitions --verify says only whether a reassignment goes on. In: what each
-receiving replica held at two moments, and the seconds between. Out: a `CopyRate`, of one broker or of all.
+Kafka has no such class; kafka-reassign-partitions --verify only reports whether a reassignment is running. In: what
+each receiving replica held at two moments, and the seconds between. Out: a `CopyRate`, of one broker or of all.
 
-The rest shrinks at the pace at which it shrank between the readings, whatever was written meanwhile; where it did not
-shrink nobody knows. Throttles and fetches work broker by broker, so together they need as long as the slowest.
+The time left assumes that the remaining bytes keep shrinking at the rate between the readings, including new writes. If
+they did not shrink, the time left is unknown. Throttles and fetchers work per broker, so the slowest broker determines
+the total.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,10 +17,10 @@ ReplicaKey = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaCopy:
-    """One receiving replica at one moment. Bytes are None where the brokers concerned did not tell.
+    """One receiving replica at one moment. Bytes are None if the brokers concerned did not report them.
 
-    `held`: bytes of its log; `whole`: bytes of its leader's; `lag`: offsets it is behind, None unknown. A replica in
-    the ISR is `in_sync`: it has all, however its log is laid out.
+    `held`: bytes of its log. `whole`: bytes of its leader's log. `lag`: offsets behind the leader, None if unknown. A
+    replica in the ISR is `in_sync`: it has everything, whatever the size of its log.
     """
 
     held: int | None
@@ -43,8 +44,10 @@ class ReplicaCopy:
     def left(self) -> int:
         """Bytes still to be copied.
 
-        >>> cases = (4, False), (12, False), (4, True)
-        >>> [ReplicaCopy(held=held, whole=10, lag=0, in_sync=sync).left for held, sync in cases]
+        >>> [
+        ...     ReplicaCopy(held=held, whole=10, lag=0, in_sync=sync).left
+        ...     for held, sync in ((4, False), (12, False), (4, True))
+        ... ]
         [6, 0, 0]
         """
         return self.total - self.done
@@ -55,10 +58,10 @@ CopyReading = Mapping[ReplicaKey, ReplicaCopy]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRate:
-    """What has been copied, what there is in all, and what the last seconds say of the rest.
+    """Bytes copied, bytes in total, and the rate between two readings.
 
-    `bytes_per_second` is None without a second reading; `seconds_left` where the rest does not shrink, or not all of it
-    is known; `lag` where no replica's is known. `unknown` replicas are in no sum.
+    `bytes_per_second` is None without a second reading. `seconds_left` is None if the remaining bytes do not shrink or
+    are not all known. `lag` is None if no replica's lag is known. `unknown` replicas are in no sum.
     """
 
     replicas: int
@@ -71,11 +74,11 @@ class CopyRate:
 
 
 def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -> CopyRate:
-    """Work out the pace of some replicas; `before` may be missing or lack some of them.
+    """Compute the copy rate of some replicas; `before` may be None or lack some of them.
 
     >>> was, becomes = (ReplicaCopy(held=held, whole=100, lag=9, in_sync=False) for held in (20, 40))
-    >>> pace = copy_rate_of({("t", 0, 1): was}, {("t", 0, 1): becomes}, 2.0)
-    >>> pace.bytes_done, pace.bytes_total, pace.bytes_per_second, pace.seconds_left
+    >>> rate = copy_rate_of({("t", 0, 1): was}, {("t", 0, 1): becomes}, 2.0)
+    >>> rate.bytes_done, rate.bytes_total, rate.bytes_per_second, rate.seconds_left
     (40, 100, 10.0, 6.0)
     """
     known = {key: copy for key, copy in now.items() if copy.known}
@@ -96,7 +99,7 @@ def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -
 
 
 def _difference(before: CopyReading, now: CopyReading) -> tuple[int, int]:
-    """Bytes that arrived, and by how much the rest shrank, of replicas that both readings know."""
+    """Return the bytes that arrived, and by how much the rest shrank, for replicas that both readings have."""
     both = [(before[key], copy) for key, copy in now.items() if key in before and before[key].known]
     arrived = sum(max(copy.done - was.done, 0) for was, copy in both)
     return arrived, sum(was.left - copy.left for was, copy in both)
@@ -111,7 +114,7 @@ def _seconds_left(left: int, shrunk: int, seconds: float, *, unknown: int) -> fl
 
 
 def by_broker(before: CopyReading | None, now: CopyReading, seconds: float) -> dict[int, CopyRate]:
-    """The pace of each receiving broker."""
+    """Return the copy rate of each receiving broker."""
     return {
         broker: copy_rate_of(None if before is None else _of(before, broker), _of(now, broker), seconds)
         for broker in sorted({broker for _, _, broker in now})
@@ -123,7 +126,7 @@ def _of(reading: CopyReading, broker: int) -> CopyReading:
 
 
 def slowest(rates: Iterable[CopyRate]) -> float | None:
-    """Seconds until the last is done; None if any does not know.
+    """Return the seconds until the last broker is done, None if any is unknown.
 
     >>> slowest([]) is None
     True

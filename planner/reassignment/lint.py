@@ -1,12 +1,12 @@
-"""What a reassignment must not be: the checks every plan passes, ours and foreign ones.
+"""Checks of reassignment targets, for Surveyor's own plans and for given ones.
 
-Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
-`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas,
-who leads, and the size of /brokers/topics/T while replicas are added. The checks judge the change, not the state:
-racks, min.insync.replicas, dead replicas and the size of a znode are faults only where the target is worse than what is
-assigned now; what is as bad as before is a warning of the review. A list that Kafka itself refuses is always a fault.
-In: targets (topic, partition, replicas) and the tables of a snapshot. Out: one row a fault (topic, partition, code,
-fault); none if the plan may be made.
+Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and to the validation of
+`KafkaController.processApiPartitionReassignment`. It also checks racks, the replication factor, min.insync.replicas,
+the leader, and the size of /brokers/topics/T while replicas are added. The checks compare the target with the current
+assignment: racks, min.insync.replicas, dead replicas and znode size are faults only if the target is worse. If it is as
+bad as before, the review shows a warning. A list that Kafka itself refuses is always a fault. In: targets (topic,
+partition, replicas) and the tables of a snapshot. Out: one row per fault (topic, partition, code, fault); none if the
+plan is allowed.
 """
 
 from collections.abc import Set as AbstractSet
@@ -31,10 +31,10 @@ from planner.reassignment.pending import is_moving, moving_reason, with_request_
 from schemas.enums import LintCode
 
 ZNODE_LIMIT: Final = 1_000_000
-"""Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
+"""Bytes, below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
 
 MAX_REPLICAS_SPREAD: Final = 64
-"""Replicas of a partition up to which the best spread over racks is worked out."""
+"""Number of replicas of a partition up to which the best spread over racks is computed."""
 
 _ZNODE_FRAME: Final = 128
 """Bytes of /brokers/topics/T around its lists: version, topic id, names."""
@@ -42,10 +42,10 @@ _ZNODE_FRAME: Final = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackRules:
-    """What the lint has to know of racks beside the registered brokers.
+    """Facts about racks in addition to the registered brokers.
 
-    `given_up`: racks that are to be empty, and may be lost. `may_hold`: the brokers that replicas may be moved to; all
-    that are understood and not drained if None. `last_seen`: BROKERS_LAST_SEEN, for the racks of brokers that are gone.
+    `given_up`: racks that will be empty and may be lost. `may_hold`: brokers to which replicas may be moved; if None,
+    all that are understood and not drained. `last_seen`: BROKERS_LAST_SEEN, for the racks of brokers that are gone.
     """
 
     given_up: AbstractSet[str] = frozenset()
@@ -66,7 +66,7 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and what els
     factor_may_change: bool = False,
     rules: RackRules = NO_RULES,
 ) -> DataFrame:
-    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole."""
+    """Return the faults of `targets`: topic, partition, code, fault; a plan with a fault is refused as a whole."""
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     return (
         lists.transform(with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
@@ -85,7 +85,7 @@ def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and what else is 
     broker_configs: DataFrame,
     rules: RackRules,
 ) -> DataFrame:
-    """Join to lists asked for (`target`) what the checks need."""
+    """Join the columns that the checks need to requested lists (`target`)."""
     return (
         lists.join(
             partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers),
@@ -98,7 +98,7 @@ def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and what else is 
 
 
 def explode_faults(rows: DataFrame, faults: list[Column]) -> DataFrame:
-    """One row a fault: topic, partition, code, fault."""
+    """Return one row per fault: topic, partition, code, fault."""
     named = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("named"))
     return named.select("topic", "partition", "named.code", "named.fault")
 
@@ -133,14 +133,14 @@ def duplicate_fault(target: Column) -> Column:
 
 
 def dead_fault(target: Column, concerned: Column) -> Column:
-    """A dead replica that stays is nobody's choice now; reviewers are warned of it."""
+    """A fault if dead brokers are added; a dead replica that stays is only a warning of the review."""
     dead = difference(difference(target, F.coalesce("replicas", no_brokers())), F.col("eligible"))
     text = F.concat(F.lit("adds brokers not alive in the snapshot: "), format_ids(dead))
     return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, text)
 
 
 def min_isr_fault(target: Column, concerned: Column) -> Column:
-    """Fewer replicas than min.insync.replicas, and fewer than now."""
+    """A fault if there are fewer replicas than min.insync.replicas, and fewer than now."""
     least = F.coalesce(min_isr_override(), "default_min_isr")
     after, before = F.size(F.array_distinct(target)), F.size(F.array_distinct(F.coalesce("replicas", no_brokers())))
     worse = (F.size(target) > 0) & (after < F.least(least, before))
@@ -155,9 +155,9 @@ def _fault(condition: Column, code: LintCode, text: str | Column) -> Column:
 
 
 def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
-    """One row: `rack_of`, broker id to rack, for brokers that have one, gone ones as last seen; and `least_in_one`.
+    """Return one row: `rack_of` (broker id to rack; brokers that are gone as last seen) and `least_in_one`.
 
-    Its nth entry is the least that the largest number of n replicas in one rack can be: racks fill up like vessels.
+    The nth entry of `least_in_one` is the lowest possible number of n replicas in one rack; racks fill up evenly.
     """
     drained = F.col(DRAIN_MODE) if DRAIN_MODE in brokers.columns else F.lit(None)
     may_hold = F.col("understood") & drained.isNull()
@@ -191,9 +191,9 @@ def _least_in_one() -> Column:
 
 
 def crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str], goal: Column | None = None) -> Column:
-    """More replicas in one rack than now, than so many replicas need, and than the list it ends with (`goal`) has.
+    """A fault if more replicas share a rack than now, than necessary, and than in the final list (`goal`).
 
-    Where racks are lost, that is said instead.
+    If racks are lost, that fault is reported instead.
     """
     now, then = _most_in_one(F.col("replicas")), _most_in_one(F.array_distinct(target))
     needed = F.coalesce(F.get("least_in_one", F.size(target) - 1), F.size(target))
@@ -206,7 +206,7 @@ def crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str],
 
 
 def _most_in_one(broker_ids: Column) -> Column:
-    """The largest number of these brokers in one rack."""
+    """Return the largest number of these brokers in one rack."""
     racks = _racks_of(broker_ids)
     counts = F.transform(F.array_distinct(racks), lambda rack: F.size(F.filter(racks, lambda each: each == rack)))
     apart = F.size(F.array_distinct(racks)) == F.size(racks)
@@ -214,9 +214,9 @@ def _most_in_one(broker_ids: Column) -> Column:
 
 
 def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
-    """Fewer racks than now, as far as `size` replicas can have as many; of brokers that are gone the last one counts.
+    """A fault if there are fewer racks than now and fewer than `size` replicas can have.
 
-    Racks `given_up` count as if they were gone.
+    Brokers that are gone count with their last rack. Racks `given_up` do not count.
     """
     now, then = _racks_now(given_up), _racks(target)
     text = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
@@ -238,7 +238,7 @@ def _racks(broker_ids: Column) -> Column:
 
 
 def _racks_of(broker_ids: Column) -> Column:
-    """The rack of each broker that has one."""
+    """Return the rack of each broker that has one."""
     return F.array_compact(F.transform(broker_ids, lambda broker: F.col("rack_of")[broker]))
 
 
@@ -257,9 +257,9 @@ def _named_twice(lists: DataFrame) -> DataFrame:
 
 
 def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas.
+    """Return topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas.
 
-    A znode that is larger than the limit already was let in by ZooKeeper's settings; it must not grow.
+    If a znode is already larger than the limit, ZooKeeper's settings allow it; then it must not grow.
     """
     target = F.coalesce("target", "replicas")
     during = (
@@ -286,6 +286,6 @@ def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
 
 
 def _bytes_of(replicas: Column) -> Column:
-    """Bytes of `"P":[1,2],`, none for an empty list."""
+    """Return the bytes of `"P":[1,2],`, 0 for an empty list."""
     written = F.length(F.array_join(replicas.cast("array<string>"), ",")) + F.length(F.col("partition").cast("string"))
     return F.when(F.size(replicas) > 0, written + len('"":[],')).otherwise(0)

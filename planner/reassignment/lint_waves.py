@@ -1,10 +1,9 @@
-"""What a list on the way must not be: waves may take a partition through lists that nobody asked for.
+"""Checks of intermediate lists: waves may take a partition through lists that were not requested.
 
-As `planner.reassignment.lint`, for lists that a later wave replaces: no broker twice or dead, no fewer racks than now,
-as far as the list it ends with can have as many, no more replicas in one rack than at the worse end, and
-min.insync.replicas no further away than now. The znode is not
-measured again: it is never larger than with all moves at once. In: `ways` (topic, partition, wave, replicas, and goal,
-the list it ends with) and the tables of a snapshot. Out: one row a fault.
+Like `planner.reassignment.lint`, for lists that a later wave replaces: no broker twice or dead, no fewer racks than now
+(if the final list can have as many), no more replicas in one rack than at the worse end, and min.insync.replicas no
+further away than now. The znode is not measured again, as it is never larger than with all moves at once. In: `ways`
+(topic, partition, wave, replicas, and goal, the final list) and the tables of a snapshot. Out: one row per fault.
 """
 
 from pyspark.sql import DataFrame
@@ -31,7 +30,7 @@ def intermediate_faults(  # noqa: PLR0913 - five tables, and what else is known 
     *,
     rules: RackRules = NO_RULES,
 ) -> DataFrame:
-    """Faults of lists on the way: topic, partition, code, fault; a plan with one is refused as a whole."""
+    """Return the faults of intermediate lists: topic, partition, code, fault; a plan with one is refused as a whole."""
     lists = ways.select("topic", "partition", "wave", "goal", F.col("replicas").alias("target"))
     target, known = F.col("target"), F.col("replicas").isNotNull()
     faults = [

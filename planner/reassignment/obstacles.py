@@ -1,8 +1,8 @@
-"""Why a reassignment does not move, one partition at a time: nothing is left to do for it, or a broker is missing.
+"""Why the reassignment of a partition makes no progress: nothing is left to do, or a broker is missing.
 
-Corresponds to `KafkaController.processZkPartitionReassignment`, which drops what it cannot carry out, and to
-`isReassignmentComplete`: a reassignment waits until its whole target is in the ISR, for as long as a broker of it is
-down. In: the assignment, the request in /admin, the ISR, the live brokers. Out: an Obstacle, or None.
+Corresponds to `KafkaController.processZkPartitionReassignment`, which drops requests it cannot carry out, and to
+`isReassignmentComplete`. A reassignment waits until its whole target is in the ISR, for as long as one of its brokers
+is down. In: the assignment, the request in /admin, the ISR, the live brokers. Out: an Obstacle, or None.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from schemas.rows import Key
 
 
 class Obstacle(NamedTuple):
-    """Why a reassignment does not move; `waits_for` are the brokers that have to start."""
+    """Why a reassignment makes no progress; `waits_for` are the brokers that must start."""
 
     code: RejectionCode
     reason: str
@@ -31,7 +31,7 @@ NEVER_EXECUTABLE: Final = frozenset(
         RejectionCode.ALREADY_ASSIGNED,
     },
 )
-"""Codes of requests that no controller will ever carry out."""
+"""Codes of requests that no controller will carry out."""
 
 
 def obstacle(
@@ -42,10 +42,10 @@ def obstacle(
     *,
     deleting: bool = False,
 ) -> Obstacle | None:
-    """Return why a partition does not move, None if it does, or if that is not known.
+    """Return why a partition makes no progress, None if it does or if that is unknown.
 
-    `now` is None where there is no such partition, `request` where /admin asks for nothing, `isr` where it could not be
-    read; a partition without a state has an empty one.
+    `now` is None if there is no such partition, `request` if /admin requests nothing, `isr` if it could not be read. A
+    partition without a state has an empty ISR.
 
     >>> obstacle(ReplicaAssignment([1, 2, 9], adding=[9]), None, isr=[1, 2], live=[1, 2]).waits_for
     (9,)
@@ -87,18 +87,18 @@ def _stalled(goal: Sequence[int], isr: Sequence[int], live: Collection[int]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition that moves, or that a request in /admin asks to move."""
+    """A partition that is moving, or that a request in /admin would move."""
 
     topic: str
     partition: int
     goal: tuple[int, ...]
     brokers: frozenset[int]
-    """Brokers that hold the partition, or are to hold it."""
+    """Brokers that hold the partition, or will hold it."""
     obstacle: Obstacle | None = None
     copies: bool = True
-    """False where it only changes the order of replicas, or takes some away."""
+    """False if it only changes the order of replicas, or only removes some."""
     dead: tuple[int, ...] = ()
-    """Brokers of the goal that are down: it is not complete before they start."""
+    """Brokers of the goal that are down; it cannot complete before they start."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class Reassignment:
 
     @property
     def is_void(self) -> bool:
-        """No controller will ever carry it out."""
+        """Whether no controller will carry it out."""
         return self.obstacle is not None and self.obstacle.code in NEVER_EXECUTABLE
 
     @property
@@ -125,7 +125,7 @@ def reassignment(  # noqa: PLR0913 - what a partition's znodes say
     *,
     deleting: bool = False,
 ) -> Reassignment:
-    """Judge one that moves or is asked to; the arguments are those of `obstacle`."""
+    """Describe a partition that is moving or requested to move; the arguments are those of `obstacle`."""
     goal = tuple(request if request is not None else () if now is None else now.target)
     held = () if now is None else now.replicas
     return Reassignment(

@@ -1,7 +1,7 @@
-"""Moves that were requested and not begun: what stands in /admin/reassign_partitions for a controller to take up.
+"""Requested reassignments that have not started: entries of /admin/reassign_partitions for a controller to start.
 
-Corresponds to what `KafkaController.onControllerFailover` reads there; brokers before 2.4, and clusters without a
-controller, leave them there. In: PARTITIONS and the REQUESTS of that kind. Out: the partitions with `ordered`.
+Corresponds to what `KafkaController.onControllerFailover` reads there. Brokers before 2.4, and clusters without a
+controller, leave entries there. In: PARTITIONS and the REQUESTS of that kind. Out: the partitions with `ordered`.
 """
 
 from typing import Final
@@ -12,31 +12,31 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import format_ids
 
 ORDERED: Final = "ordered"
-"""Column beside those of PARTITIONS: where a request wants the replicas, null without one."""
+"""Additional column of PARTITIONS frames: the requested replicas, null without a request."""
 
 _KEY: Final = ("topic", "partition")
 
 
 def with_requests(partitions: DataFrame, requests: DataFrame) -> DataFrame:
-    """Add where a request wants each partition."""
+    """Add the requested replicas of each partition."""
     goals = requests.groupBy(*_KEY).agg(F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(ORDERED))
     return partitions.join(F.broadcast(goals), [*_KEY], "left")
 
 
 def with_request_column(partitions: DataFrame) -> DataFrame:
-    """Frames of partitions without that column have no requests waiting."""
+    """Add the column ORDERED, null, to frames that do not have it."""
     if ORDERED in partitions.columns:
         return partitions
     return partitions.withColumns({ORDERED: F.lit(None).cast("array<int>")})
 
 
 def is_moving() -> Column:
-    """Replicas are being added or removed, or a request to do so waits."""
+    """Whether replicas are being added or removed, or a request for that is pending."""
     return (F.size(F.concat("adding_replicas", "removing_replicas")) > 0) | F.col(ORDERED).isNotNull()
 
 
 def moving_reason() -> Column:
-    """What to say of a partition that moves."""
+    """Return the reason for a partition that is moving or has a pending request."""
     waits = F.concat(
         F.lit("a request to move it to ["),
         format_ids(F.col(ORDERED)),

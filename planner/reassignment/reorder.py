@@ -1,8 +1,8 @@
-"""The order of a partition's replicas changes, and leadership follows: two waves, for Kafka's controller to execute.
+"""Changes of replica order followed by leader elections: two waves, executed by Kafka's controller.
 
-Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`, complete at once: no
-data moves, the leader epoch grows by one) and then `Election.electPreferredReplica`, which is asked for only when the
-order stands. In: partitions with their surroundings, a `target` order and a `why`. Out: CHANGES without a plan id.
+Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`), which is complete at
+once: no data moves and the leader epoch grows by one. `Election.electPreferredReplica` is requested only after that.
+In: partitions with topic and broker sets, a `target` order and a `why`. Out: CHANGES without a plan id.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -17,12 +17,12 @@ LEADER_WAVE = 1
 
 
 def is_reordered() -> Column:
-    """Whether the target is another order than that of now."""
+    """Whether the target order differs from the current one."""
     return F.col("target") != F.col("replicas")
 
 
 def reorders(rows: DataFrame) -> DataFrame:
-    """One CHANGES row for each partition whose order is not yet the target; leader and ISR stay."""
+    """Return one CHANGES row per partition whose order is not the target; leader and ISR stay."""
     return changed(
         rows.where(is_reordered()),
         {
@@ -37,7 +37,7 @@ def reorders(rows: DataFrame) -> DataFrame:
 
 
 def elections_after(rows: DataFrame) -> DataFrame:
-    """One CHANGES row for each partition, whose premise is the new order: its first replica is to lead."""
+    """Return one CHANGES row per partition, with the new order as its premise: the first replica becomes leader."""
     leader = first(F.col("target"))
     epoch = F.col("leader_epoch") + is_reordered().cast("int")
     return changed(

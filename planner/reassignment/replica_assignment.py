@@ -1,7 +1,7 @@
-"""The assignment of one partition while its replicas are moved, and where it goes from there.
+"""The assignment of one partition while its replicas are moved.
 
-Corresponds to `ReplicaAssignment` in ControllerContext.scala. In plain Python, for whoever judges a partition at a time
-without Spark. In: lists of broker ids as /brokers/topics/T holds them. Out: the same.
+Corresponds to `ReplicaAssignment` in ControllerContext.scala, in plain Python for callers that handle single partitions
+without Spark. In: lists of broker ids as in /brokers/topics/T. Out: the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
-    """Where a reassignment is going: the replicas without those it removes (`ReplicaAssignment.targetReplicas`).
+    """Return the target of a reassignment: the replicas without those it removes (`ReplicaAssignment.targetReplicas`).
 
     >>> target([4, 5, 1, 2], removing=[1, 2])
     [4, 5]
@@ -18,7 +18,7 @@ def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
 
 
 class ReplicaAssignment(NamedTuple):
-    """Replicas, in full while they move, and which of them are being added and removed."""
+    """All replicas during a move, and which of them are being added and removed."""
 
     replicas: Sequence[int]
     adding: Sequence[int] = ()
@@ -34,11 +34,11 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def origin(self) -> list[int]:
-        """Where a cancellation goes back to: the same replicas as before, in the order that is left of the target."""
+        """The replicas after a cancellation: those before the move, in the order that the target left."""
         return [replica for replica in self.replicas if replica not in self.adding]
 
     def towards(self, goal: Sequence[int]) -> "ReplicaAssignment":
-        """Return what asking for `goal` makes of this (`ReplicaAssignment.reassignTo`).
+        """Return the assignment after a request for `goal` (`ReplicaAssignment.reassignTo`).
 
         >>> moving = ReplicaAssignment([1, 2, 3, 4]).towards([4, 2, 5, 3])
         >>> moving.replicas, moving.adding, moving.removing, moving.origin

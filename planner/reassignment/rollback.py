@@ -1,10 +1,10 @@
-"""The way back of one partition: the steps that a plan led it, undone one by one from where it is now.
+"""Rollback of one partition: the steps of a plan undone one by one, from the current assignment.
 
-The rows are those of `planner.reassignment.targets` with target and source exchanged, and the checks those of
-`planner.reassignment.lint` that concern one partition, in plain Python, because a rollback starts without Spark from
-what ZooKeeper holds now. Fewer racks than now, or more replicas in one, are no fault here, but are said: going back was
-asked for. In: the partition's changes in a plan, its row as PARTITIONS has it, its topic, the brokers. Out: CHANGES
-without a plan id, or why there are none.
+The rows are those of `planner.reassignment.targets` with target and source exchanged. The checks are those of
+`planner.reassignment.lint` that concern one partition, in plain Python, because a rollback runs without Spark on the
+current state in ZooKeeper. Fewer racks than now, or more replicas in one, are no fault here but are stated in the
+reason, because the rollback was requested. In: the partition's changes in a plan, its row as in PARTITIONS, its topic,
+the brokers. Out: CHANGES without a plan id, or a Rejection.
 """
 
 from collections import Counter
@@ -26,11 +26,11 @@ from schemas.topic_configs import MIN_ISR
 Row = dict[str, Any]
 
 LAST_WAVE: Final = 1
-"""Wave of elections before waves are numbered: the steps before them count down from 0."""
+"""Wave of elections before waves are numbered; the moves before them count down from 0."""
 
 
 class Rejection(NamedTuple):
-    """Why a partition does not go back."""
+    """Why a partition is not rolled back."""
 
     code: RejectionCode | LintCode
     reason: str
@@ -38,7 +38,7 @@ class Rejection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What of the cluster concerns every partition."""
+    """Facts of the cluster that concern every partition."""
 
     eligible: Collection[int]
     """Brokers that are alive and understood."""
@@ -49,12 +49,12 @@ class ClusterFacts:
     deleting: Collection[str]
     """Topics queued for deletion."""
     min_isr: int
-    """min.insync.replicas where a topic does not say its own."""
+    """min.insync.replicas of topics that do not set their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackTarget:
-    """Where a partition is to go: to `replicas`, or, if None, to where the plan found it; and how people call that."""
+    """The replicas to go back to (None: those before the plan), and a name for them in messages."""
 
     replicas: Sequence[int] | None
     name: str
@@ -75,7 +75,7 @@ def steps_of(way: Sequence[Change]) -> list[ReassignmentStep]:
 
 
 def assignment_in(partition: Row) -> ReplicaAssignment:
-    """Return the assignment that a row of PARTITIONS holds."""
+    """Return the assignment in a row of PARTITIONS."""
     return ReplicaAssignment(partition["replicas"], partition["adding_replicas"], partition["removing_replicas"])
 
 
@@ -88,9 +88,10 @@ def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
     *,
     was_elected: bool = False,
 ) -> list[dict[str, Any]] | Rejection:
-    """Return the changes that lead a partition back; `wave` counts down from 0, the last step undone first.
+    """Return the changes that roll a partition back; `wave` counts down from 0, and the last step is undone first.
 
-    `was_elected`: the plan elected the replica that it made preferred, so that the one preferred before leads again.
+    `was_elected`: the plan elected the replica that it made preferred, so the former preferred replica is elected
+    again.
     """
     if partition is None or topic is None:
         return Rejection(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
@@ -113,14 +114,14 @@ def _state_rejection(planned: Change, partition: Row, topic: Row, around: Cluste
     if partition["topic"] in around.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
     if not partition["understood"]:
-        return Rejection(RejectionCode.NOT_UNDERSTOOD, "a znode of it is not understood")
+        return Rejection(RejectionCode.NOT_UNDERSTOOD, "one of its znodes is not understood")
     if partition.get("leader") is None:
         return Rejection(RejectionCode.NO_STATE, "it has no leader and ISR yet")
     return None
 
 
 def _position_rejection(way: Sequence[Change], partition: Row, back: RollbackTarget) -> Rejection | None:
-    """Say why a partition is not where the plan may have led it."""
+    """Reject a partition that is not where the plan may have moved it."""
     now = assignment_in(partition)
     goal = list(steps_of(way)[0].before if back.replicas is None else back.replicas)
     if now.is_moving:
@@ -130,14 +131,15 @@ def _position_rejection(way: Sequence[Change], partition: Row, back: RollbackTar
         return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
     if list(now.replicas) != goal and status_of(steps_of(way), now)[0] is ReassignmentStatus.DIVERGED:
         reason = (
-            f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
+            f"its replicas are now {list(now.replicas)}: another client has moved it since; "
+            "use `surveyor plan reassign` to move it"
         )
         return Rejection(RejectionCode.REASSIGNED_SINCE, reason)
     return None
 
 
 def _remaining_stops(way: Sequence[Change], partition: Row, back: RollbackTarget) -> list[tuple[int, list[int]]]:
-    """Return the waves to be undone, and the replicas after each: none if the partition is back."""
+    """Return the waves to undo and the replicas after each, none if the partition is back."""
     now = list(partition["replicas"])
     legs = steps_of(way)
     goal = list(legs[0].before if back.replicas is None else back.replicas)
@@ -153,11 +155,14 @@ def _remaining_stops(way: Sequence[Change], partition: Row, back: RollbackTarget
 
 
 def _leader_rejection(partition: Row, around: ClusterFacts) -> Rejection | None:
-    """Nobody could copy from a partition that no live ISR member leads, and an empty replica could be elected."""
+    """Reject a partition without a live leader in its ISR.
+
+    No replica could copy from it, and an empty replica could be elected.
+    """
     leader, isr = partition["leader"], partition["isr"] or []
     if leader in around.live and leader in isr:
         return None
-    reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
+    reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}); run `surveyor plan recover` first"
     return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 
@@ -219,7 +224,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
 
 
 def _election(last: dict[str, Any], around: ClusterFacts, back: RollbackTarget) -> list[dict[str, Any]]:
-    """The election of the preferred replica after the last step, none where it leads or must not."""
+    """Return the election of the preferred replica after the last step, none if it leads already or must not lead."""
     replicas, leader = last["replicas_after"], last["leader_after"]
     preferred = replicas[0]
     if preferred == leader or preferred not in around.eligible or preferred in around.drained:
@@ -282,7 +287,7 @@ def _join_ids(brokers: Sequence[int]) -> str:
 
 
 def with_waves_numbered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number the waves of all partitions from 0, the last of the plan first.
+    """Number the waves of all partitions from 0, the last wave of the plan first.
 
     >>> [row["wave"] for row in with_waves_numbered([{"wave": -2}, {"wave": 0}, {"wave": -5}])]
     [1, 2, 0]

@@ -1,8 +1,7 @@
-"""Back to what an earlier snapshot showed: the replicas that each partition had then, where it has others now.
+"""Targets from an earlier snapshot: the former replicas of each partition that has others now.
 
-In: PARTITIONS and TOPICS as two snapshots left them, and the brokers of the later one. Out: targets, for
-`planner.reassignment.targets`, with a code and a reason where there is no way back: partitions, topics or brokers gone
-since.
+In: PARTITIONS and TOPICS of two snapshots, and the brokers of the later one. Out: targets for
+`planner.reassignment.targets`, with a code and a reason if a partition, topic or broker no longer exists.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -21,9 +20,9 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
     *,
     then: int,
 ) -> DataFrame:
-    """One row for each partition that is not as snapshot `then` showed it: topic, partition, replicas, code, reason.
+    """Return one row per partition that is not as snapshot `then` showed it: topic, partition, replicas, code, reason.
 
-    `replicas` are those of then; `code` is null where they may be asked for.
+    `replicas` are the former ones; `code` is null if they may be requested.
     """
     rows = (
         _assignments(partitions, topics, "now")
@@ -41,7 +40,7 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
 
 
 def _assignments(partitions: DataFrame, topics: DataFrame, when: str) -> DataFrame:
-    """The assignment of each partition and its topic's id, with `when` in the names."""
+    """Return the assignment of each partition and its topic's id, with `when` in the column names."""
     ids = topics.select("topic", F.col("topic_id").alias(f"topic_id_{when}"))
     return partitions.select(
         "topic",
@@ -61,7 +60,7 @@ def _is_another_topic() -> Column:
 
 
 def _rejection(then: int) -> Column:
-    """A struct of code and reason, null if there is a way back."""
+    """Return a struct of code and reason, null if the partition can go back."""
     now, before = F.col("replicas_now"), F.col("replicas_then")
     added = difference(before, now)
     dead, drained = difference(added, F.col("eligible")), intersect(added, F.col("drained"))

@@ -1,9 +1,9 @@
-"""Reassignment as asked for: each partition's target, what that adds and what it removes.
+"""Requested reassignments: the target of each partition, and the replicas it adds and removes.
 
-Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
-seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. Kafka takes targets of a
-partition that nobody leads, too: it waits, and may elect the new, empty replica. Here that is a rejection. In: targets
-(topic, partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
+Corresponds to `ReplicaAssignment.reassignTo` and to the checks of `KafkaController.processApiPartitionReassignment`.
+The controller that executes the reassignment determines phases and epochs. Kafka also accepts targets of a partition
+without a leader: it waits, and may elect the new, empty replica. Here that is a rejection. In: targets (topic,
+partition, replicas and OPTIONAL_COLUMNS), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
 """
 
 from typing import Final
@@ -27,8 +27,11 @@ from planner.reassignment.pending import is_moving, moving_reason, with_request_
 from schemas.enums import Action, RejectionCode
 
 OPTIONAL_COLUMNS: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
-"""What targets may say beside: why; the wave, 0 if they do not say; the lists that waves before it make of the
-partition, in order; and in how many steps it gets where it goes."""
+"""Optional columns of targets, with their types.
+
+They are the reason, the wave (default 0), the lists after the partition's earlier waves, in order, and the number of
+its steps.
+"""
 
 
 def _with_tables(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -65,9 +68,10 @@ def reassignment_changes(
     topics: DataFrame,
     brokers: DataFrame,
 ) -> DataFrame:
-    """One CHANGES row a wave for each partition that is to move or to be reordered.
+    """Return one CHANGES row per wave of each partition that moves or is reordered.
 
-    `leader_epoch_after` is null: the controller that executes the phases counts it; so is what a later wave finds.
+    `leader_epoch_after` is null because the controller that executes the phases counts it. So is `leader_epoch_before`
+    of later waves.
     """
     adding, removing = difference(F.col("target"), F.col("replicas")), difference(F.col("replicas"), F.col("target"))
     return changed(
@@ -96,10 +100,10 @@ def elections_after_moves(
     *,
     wave: int,
 ) -> DataFrame:
-    """One CHANGES row for each partition that another replica than its preferred one would still lead once it is there.
+    """Return one CHANGES row per partition that another replica than its preferred one would lead after its moves.
 
-    Kafka's controller leaves the leader as it is while it stays in the list (`electLeaderForReassign`), so that a new
-    order alone evens out nothing. The epochs are the executing controller's.
+    Kafka's controller keeps the leader while it stays in the list (`electLeaderForReassign`), so a new order alone does
+    not balance leaders. The epochs are those of the executing controller.
     """
     preferred, leader = first(F.col("target")), _leader_after()
     arrived = F.size("earlier") + 1 == F.col("steps")
@@ -127,18 +131,21 @@ def elections_after_moves(
 
 def _accepted(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     due = _with_tables(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
-    # costs a lambda a row, so not where there is nothing to do for it
+    # costs a lambda per row, so it is left out if there are no earlier waves
     return due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
 
 
 def _leader_after() -> Column:
-    """The leader stays while it is in the list; else the first one leads, all of them being in sync."""
+    """Return the leader after a move: it stays while it is in the list, else the first replica, as all are in sync."""
     stays = F.array_contains(F.col("target"), F.col("leader"))
     return F.when(stays, F.col("leader")).otherwise(first(F.col("target")))
 
 
 def _with_earlier_waves(rows: DataFrame) -> DataFrame:
-    """Let partitions be as the waves before leave them: their last list, in sync, led by who led while it stayed."""
+    """Set replicas, ISR and leader as the earlier waves leave them.
+
+    That is their last list, in sync, led by the current leader while it stays in the lists.
+    """
     earlier, later = F.col("earlier"), F.size("earlier") > 0
     made = F.try_element_at(earlier, F.lit(-1))
     led = F.aggregate(
@@ -170,7 +177,7 @@ def reassignment_rejections(
     topics: DataFrame,
     brokers: DataFrame,
 ) -> DataFrame:
-    """One REJECTIONS row for each target that is not due."""
+    """Return one REJECTIONS row per target that is not planned."""
     reasons = {
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),

@@ -1,1 +1,1 @@
-"""New topics and partitions: where their replicas go, who leads first, how large a znode gets."""
+"""New topics and partitions: placement of replicas, first leaders, znode size."""

@@ -1,9 +1,9 @@
-"""Where the replicas of new partitions go: round robin from a start index, followers at a shift that grows.
+"""Placement of the replicas of new partitions: round robin from a start index, followers at a growing shift.
 
-Corresponds to `AdminUtils.assignReplicasToBrokersRackUnaware`, seed 001 "AdminUtils.assignReplicasToBrokers": partition
-p leads at broker (p + start) mod n; follower j sits at 1 + (shift + j) mod (n - 1) from it; the shift grows by one
-every n partitions. `simple` is seed 004's rule: replica j of partition i at broker (i + j) mod n. In: topics, any
-number at once, with what the rule asks of each (NEW_TOPICS). Out: topic, partition, replicas.
+Corresponds to `AdminUtils.assignReplicasToBrokersRackUnaware`: partition p is led by broker (p + start) mod n, follower
+j is 1 + (shift + j) mod (n - 1) brokers after it, and the shift grows by one every n partitions. The strategy `simple`
+puts replica j of partition i on broker (i + j) mod n. In: any number of topics, with their options (NEW_TOPICS). Out:
+topic, partition, replicas.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,15 @@ NEW_TOPICS: Final = (
     "topic string, first_partition int, partitions int, replication_factor int, start_index bigint, shift bigint, "
     "replica_assignment array<array<int>>"
 )
-"""What is asked for: partitions from `first_partition`, how many there were, up to `partitions`, how many there are to
-be; where and how its round begins, or replicas by hand from `first_partition` on."""
+"""Columns of requested topics.
+
+Partitions are numbered from `first_partition` (the number that exist) up to `partitions` (the number wanted).
+`start_index` and `shift` start the round; `replica_assignment` lists explicit replicas from `first_partition` on.
+"""
 
 
 def partition_ids(topics: DataFrame) -> DataFrame:
-    """One row for each partition that a topic of NEW_TOPICS is to get.
+    """Return one row per partition that a topic of NEW_TOPICS gets.
 
     >>> topics = spark.sql("SELECT 'a' topic, 2 first_partition, 4 partitions UNION SELECT 'b', 0, 1")
     >>> partition_ids(topics).select("topic", "partition").orderBy("topic", "partition").collect()
@@ -32,7 +35,7 @@ def partition_ids(topics: DataFrame) -> DataFrame:
 
 
 def rounds(partition: Column, brokers: int, first_partition: Column) -> Column:
-    """How often the leaders have gone round since `first_partition`, the lowest that is assigned now.
+    """Return how often the leaders have gone round since `first_partition`, the first one assigned now.
 
     >>> rows = spark.range(9, 12).select(rounds(F.col("id"), 5, F.lit(10)).alias("rounds"))
     >>> [row.rounds for row in rows.collect()]
@@ -77,7 +80,7 @@ def assign_rack_unaware(partition_ids: DataFrame, brokers: Sequence[int]) -> Dat
 
 
 def assign_simple(partition_ids: DataFrame, brokers: Sequence[int]) -> DataFrame:
-    """Assign partitions by seed 004's rule.
+    """Assign replica j of partition i to broker (i + j) mod n.
 
     >>> topics = spark.sql("SELECT 't' topic, 0 first_partition, 3 partitions, 2 replication_factor")
     >>> rows = topics.transform(partition_ids).transform(assign_simple, [0, 1, 2]).orderBy("partition")

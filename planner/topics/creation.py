@@ -1,9 +1,8 @@
-"""First leaders of new partitions: the first live replica leads, the live replicas are the ISR.
+"""First leaders of new partitions: the first live replica leads, and the live replicas are the ISR.
 
-Corresponds to `PartitionStateMachine.initializeLeaderAndIsrForPartitions`, seed 000 "TopicChangeListener" with its
-example {0:[0,1,2], 1:[1,2,0], 2:[2,1,0]}. In: assignments (topic, partition, replicas, topic_id), each with a live
-replica, and BROKERS. Out: CHANGES. Partitions added to a topic go where Kafka's algorithm goes on from those there
-are (`AdminUtils.addPartitions`).
+Corresponds to `PartitionStateMachine.initializeLeaderAndIsrForPartitions`. Replicas of partitions added to a topic
+continue Kafka's algorithm from the existing ones (`AdminUtils.addPartitions`). In: assignments (topic, partition,
+replicas, topic_id), each with a live replica, and BROKERS. Out: CHANGES.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from schemas.tables import CHANGES
 
 
 def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, what: str = "new topic") -> DataFrame:
-    """One CHANGES row a partition: leader epoch 0, no znodes before, all live replicas told."""
+    """Return one CHANGES row per partition: leader epoch 0, no znodes before, LeaderAndIsr to all live replicas."""
     alive = intersect(F.col("replicas"), F.col("eligible"))
     leader = first_choice(alive)
     return (
@@ -52,7 +51,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
 
 
 def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
-    """Index of the first of `brokers`, by id, that is not below `first_replica`, 0 if all are.
+    """Return the index of the first of `brokers`, by id, that is not below `first_replica`, 0 if all are.
 
     >>> [start_of_round([0, 1, 3], replica) for replica in (1, 2, 9)]
     [1, 2, 0]
@@ -61,6 +60,6 @@ def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
 
 
 def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int) -> DataFrame:
-    """One CHANGES row an added partition, to be written with its topic at `topic_version`."""
+    """Return one CHANGES row per added partition, with the topic at `topic_version` as a premise."""
     added = creation_changes(assignments, brokers, cluster, "added partition")
     return added.withColumns({"topic_version": F.lit(topic_version)})

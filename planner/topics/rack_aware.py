@@ -1,13 +1,14 @@
-"""Where replicas go when brokers are in racks: Kafka's algorithm over a list in which racks take turns.
+"""Placement of replicas over racks: Kafka's algorithm on a broker list in which racks alternate.
 
-Corresponds to `AdminUtils.assignReplicasToBrokersRackAware` and `getRackAlternatedBrokerList`. A partition's replicas
-depend on where its leader falls in the list and on how far its followers jump, so that all that can happen is a table
-of at most n (n - 1) lists a replication factor, whatever the number of partitions and topics: `rack_aware_lists` writes
-it in plain Python, `assign_rack_aware` joins it. In: `assignment.partition_ids`. Out: topic, partition, replicas.
+Corresponds to `AdminUtils.assignReplicasToBrokersRackAware` and `getRackAlternatedBrokerList`. The replicas of a
+partition depend on the position of its leader in the list and on the jump of its followers. So all possible lists form
+a table of at most n (n - 1) rows per replication factor, for any number of partitions and topics. `rack_aware_lists`
+computes it in plain Python, and `assign_rack_aware` joins it. In: `assignment.partition_ids`. Out: topic, partition,
+replicas.
 
 Once every rack has a replica, Kafka takes any broker: of four replicas in two racks it may put three into one. With
-`balanced`, a rack gets no replica while another one that has fewer still has room; with as many racks as replicas, both
-are the same.
+`balanced`, a rack gets no replica while another rack with fewer replicas has room. With as many racks as replicas both
+give the same result.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +26,7 @@ LISTS = "replication_factor int, first int, jump int, replicas array<int>"
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Brokers with racks taking turns, racks by name, brokers of a rack by id.
+    """Return brokers with alternating racks: racks by name, brokers of a rack by id.
 
     >>> rack_alternated({0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"})
     [0, 3, 1, 5, 4, 2]
@@ -37,12 +38,12 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 
 
 def _java_sort_key(name: str) -> bytes:
-    """Order names as Java does, by their UTF-16; it differs from Python's beyond the basic plane only."""
+    """Sort names as Java does, by UTF-16; this differs from Python only beyond the basic multilingual plane."""
     return name.encode("utf-16-be", "surrogatepass")
 
 
 def shifts_of(brokers: int, shift: int, first_partition: int, partitions: int) -> range:
-    """Shifts that occur in a topic: its first one, and one more each time the leaders have gone round.
+    """Return the shifts that occur in a topic: the first one, and one more each time the leaders have gone round.
 
     >>> [list(shifts_of(5, shift=2, first_partition=first, partitions=11)) for first in (0, 5)]
     [[2, 3, 4], [2, 3, 4]]
@@ -57,9 +58,9 @@ def rack_aware_lists(
     *,
     balanced: bool = False,
 ) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Rows of LISTS: replicas for each place of the leader and each jump of the followers.
+    """Yield rows of LISTS: the replicas for each position of the leader and each jump of the followers.
 
-    `shifts` that can occur (from a topic's shift to that and its rounds) keep the table small; None for all there are.
+    `shifts` are those that can occur, which keeps the table small; None for all.
     """
     brokers, steps = rack_alternated(racks), max(len(racks) - 1, 1)
     count = len(set(racks.values()))
@@ -77,7 +78,7 @@ def lists_for(
     *,
     balanced: bool = False,
 ) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Rows of LISTS that assigning `topics`, rows of `assignment.NEW_TOPICS`, can ask for.
+    """Yield the rows of LISTS that an assignment of `topics` (rows of `assignment.NEW_TOPICS`) can need.
 
     >>> topic = {"replication_factor": 2, "shift": 1, "first_partition": 0, "partitions": 3}
     >>> list(lists_for({0: "a", 1: "b", 2: "c"}, [topic, topic]))
@@ -92,7 +93,7 @@ def lists_for(
 
 
 def _pick_as_kafka(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
-    """Take brokers in order, passing over racks and brokers that have a replica while others have none."""
+    """Pick brokers in order; skip racks and brokers that have a replica while others have none."""
     every_rack = len(set(racks.values()))
     replicas, used = [order[0]], {racks[order[0]]}
     turns = cycle(order[1:])
@@ -105,9 +106,9 @@ def _pick_as_kafka(order: Sequence[int], racks: Mapping[int, str], factor: int) 
 
 
 def _pick_balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
-    """Take brokers in order, passing over racks that have more replicas than others that still have room.
+    """Pick brokers in order; skip racks that have more replicas than others that still have room.
 
-    >>> _balanced([1, 2, 3, 7, 4, 5, 6], dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b"), 4)
+    >>> _pick_balanced([1, 2, 3, 7, 4, 5, 6], dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b"), 4)
     [1, 4, 5, 2]
     """
     replicas = [order[0]]
@@ -120,7 +121,7 @@ def _pick_balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) 
 
 
 def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
-    """The largest number of these replicas in one rack; brokers without one count alone.
+    """Return the largest number of these replicas in one rack; a broker without a rack counts as a rack.
 
     >>> crowding([1, 2, 9], {1: "a", 2: "a"}), crowding([8, 9], {})
     (2, 1)
@@ -129,7 +130,7 @@ def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
 
 
 def least_crowding(replicas: int, racks: Mapping[int, str], brokers: Iterable[int]) -> int:
-    """The least that can be for so many replicas on these brokers.
+    """Return the lowest possible `crowding` of so many replicas on these brokers.
 
     >>> racks = {1: "a", 2: "a", 3: "b", 4: "a"}
     >>> [least_crowding(count, racks, racks) for count in (1, 2, 3, 4)]
@@ -143,7 +144,7 @@ def least_crowding(replicas: int, racks: Mapping[int, str], brokers: Iterable[in
 def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping[int, str]) -> DataFrame:
     """Assign each row its replicas: topic, partition, replicas.
 
-    `lists` holds the rows of `rack_aware_lists`, for each replication factor that occurs.
+    `lists` holds the rows of `rack_aware_lists` for each replication factor that occurs.
 
     >>> racks = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
     >>> lists = spark.createDataFrame(list(rack_aware_lists(racks, 3)), LISTS)

@@ -1,6 +1,6 @@
-"""How large the znode of a topic gets, told before it is made: ZooKeeper takes no znode beyond jute.maxbuffer.
+"""The size of a topic's znode, estimated before it is created: ZooKeeper accepts no znode beyond jute.maxbuffer.
 
-Corresponds to what `TopicZNode.encode` writes; Kafka itself finds out when ZooKeeper drops the connection.
+Corresponds to what `TopicZNode.encode` writes. Kafka itself only finds out when ZooKeeper drops the connection.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,7 +13,7 @@ _FRAME_BYTES: Final = 128
 
 
 def digits_below(count: int) -> int:
-    """Digits of all numbers below `count`, written one after the other.
+    """Return the number of digits of all numbers below `count`.
 
     >>> digits_below(12) == len("01234567891011")
     True
@@ -22,7 +22,7 @@ def digits_below(count: int) -> int:
 
 
 def topic_bytes(partitions: int, replication_factor: int, brokers: Collection[int]) -> int:
-    """Bytes of /brokers/topics/T where each of `brokers` holds about as many replicas as any other.
+    """Return the bytes of /brokers/topics/T if all `brokers` hold about the same number of replicas.
 
     >>> topic_bytes(2, 3, [0, 1, 2]) - topic_bytes(1, 3, [0, 1, 2]) == len('"1":[1,2,0],')
     True
@@ -32,7 +32,7 @@ def topic_bytes(partitions: int, replication_factor: int, brokers: Collection[in
 
 
 def size_faults(topic: str, size: int) -> Iterator[str]:
-    """Say what is wrong with a topic's znode of `size` bytes, if anything is."""
+    """Yield a fault if a topic's znode of `size` bytes is too large."""
     if size > ZNODE_LIMIT:
         yield (
             f"/brokers/topics/{topic} would take about {size} bytes, more than {ZNODE_LIMIT}, and ZooKeeper takes "

@@ -1,1 +1,1 @@
-"""What a loss would cost: brokers, racks or pairs of brokers."""
+"""The impact of losing brokers, racks or pairs of brokers."""

@@ -1,10 +1,9 @@
-"""What the loss of brokers would cost: partitions offline or under min ISR, and where leadership would pile up.
+"""The impact of losing brokers: partitions offline or under min ISR, and the distribution of leaders.
 
-Corresponds to `Election.leaderForOffline` where no unclean election is allowed, seed 000
-"OfflinePartitionLeaderSelector": the first live replica in the ISR leads, a drained broker last. It is compared with
-the cluster after the elections due now, so what is offline already is not newly so. Topics queued for deletion
-are left out; a partition that is not understood keeps its leader. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS.
-Out: WHATIF.
+Corresponds to `Election.leaderForOffline` without unclean elections: the first live replica in the ISR leads, a drained
+broker last. The result is compared with the cluster after the elections due now, so a partition that is offline already
+is not newly offline. Topics queued for deletion are left out. A partition that is not understood keeps its leader. In:
+PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: WHATIF.
 """
 
 from typing import Final
@@ -41,7 +40,7 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
     snapshot_id: int,
     lose: FailureScenario,
 ) -> DataFrame:
-    """One row a scenario: every registered broker, rack or pair of brokers lost at once."""
+    """Return one row per scenario: every registered broker, rack or pair of brokers lost at once."""
     of = scenarios(brokers, lose)
     facts = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
     worst_first = [F.desc_nulls_last(name) for name in ("offline", "under_min_isr", "leader_skew")]
@@ -60,7 +59,7 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
 
 
 def _group_by_assignment(partitions: DataFrame, topics: DataFrame) -> DataFrame:
-    """Count partitions that stand alike: a cluster has far fewer assignments than partitions."""
+    """Count partitions with equal assignment and state: a cluster has far fewer assignments than partitions."""
     known = topics.select("topic", "deletion_requested", min_isr_override())
     return (
         partitions.join(F.broadcast(known), "topic", "left")
@@ -71,7 +70,7 @@ def _group_by_assignment(partitions: DataFrame, topics: DataFrame) -> DataFrame:
 
 
 def _with_leadership(alike: DataFrame) -> DataFrame:
-    """Add who leads now, who could, who is in sync, and `members`, the live brokers whose loss matters."""
+    """Add the current leader, the candidates, the live ISR, and `members`, the live brokers whose loss matters."""
     replicas, isr, live, leader = F.col("replicas"), F.col("isr"), F.col("live"), F.col("leader")
     judged = F.col("understood") & leader.isNotNull()
     leads = F.array_contains(live, leader)
@@ -89,7 +88,10 @@ def _with_leadership(alike: DataFrame) -> DataFrame:
 
 
 def _costs_of_parts(rows: DataFrame) -> DataFrame:
-    """Sum what each part costs, by the broker that then leads: all that it leads if nobody is lost, else its gain."""
+    """Sum the impact of each part by the broker that leads afterwards.
+
+    For the part in which no broker is lost, that is all its leaders, else the leaders it gains.
+    """
     felled, weight = F.col("felled"), F.col("partitions") * F.col("sign")
     return (
         rows.withColumns(
@@ -129,10 +131,10 @@ def _conditions() -> dict[str, Column]:
 
 
 def _costs_of_scenarios(costs: DataFrame, of: DataFrame) -> DataFrame:
-    """Sum the parts of each scenario, then its brokers; `most` is who leads most of those not lost."""
+    """Sum the parts of each scenario, then its brokers; `most` is the surviving broker with the most leaders."""
     survives = F.col("broker").isNotNull() & ~F.array_contains("lost", F.col("broker"))
     leaders = F.when(survives, F.col("leaders"))
-    # the lowest id of several that lead most
+    # of several with the most leaders, the lowest id
     most = F.when(leaders > 0, F.struct(leaders.alias("leaders"), (-F.col("broker")).alias("minus_id")))
     return (
         costs.join(F.broadcast(of), "part")
@@ -148,7 +150,7 @@ def _costs_of_scenarios(costs: DataFrame, of: DataFrame) -> DataFrame:
 
 
 def _with_skew(costs: DataFrame, of: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Complete the scenarios: those of a cluster without partitions, and how leadership is spread over the rest."""
+    """Complete the scenarios, also for a cluster without partitions, and add the distribution of leaders."""
     survivors = F.col("registered") - F.size("lost")
     registered = brokers.agg(F.first("cluster").alias("cluster"), F.count("*").alias("registered"))
     return (

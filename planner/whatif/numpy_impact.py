@@ -1,6 +1,6 @@
-"""Which partitions the loss of brokers would cost, on arrays: those that `planner.whatif.impact` counts on Spark.
+"""Partitions affected by losing brokers, on numpy arrays: those that `planner.whatif.impact` counts on Spark.
 
-A test holds the counts equal. In: PartitionArrays, ids of brokers. Out: a mark a partition.
+A test compares the counts. In: PartitionArrays, ids of brokers. Out: masks with an entry per partition.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from schemas.enums import NO_LEADER
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Impact:
-    """A mark a partition, under the names that the table `whatif` counts them by."""
+    """Masks with an entry per partition, named as the columns of the table `whatif` that count them."""
 
     newly_offline: Bools
     unclean_only: Bools
@@ -25,7 +25,7 @@ class Impact:
 def lost_partitions(
     rows: PartitionArrays, live: Collection[int], able: Collection[int], drained: Collection[int], lost: Collection[int]
 ) -> Impact:
-    """Mark what these brokers take along; `able`: registered and understood; drained ones lead last."""
+    """Mark the partitions affected by losing brokers; `able`: registered and understood; drained brokers lead last."""
     judged = rows.judged & rows.has_state
     in_isr = is_in(rows.replicas, able) & is_in_row(rows.replicas, rows.isr)
     candidates = np.where(in_isr, rows.replicas, NO_LEADER)
@@ -47,7 +47,7 @@ def lost_partitions(
 
 
 def _first(brokers: Ints) -> Ints:
-    """The first broker of each row, NO_LEADER where it names none."""
+    """Return the first broker of each row, NO_LEADER if there is none."""
     some = has_broker(brokers)
     first: Ints = np.where(some.any(axis=1), brokers[np.arange(len(brokers)), some.argmax(axis=1)], NO_LEADER)
     return first

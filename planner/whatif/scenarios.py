@@ -1,8 +1,8 @@
-"""What could be lost: every broker, rack or pair of brokers, one scenario each.
+"""Failure scenarios: the loss of every broker, rack or pair of brokers.
 
-What happens to a partition depends only on which of its own brokers are lost, so it is worked out for parts of a
-scenario: nobody lost, each broker (or rack), and, of pairs, both. `parts` says which parts make up a scenario. No
-class of Kafka's corresponds to it. In: BROKERS and the kind of loss. Out: `scenario` and `lost`, ascending ids.
+The effect on a partition depends only on which of its own brokers are lost, so it is computed for parts of a scenario:
+no broker lost, each broker (or rack) alone, and both of a pair. `parts` lists the parts of a scenario. Kafka has no
+such class. In: BROKERS and the kind of loss. Out: `scenario` and `lost`, ascending ids.
 """
 
 from pyspark.sql import DataFrame
@@ -13,7 +13,7 @@ from schemas.enums import FailureScenario
 
 
 def scenarios(brokers: DataFrame, lose: FailureScenario) -> DataFrame:
-    """One row a scenario; a broker without a rack, or whose rack is not understood, is a rack of its own.
+    """Return one row per scenario; a broker without a known rack counts as a rack of its own.
 
     >>> brokers = spark.createDataFrame([(1, "a"), (2, "a"), (3, None)], "broker_id int, rack string")
     >>> for lose in (FailureScenario.RACKS, FailureScenario.PAIRS):
@@ -52,17 +52,17 @@ def _pairs(brokers: DataFrame) -> DataFrame:
 
 
 def parts(of: DataFrame, lose: FailureScenario) -> DataFrame:
-    """One row a scenario and part of it: nobody, all who are lost, and each broker of a pair."""
+    """Return one row per scenario and part: no broker lost, all lost, and each broker of a pair."""
     lost = F.col("lost")
     each = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is FailureScenario.PAIRS else []
     return of.select("*", F.explode(F.array(no_brokers(), *each, lost)).alias("part"))
 
 
 def with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> DataFrame:
-    """One row a partition and `part` that touches its `members`, ascending; one with nobody lost for each.
+    """Return one row per partition and each part with one of its `members`, and one row with no broker lost.
 
-    A part is `felled` with a `sign`. A pair has what both brokers cost together, less what each costs alone: summed
-    over the parts of a scenario, this is what the scenario costs.
+    `felled` are the lost brokers of a part, and `sign` its weight. A pair has the impact of both brokers together,
+    minus the impact of each alone, so the sum over the parts of a scenario is the impact of the scenario.
     """
     if lose is FailureScenario.PAIRS:
         return _with_pairs(partitions)
@@ -80,7 +80,7 @@ def with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> D
 
 
 def _with_pairs(partitions: DataFrame) -> DataFrame:
-    """The parts of pairs: nobody, each of a partition's members alone, and any two of them."""
+    """Return the parts of pairs: no broker, each of a partition's members alone, and any two of them."""
     one, other = F.col("one"), F.col("other")
     onwards = F.slice("members", F.array_position("members", one).cast("int"), F.size("members"))
     part = F.when(one.isNull(), no_brokers()).otherwise(F.array_distinct(F.array(one, other)))

@@ -59,7 +59,7 @@ DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], Reje
     ([1, 2, 3], [3], [2], {1, 2}, None, ""),  # the copy that is deleted may be dead
     ([1, 2, 3], [3], [1, 3], {1, 3}, RejectionCode.REPLICA_NOT_ALIVE, "copies on [3] would be deleted, and it would"),
     ([1, 2, 3], [3], [3], {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is [3]"),
-    ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "nobody could lead it"),
+    ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "no replica could lead it"),
     ([1, 2, 3], [3], None, {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is not known"),
     ([1, 2, 3], [3], [1], {1, 3}, None, ""),  # 2 is dead, and the copy that is deleted is not in sync
     ([1, 2, 3], [3], [1], {3}, None, ""),  # nor does it lose one where no original is alive

@@ -80,7 +80,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
     ({"topic": "deleted"}, {}, None, RejectionCode.DELETION_REQUESTED, "queued for deletion"),
     ({"understood": False}, {}, None, RejectionCode.NOT_UNDERSTOOD, "not understood"),
     ({"leader": None}, {}, None, RejectionCode.NO_STATE, "no leader and ISR"),
-    ({"replicas": [4, 2]}, {}, None, RejectionCode.REASSIGNED_SINCE, "its replicas are now [4, 2]: somebody else"),
+    ({"replicas": [4, 2]}, {}, None, RejectionCode.REASSIGNED_SINCE, "its replicas are now [4, 2]: another client"),
     ({"replicas": [1, 2]}, {}, None, RejectionCode.ALREADY_ASSIGNED, "already"),
     (
         {"replicas": [1, 2, 3], "adding_replicas": [1], "removing_replicas": [3]},
