@@ -1,1 +1,1 @@
-"""What a row is: a StructType for each table, and the codecs between znodes and rows."""
+"""Table schemas, and codecs between znodes and rows."""

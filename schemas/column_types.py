@@ -1,18 +1,18 @@
-"""Columns and their types as Spark and Delta write them in JSON, so that a schema can be had without either of them.
+"""Columns and their types in the JSON of Spark and Delta, so that schemas can be used without either of them.
 
-`Columns.json` is what a Delta log says of a schema, and what `StructType.fromJson` reads.
+`Columns.json` is the schema string of a Delta log, and the input of `StructType.fromJson`.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 Type = str | dict[str, Any]
-"""As in the schema of a Delta log: the name of a simple type, an object for others."""
+"""As in the schema of a Delta log: the name of a simple type, or an object for other types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or a field of a struct: every one may be null, and says what it is."""
+    """A column, or a field of a struct; all are nullable and documented."""
 
     name: str
     type: Type
@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Those of a table, or of a struct within one."""
+    """The columns of a table, or the fields of a struct."""
 
     columns: tuple[Column, ...]
 

@@ -1,8 +1,8 @@
-"""The columns of each Delta table, documented one by one, without Spark: `schemas.tables` has them as Spark does.
+"""The columns of each Delta table with their documentation, without Spark; `schemas.tables` has them as StructTypes.
 
-Names and types are a contract: dashboards, schedulers and notebooks read these tables. `cluster` is the first
-column and the partition column everywhere, so one warehouse serves a fleet. The types are nullable, because a
-transform's last line is `.to(SCHEMA)`; `KEYS` says which columns Delta must never find null.
+Names and types are a contract, as dashboards, schedulers and notebooks read these tables. `cluster` is the first column
+and the partition column of every table, so one warehouse serves many clusters. The types are nullable because a
+transform ends in `.to(SCHEMA)`; `KEYS` lists the columns that Delta must never find null.
 """
 
 from typing import Final
@@ -52,16 +52,16 @@ SNAPSHOTS: Final = _table(
     Column("controller_id", INT, "broker id in /controller, -1 if there is none, null if it is not understood"),
     Column("controller_epoch", INT, "number in /controller_epoch, null if it is not understood"),
     Column("controller_epoch_version", INT, "znode version of /controller_epoch"),
-    Column("zxid_before", LONG, "last zxid the server had seen when reading began"),
-    Column("zxid_after", LONG, "the same when reading ended"),
+    Column("zxid_before", LONG, "last zxid of the server when reading began"),
+    Column("zxid_after", LONG, "last zxid of the server when reading ended"),
     Column("brokers", INT, "registered brokers"),
     Column("topics", INT, "topics"),
     Column("partitions", LONG, "partitions"),
-    Column("quarantined", LONG, "znodes that could not be understood"),
+    Column("quarantined", LONG, "znodes that could not be decoded"),
     Column("seconds", DOUBLE, "how long the snapshot took"),
     Column("versions", string_map(LONG), "table name to the Delta version that belongs to this snapshot"),
     Column("cluster_id", STRING, "id in /cluster/id"),
-    Column("migration", STRING, "the sign of a KRaft migration that was found, null if none"),
+    Column("migration", STRING, "the sign of a KRaft migration in ZooKeeper, null if none"),
 )
 
 BROKERS: Final = _table(
@@ -95,15 +95,17 @@ TOPICS: Final = _table(
     Column(
         "config",
         string_map(STRING),
-        "overrides in /config/topics/T; a value that could not be decoded is null, and all of it where nothing could",
+        "overrides in /config/topics/T; a value that could not be decoded is null; null if nothing could be decoded",
     ),
     Column("deletion_requested", BOOLEAN, "/admin/delete_topics/T exists"),
-    Column("understood", BOOLEAN, "false: /brokers/topics/T or its config could not be decoded, or not all of it"),
-    Column("assignment_understood", BOOLEAN, "false: /brokers/topics/T could not be decoded, or not all of it"),
+    Column("understood", BOOLEAN, "false: /brokers/topics/T or its config could not be decoded completely"),
+    Column("assignment_understood", BOOLEAN, "false: /brokers/topics/T could not be decoded completely"),
 )
 
 PARTITIONS: Final = _table(
-    Column("snapshot_id", LONG, "snapshot that last changed this partition; a later topic_version alone is no change"),
+    Column(
+        "snapshot_id", LONG, "snapshot that last changed this partition; a later topic_version alone is not a change"
+    ),
     _TOPIC,
     _PARTITION,
     Column("replicas", BROKER_IDS, "assignment, preferred replica first"),
@@ -119,13 +121,13 @@ PARTITIONS: Final = _table(
     Column(
         "partition_state",
         STRING,
-        "New (no state znode), Online, Offline, or NonExistent: vanished, or no longer led as its topic is deleted",
+        "New (no state znode), Online, Offline, or NonExistent: vanished, or leaderless as its topic is being deleted",
     ),
     Column("offline_replicas", BROKER_IDS, "assigned brokers that are not registered"),
     Column("under_replicated", BOOLEAN, "some assigned replica is not in the ISR"),
     Column("under_min_isr", BOOLEAN, "the ISR is smaller than min.insync.replicas"),
     Column("understood", BOOLEAN, "false: a znode of this partition could not be decoded; the last good row is kept"),
-    Column("vanished", BOOLEAN, "true: it was gone by then, and this is what it was last; in partition_history alone"),
+    Column("vanished", BOOLEAN, "true: it no longer existed, and this is its last row; only in partition_history"),
 )
 
 PARTITION_HISTORY: Final = PARTITIONS
@@ -136,25 +138,25 @@ REQUESTS: Final = _table(
     _TOPIC,
     _PARTITION,
     Column("replicas", BROKER_IDS, "reassign: the target"),
-    Column("broker_id", INT, "log_dir: the broker that reports"),
-    Column("path", STRING, "znode that asks"),
+    Column("broker_id", INT, "log_dir: the reporting broker"),
+    Column("path", STRING, "znode of the request"),
 )
 
 BROKER_CONFIGS: Final = _table(
     _SNAPSHOT_ID,
     Column("broker_id", INT, "broker"),
-    Column("name", STRING, "configuration name, or api.<NAME> for the highest version spoken"),
+    Column("name", STRING, "configuration name, or api.<NAME> for the highest version supported"),
     Column("value", STRING, "its value; never a secret"),
     Column("assumed", BOOLEAN, "the broker did not answer: this is Kafka's default"),
 )
 
 QUARANTINE: Final = _table(
     _SNAPSHOT_ID,
-    Column("path", STRING, "znode that could not be understood"),
-    Column("data", STRING, "its data as read, cut; bytes that are no text as \\xNN"),
+    Column("path", STRING, "znode that could not be decoded"),
+    Column("data", STRING, "its data as read, truncated; bytes that are not text as \\xNN"),
     Column("reason", STRING, "what was found and what was expected"),
-    Column("blocks", STRING, "what of Kafka cannot start over it, as fail-over or broker start; null for nothing"),
-    Column("mend", STRING, "what of zookeeper-shell.sh ends that and loses nothing; null where it has to be decided"),
+    Column("blocks", STRING, "what it blocks in Kafka, as fail-over or broker start; null for nothing"),
+    Column("mend", STRING, "zookeeper-shell.sh command that repairs it without loss; null if there is no safe one"),
 )
 
 EVENTS: Final = _table(
@@ -178,25 +180,27 @@ IMBALANCE: Final = _table(
 WHATIF: Final = _table(
     _SNAPSHOT_ID,
     Column("lose", STRING, "what every scenario loses: brokers=1, racks=1 or pairs"),
-    Column("scenario", STRING, "who is lost, as people read it: broker 3, rack a, brokers 3+7"),
+    Column("scenario", STRING, "what is lost, as displayed: broker 3, rack a, brokers 3+7"),
     Column("lost", BROKER_IDS, "the brokers lost, ascending"),
-    Column("offline", LONG, "partitions without a leader, after clean elections; those that are so already, too"),
+    Column("offline", LONG, "partitions without a leader, after clean elections, including those already without one"),
     Column(
         "unclean_only",
         LONG,
         "of newly_offline, those that an unclean election could lead: live replicas, none in sync",
     ),
-    Column("no_replica", LONG, "of newly_offline, those without a live replica that could lead"),
+    Column("no_replica", LONG, "of newly_offline, those without a live replica that can lead"),
     Column("under_min_isr", LONG, "partitions with fewer live ISR members than min.insync.replicas, offline ones too"),
-    Column("newly_under_min_isr", LONG, "of these, those with enough of them before the loss"),
-    Column("leaders_moved", LONG, "partitions that another broker leads after the loss"),
+    Column("newly_under_min_isr", LONG, "of these, those with enough live ISR members before the loss"),
+    Column("leaders_moved", LONG, "partitions led by another broker after the loss"),
     Column("max_leaders", LONG, "partitions led by the surviving broker that leads most"),
-    Column("most_leaders_on", INT, "that broker, the lowest id of several; null if nobody leads"),
+    Column("most_leaders_on", INT, "that broker, the lowest id of several; null if no broker leads"),
     Column("mean_leaders", DOUBLE, "partitions led, over surviving brokers; null if none survives"),
-    Column("leader_skew", DOUBLE, "max_leaders / mean_leaders: 1 is even; null if nobody leads"),
+    Column("leader_skew", DOUBLE, "max_leaders / mean_leaders: 1 is even; null if no broker leads"),
     Column("not_judged", LONG, "partitions left out: not understood, or without a state znode"),
     Column(
-        "newly_offline", LONG, "of offline, those that have a leader before the loss, once the elections due are held"
+        "newly_offline",
+        LONG,
+        "of offline, those that would have a leader without the loss, after the elections due now",
     ),
 )
 
@@ -205,7 +209,7 @@ PLANS: Final = _table(
     Column("name", STRING, "the first of its names, null if it has none"),
     Column("snapshot_id", LONG, "snapshot the plan was computed from"),
     Column("kind", STRING, "assign, expand, config, delete, elect, reassign, reconcile, drain, undrain or recover"),
-    Column("parameters", STRING, "JSON object of what was asked"),
+    Column("parameters", STRING, "JSON object of the options"),
     Column("created_at", TIMESTAMP, "when it was planned, UTC"),
     Column("status", STRING, "planned, refused, committing, committed, partial, cancelled or rolled_back"),
     Column("changes", LONG, "rows in changes"),
@@ -213,65 +217,69 @@ PLANS: Final = _table(
     Column("moves", LONG, "replicas that are copied to another broker"),
     Column("cluster_id", STRING, "id of the cluster that was snapshotted"),
     Column("brokers", BROKER_EPOCHS, "brokers alive in the snapshot"),
-    Column("names", array(STRING), "all its names, each unique within the cluster; null as no name"),
+    Column("names", array(STRING), "all its names, each unique within the cluster; null if none"),
     Column(
         "submission",
         STRING,
-        "ZooKeeper session and SHA-256 of what a commit submitted to `surveyor control` last, null for nothing: "
-        "control carries out nothing else",
+        "ZooKeeper session and SHA-256 of the last submission to `surveyor control`, null if none: "
+        "control executes nothing else",
     ),
-    Column("command", STRING, "the command as it was typed, without where; sensitive values hidden; null if unknown"),
-    Column("verified_at", TIMESTAMP, "when `surveyor verify` first found all of it complete, UTC; null before"),
-    Column("last_attempt", INT, "number of the commit of it that began last; null as none"),
+    Column(
+        "command", STRING, "the command as typed, without connection options; sensitive values hidden; null if unknown"
+    ),
+    Column("verified_at", TIMESTAMP, "when `surveyor verify` first found the whole plan complete, UTC; null before"),
+    Column("last_attempt", INT, "number of the commit that began last; null if none"),
 )
 
 CHANGES: Final = _table(
     _PLAN_ID,
-    Column("wave", INT, "changes of one wave are committed together, those of the next after them"),
+    Column("wave", INT, "changes of one wave are committed together, before those of the next wave"),
     _TOPIC,
     _PARTITION,
     Column("action", STRING, "create, elect, take_offline, shrink_isr, elect_preferred, reassign, ..."),
-    Column("replicas_before", BROKER_IDS, "assignment found"),
-    Column("replicas_after", BROKER_IDS, "assignment wanted: the target"),
-    Column("adding_before", BROKER_IDS, "adding replicas found"),
+    Column("replicas_before", BROKER_IDS, "assignment before"),
+    Column("replicas_after", BROKER_IDS, "target assignment"),
+    Column("adding_before", BROKER_IDS, "adding replicas before"),
     Column("adding_after", BROKER_IDS, "replicas to add"),
-    Column("removing_before", BROKER_IDS, "removing replicas found"),
+    Column("removing_before", BROKER_IDS, "removing replicas before"),
     Column("removing_after", BROKER_IDS, "replicas to remove"),
-    Column("leader_before", INT, "leader found, -1 none, null without a state znode"),
-    Column("leader_after", INT, "leader wanted, -1 none"),
-    Column("isr_before", BROKER_IDS, "ISR found"),
-    Column("isr_after", BROKER_IDS, "ISR wanted"),
-    Column("leader_epoch_before", INT, "leader epoch found; null where an earlier wave moves it"),
-    Column("leader_epoch_after", INT, "leader epoch wanted; null where Kafka's controller decides"),
-    Column("controller_epoch_before", INT, "controller epoch found in the state"),
-    Column("leader_recovery_state_before", INT, "recovery state found"),
-    Column("leader_recovery_state_after", INT, "recovery state wanted"),
+    Column("leader_before", INT, "leader before, -1 none, null without a state znode"),
+    Column("leader_after", INT, "new leader, -1 none"),
+    Column("isr_before", BROKER_IDS, "ISR before"),
+    Column("isr_after", BROKER_IDS, "new ISR"),
+    Column("leader_epoch_before", INT, "leader epoch before; null if an earlier wave changes it"),
+    Column("leader_epoch_after", INT, "new leader epoch; null if Kafka's controller decides"),
+    Column("controller_epoch_before", INT, "controller epoch of the state before"),
+    Column("leader_recovery_state_before", INT, "recovery state before"),
+    Column("leader_recovery_state_after", INT, "new recovery state"),
     Column("state_version", INT, "state znode version the change was computed from, -1 if there was none"),
     Column("topic_version", INT, "topic znode version the change was computed from, -1 if there was none"),
     Column("topic_id", STRING, "topic id"),
     Column("is_new", BOOLEAN, "the replicas do not exist yet"),
-    Column("leader_and_isr_to", BROKER_IDS, "brokers to be told by LeaderAndIsr"),
-    Column("stop_replica_to", BROKER_IDS, "brokers to be told by StopReplica, without deletion; null for none"),
-    Column("requires_live", BROKER_IDS, "premise: brokers that must still be alive, unbounced, at commit"),
-    Column("requires_dead", BROKER_IDS, "premise: brokers that must still be gone at commit"),
-    Column("reason", STRING, "why"),
+    Column("leader_and_isr_to", BROKER_IDS, "recipients of LeaderAndIsr"),
+    Column("stop_replica_to", BROKER_IDS, "recipients of StopReplica, without deletion; null for none"),
+    Column(
+        "requires_live", BROKER_IDS, "premise: brokers that must still be alive at commit, with the same registration"
+    ),
+    Column("requires_dead", BROKER_IDS, "premise: brokers that must still be dead at commit"),
+    Column("reason", STRING, "why the change is made"),
 )
 
 OPERATIONS: Final = _table(
     _PLAN_ID,
     Column("sequence", INT, "order within the plan"),
-    Column("kind", STRING, "create_topic, expand_topic, alter_config, delete_topic, or a step of what /admin asks for"),
+    Column("kind", STRING, "create_topic, expand_topic, alter_config, delete_topic, or a step of a request in /admin"),
     _TOPIC,
-    Column("data", STRING, "JSON object of what the operation needs"),
+    Column("data", STRING, "JSON object of the operation's data"),
 )
 
 REJECTIONS: Final = _table(
     _PLAN_ID,
     _TOPIC,
     Column("partition", INT, "partition number within the topic, -1 for the whole topic"),
-    Column("action", STRING, "what was wanted"),
+    Column("action", STRING, "requested action"),
     Column("code", STRING, "NO_ELIGIBLE_LEADER, ALREADY_PREFERRED, ..."),
-    Column("reason", STRING, "why not"),
+    Column("reason", STRING, "why there is no change"),
 )
 
 EVIDENCE: Final = _table(
@@ -279,11 +287,11 @@ EVIDENCE: Final = _table(
     _TOPIC,
     _PARTITION,
     Column("broker_id", INT, "live replica that could lead a partition without a live ISR member"),
-    Column("rank", INT, "1 is the one that may lose least"),
+    Column("rank", INT, "1 may lose least"),
     Column("chosen", BOOLEAN, "ranked first: the plan elects it if unclean is allowed"),
     Column("kafkas_choice", BOOLEAN, "Kafka would elect it: the first live replica"),
     Column("last_in_isr_snapshot", LONG, "last snapshot that saw it in the ISR, null if none did"),
-    Column("last_in_isr_at", TIMESTAMP, "when that snapshot was taken, UTC: what was acknowledged before is there"),
+    Column("last_in_isr_at", TIMESTAMP, "when that snapshot was taken, UTC: it has everything acknowledged before"),
     Column("epochs_since", INT, "leader epochs since then"),
     Column("log_size", LONG, "bytes of its log, null if unknown"),
 )
@@ -297,30 +305,34 @@ SIZES: Final = _table(
     Column(
         "offset_lag",
         LONG,
-        "as the broker says: offsets behind the high watermark it knows, most often 0, also for a replica that is "
+        "reported by the broker: offsets behind the high watermark it knows, mostly 0 even for a replica that is "
         "still being copied; of a future log, offsets behind the current one; -1 unknown",
     ),
-    Column("is_future", BOOLEAN, "a copy in another log dir that is to take the place of the current one"),
-    Column("taken_at", TIMESTAMP, "when the broker said so, UTC"),
+    Column("is_future", BOOLEAN, "a copy in another log dir that will replace the current one"),
+    Column("taken_at", TIMESTAMP, "when the broker reported it, UTC"),
 )
 
 LOG_DIRS: Final = _table(
     Column("broker_id", INT, "broker that has the log dir"),
     Column("log_dir", STRING, "folder of logs on that broker"),
-    Column("total_bytes", LONG, "size of the volume that it is on; null where the broker does not say (before 3.3)"),
-    Column("usable_bytes", LONG, "bytes of that volume that are left; null where the broker does not say"),
-    Column("error", STRING, "why the broker could not read it, null where it could"),
-    Column("taken_at", TIMESTAMP, "when the broker said so, UTC"),
+    Column("total_bytes", LONG, "size of its volume; null if the broker does not report it (before 3.3)"),
+    Column("usable_bytes", LONG, "free bytes of that volume; null if the broker does not report it"),
+    Column("error", STRING, "why the broker could not read it, null if it could"),
+    Column("taken_at", TIMESTAMP, "when the broker reported it, UTC"),
 )
 
 DRAINED: Final = _table(
-    Column("broker_id", INT, "broker that is elected leader only where no other replica is in sync"),
+    Column("broker_id", INT, "broker that is elected leader only if no other replica is in sync"),
     Column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
-    Column("controller_epoch", INT, "resident: controller epoch of the commit; it ends when another takes over"),
+    Column(
+        "controller_epoch",
+        INT,
+        "resident: controller epoch of the commit; the drain ends when another controller takes over",
+    ),
     Column(
         "broker_epoch",
         LONG,
-        "the broker's registration when the commit began, -1 if it had none; resident: it ends when the broker "
+        "the broker's registration when the commit began, -1 if it had none; a resident drain ends when the broker "
         "registers again; null: drained by an older version",
     ),
     _PLAN_ID,
@@ -332,8 +344,8 @@ THROTTLES: Final = _table(
     Column("kind", STRING, "broker (rates) or topic (throttled replicas)"),
     Column("resource", STRING, "broker id or topic"),
     Column("name", STRING, "configuration that the plan's commit sets while its replicas move"),
-    Column("before", STRING, "override that stood there before and is put back, null for none"),
-    Column("set_to", array(STRING), "values this plan set or was about to, the newest last"),
+    Column("before", STRING, "override that was set before and is restored, null for none"),
+    Column("set_to", array(STRING), "values this plan set or was about to set, the newest last"),
     Column("set_at", TIMESTAMP, "when it was first set, UTC"),
 )
 
@@ -347,12 +359,14 @@ COMMITS: Final = _table(
         "action", STRING, "action of the change, kind of the operation, or take_over, hand_back, throttle, cancel, ..."
     ),
     Column("outcome", STRING, "pending (written before), applied, stale, fenced, failed, unknown or skipped"),
-    Column("state_version_after", INT, "state znode version that our write made"),
+    Column("state_version_after", INT, "state znode version after Surveyor's write"),
     Column("committed_at", TIMESTAMP, "when this row was recorded, UTC"),
-    Column("who", STRING, "user and host that committed, or handed the plan in to `surveyor control`"),
+    Column("who", STRING, "user and host that committed, or submitted the plan to `surveyor control`"),
     Column("message", STRING, "what happened"),
-    Column("controller_epoch", INT, "controller epoch held when this was recorded, null where Kafka's was asked"),
-    Column("run", STRING, "dag/run/task of the Airflow task that committed, null where none did"),
+    Column(
+        "controller_epoch", INT, "controller epoch held when this was recorded, null if Kafka's controller was asked"
+    ),
+    Column("run", STRING, "dag/run/task of the Airflow task that committed, null if none did"),
 )
 
 ANSWERS: Final = _table(
@@ -360,12 +374,12 @@ ANSWERS: Final = _table(
     Column("api", STRING, "UpdateMetadata, LeaderAndIsr or StopReplica"),
     _TOPIC,
     _PARTITION,
-    Column("broker_epoch", LONG, "broker epoch the request named"),
-    Column("controller_epoch", INT, "controller epoch the request named"),
-    Column("leader_epoch", INT, "leader epoch told"),
-    Column("error", INT, "Kafka error code answered, 0 none"),
-    Column("delete_partition", BOOLEAN, "StopReplica: the log was to be deleted, too; else null"),
-    Column("at", TIMESTAMP, "when the answer came, UTC"),
+    Column("broker_epoch", LONG, "broker epoch in the request"),
+    Column("controller_epoch", INT, "controller epoch in the request"),
+    Column("leader_epoch", INT, "leader epoch sent"),
+    Column("error", INT, "Kafka error code of the response, 0 none"),
+    Column("delete_partition", BOOLEAN, "StopReplica: whether the log is deleted too; else null"),
+    Column("at", TIMESTAMP, "when the response arrived, UTC"),
 )
 
 TABLES: Final[dict[str, Columns]] = {
@@ -428,4 +442,4 @@ CHECKS: Final[dict[str, dict[str, str]]] = {
     },
     "sizes": {"bytes_not_negative": "bytes >= 0"},
 }
-"""Delta CHECK constraints: what must not enter a table, whoever writes it."""
+"""Delta CHECK constraints: rows that no writer may store."""

@@ -1,8 +1,8 @@
-"""What a plan's id is a hash of: the text of its header and of each row, topic by topic.
+"""The content of a plan's id: the text of its header and of each row, hashed topic by topic.
 
-What is hashed is said here and nowhere else. `planner.columns.plan_digest` makes the texts on Spark, for plans whose
-rows stay there; `jobs.repositories.plans.digest` in Arrow, for rows that are on the driver, and for a commit, which
-refuses a plan whose rows are not those that were planned. Both must agree to the byte on `cell`.
+This module alone defines what is hashed. `planner.columns.plan_digest` computes the texts on Spark, for plans whose
+rows stay there. `jobs.repositories.plans.digest` computes them in Arrow, for rows on the driver and for a commit, which
+refuses a plan whose rows were changed. Both must agree with `cell` to the byte.
 """
 
 import hashlib
@@ -45,14 +45,14 @@ def _sha256(text: str) -> str:
 
 
 def plan_header(plan: Row) -> str:
-    """What a plan's id covers besides its rows: cluster, snapshot, kind, parameters and the brokers alive then."""
+    """Return the part of a plan's id besides its rows: cluster, snapshot, kind, parameters and live brokers."""
     brokers = ",".join(f"{broker['broker_id']}@{broker['broker_epoch']}" for broker in plan["brokers"])
     named = (plan[column] for column in ("cluster", "cluster_id", "snapshot_id", "kind", "parameters"))
     return SEPARATOR.join([*map(cell, named), brokers])
 
 
 def plan_id_of(header: str, tables: Mapping[str, Iterable[tuple[str, str]]]) -> str:
-    """Return the id of a plan of which each table's rows are put together: topics, each with its lines, sorted."""
+    """Return the id of a plan from the texts of its tables: per table, each topic with its sorted lines."""
     digests = [
         SEPARATOR.join((table, topic, _sha256(text))) for table, topics in tables.items() for topic, text in topics
     ]

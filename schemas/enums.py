@@ -1,19 +1,19 @@
-"""The words of the tables: sentinels, states, actions, codes and outcomes, each with one spelling.
+"""The words stored in the tables: sentinels, states, actions, codes and outcomes, each with one spelling.
 
-Names follow Kafka (`PartitionState`, `LeaderAndIsr`, `Errors`); codes are stable, programs may match on them.
+Names follow Kafka (`PartitionState`, `LeaderAndIsr`, `Errors`). Codes are stable, so programs may match on them.
 """
 
 from enum import StrEnum
 from typing import Final
 
 NO_LEADER: Final = -1
-"""`leader` of a partition that has none, as Kafka writes it."""
+"""`leader` of a partition without one, as Kafka writes it."""
 
 LEADER_DURING_DELETE: Final = -2
-"""`leader` that brokers are told of a topic being deleted, and its leader epoch (`LeaderAndIsr.LeaderDuringDelete`)."""
+"""`leader`, and leader epoch, sent to brokers for a topic being deleted (`LeaderAndIsr.LeaderDuringDelete`)."""
 
 CONFIRMED_UNDER: Final = "controller_epoch"
-"""Key in a plan's parameters, and in the data of a topic's removal: the controller epoch that confirmations are of."""
+"""Key in a plan's parameters, and in the data of a topic removal: the controller epoch of the confirmations."""
 
 NO_CONTROLLER: Final = -1
 """`controller_id` of a cluster without /controller."""
@@ -25,13 +25,13 @@ WHOLE_TOPIC: Final = -1
 """`partition` of a rejection that is about a topic."""
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Kafka's own (`Topic.INTERNAL_TOPICS`): which partition holds a group or a transaction follows from their number."""
+"""Kafka's own topics (`Topic.INTERNAL_TOPICS`); their partition count determines where groups and transactions are."""
 
 INTERNAL_PREFIX: Final = "__"
-"""How the names of topics begin that belong to Kafka or to the tools around it, by custom."""
+"""Prefix of topic names that by convention belong to Kafka or to tools around it."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""KRaft's log, which no topic may be named after."""
+"""KRaft's log; no topic may have this name."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -55,24 +55,24 @@ class Action(StrEnum):
     ELECT = "elect"
     """Replace a dead leader (Offline -> Online)."""
     TAKE_OFFLINE = "take_offline"
-    """Record that nobody can lead: leader -1, the ISR kept."""
+    """Record that no replica can lead: leader -1, and the ISR is kept."""
     SHRINK_ISR = "shrink_isr"
     """Take dead or drained followers out of the ISR."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
-    """Move leadership off a broker that is drained, and all that are drained out of the ISR."""
+    """Move leadership off a drained broker, and remove all drained brokers from the ISR."""
     STOP_REPLICA = "stop_replica"
-    """Let a drained follower that is not in the ISR stop fetching, so that it does not join it."""
+    """Stop a drained follower that is not in the ISR, so that it does not rejoin it."""
     START_REPLICA = "start_replica"
-    """Let a replica that a drain stopped follow again: LeaderAndIsr to all, at the next leader epoch."""
+    """Restart a replica that a drain stopped: LeaderAndIsr to all replicas at the next leader epoch."""
     ELECT_PREFERRED = "elect_preferred"
     REASSIGN = "reassign"
-    """Ask Kafka's controller to carry out a reassignment."""
+    """Request a reassignment from Kafka's controller."""
     START_REASSIGNMENT = "start_reassignment"
-    """Carry it out: assign the target and whoever has been there, and let the new replicas copy."""
+    """Start the reassignment: assign target and current replicas, so that the new ones copy."""
     NARROW_TO_TARGET = "narrow_to_target"
-    """The target is in sync: it leads, and the ISR holds nobody else."""
+    """The target is in sync: one of its replicas leads, and the ISR contains only the target."""
     END_REASSIGNMENT = "end_reassignment"
-    """The replicas that leave are stopped: assign the target alone."""
+    """The leaving replicas are stopped: assign the target alone."""
 
 
 class ReplicaState(StrEnum):
@@ -88,23 +88,23 @@ class ReplicaState(StrEnum):
 
 
 class OperationKind(StrEnum):
-    """Topic-level work of a plan."""
+    """Work of a plan on a whole topic."""
 
     CREATE_TOPIC = "create_topic"
     EXPAND_TOPIC = "expand_topic"
-    """Add partitions; its changes write their first leaders."""
+    """Add partitions; the plan's changes write their first leaders."""
     ALTER_CONFIG = "alter_config"
     DELETE_TOPIC = "delete_topic"
     WITHDRAW_REASSIGNMENT = "withdraw_reassignment"
-    """Take requests that are carried out, or cannot be, out of /admin/reassign_partitions."""
+    """Remove completed and invalid requests from /admin/reassign_partitions."""
     WITHDRAW_ELECTION = "withdraw_election"
-    """A pass was made: take /admin/preferred_replica_election away."""
+    """Delete /admin/preferred_replica_election after its elections."""
     WITHDRAW_DELETION = "withdraw_deletion"
-    """Take a request away for a topic that is not there, or must not be deleted."""
+    """Remove the request for a topic that does not exist, or must not be deleted."""
     DELETE_REPLICAS = "delete_replicas"
-    """Tell brokers that a queued topic is deleted, and to delete its replicas."""
+    """Notify brokers that a queued topic is deleted, and delete its replicas."""
     REMOVE_TOPIC = "remove_topic"
-    """Every replica of a queued topic is deleted: remove it from ZooKeeper."""
+    """Remove a queued topic from ZooKeeper once all its replicas are deleted."""
 
 
 WITHDRAWALS: Final = frozenset(
@@ -114,13 +114,13 @@ WITHDRAWALS: Final = frozenset(
         OperationKind.WITHDRAW_DELETION,
     }
 )
-"""Requests that are taken away, once what was asked for is written."""
+"""Removals of requests after the requested work is written."""
 
 CARRIED_OUT: Final = WITHDRAWALS | {OperationKind.DELETE_REPLICAS, OperationKind.REMOVE_TOPIC}
-"""What a controller does about requests in /admin, beside changes."""
+"""Work of a controller on requests in /admin, in addition to changes."""
 
 STANDALONE: Final = CARRIED_OUT | {OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC}
-"""Operations that no change carries: a commit judges and records them by themselves."""
+"""Operations without changes: a commit checks and records them on their own."""
 
 
 class PlanKind(StrEnum):
@@ -137,12 +137,12 @@ class PlanKind(StrEnum):
 
 
 class DrainMode(StrEnum):
-    """Who keeps a drained broker from leading."""
+    """How a drained broker is kept from leading."""
 
     ADMIN = "admin"
-    """Kafka's controller: the broker comes last in the order of replicas."""
+    """By Kafka's controller: the broker comes last in the order of replicas."""
     RESIDENT = "resident"
-    """Surveyor holding the controllership: Kafka's controlled shutdown."""
+    """By `surveyor control`: Kafka's controlled shutdown."""
 
 
 class PlanStatus(StrEnum):
@@ -170,57 +170,57 @@ class RejectionCode(StrEnum):
     ALREADY_ASSIGNED = "ALREADY_ASSIGNED"
     REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
     ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
-    """Its state allows no such step: the state machine has none from there."""
+    """The state machine has no such transition from its state."""
     ELECTION_NOT_NEEDED = "ELECTION_NOT_NEEDED"
     """Its leader is alive."""
     NOT_STABLE = "NOT_STABLE"
-    """Its preferred replica has not been in the ISR for as many snapshots as was asked for."""
+    """Its preferred replica has not been in the ISR for the requested number of snapshots."""
     NOT_SETTLED = "NOT_SETTLED"
-    """Its preferred replica's broker joined too short a time ago."""
+    """The broker of its preferred replica joined too recently."""
     CAPPED = "CAPPED"
-    """There are more elections than the plan may have, and worse brokers come first."""
+    """The plan has more elections than allowed; brokers with more imbalance come first."""
     LOG_DIR_FAILED = "LOG_DIR_FAILED"
-    """The broker is alive, but the log dir of this replica failed: it answered KAFKA_STORAGE_ERROR."""
+    """The broker is alive, but the log dir of this replica failed (KAFKA_STORAGE_ERROR)."""
     DRAINED = "DRAINED"
     GOES_OFFLINE = "GOES_OFFLINE"
     LEADER_NOT_ALIVE = "LEADER_NOT_ALIVE"
     LAST_IN_ISR = "LAST_IN_ISR"
     REASSIGNED_SINCE = "REASSIGNED_SINCE"
     NOT_ASKED_FOR = "NOT_ASKED_FOR"
-    """No commit of the plan ever asked for it: what moved it was something else."""
+    """No commit of the plan requested it; something else moved it."""
     REORDERED_SINCE = "REORDERED_SINCE"
     NOT_OFFLINE = "NOT_OFFLINE"
     UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"
     NOT_SET = "NOT_SET"
-    """A config that is to be deleted is not set."""
+    """A config to be deleted is not set."""
     STATE_VANISHED = "STATE_VANISHED"
-    """It has no state znode, and had one before: it is not new, and somebody must say who is to lead."""
+    """It has no state znode but had one before; it is not new, and the user must choose its leader."""
     REPLICA_NOT_ALIVE = "REPLICA_NOT_ALIVE"
-    """A broker that is not alive holds a replica, and nobody asked to empty it."""
+    """A broker that is not alive holds a replica, and the plan was not asked to empty it."""
     NO_LIVE_LEADER = "NO_LIVE_LEADER"
-    """Nobody alive in its ISR leads it: whoever has its data must not be moved away."""
+    """No live member of its ISR leads it; a replica that has its data must not be moved away."""
     TARGET_NOT_ALIVE = "TARGET_NOT_ALIVE"
     """A request names a broker that is not alive as a new replica."""
     INVALID_TARGET = "INVALID_TARGET"
-    """A request names a broker twice, a negative one, or nobody."""
+    """A request names a broker twice, a negative id, or no broker."""
     WAITS_FOR_ISR = "WAITS_FOR_ISR"
     """The target of a reassignment is not in sync yet."""
     WAITS_FOR_BROKER = "WAITS_FOR_BROKER"
     """The target of a reassignment has a broker that is not alive."""
     WAITS_FOR_STOP = "WAITS_FOR_STOP"
-    """A replica that leaves has not said yet that it stopped."""
+    """A leaving replica has not confirmed that it stopped."""
     WAITS_FOR_CHANGE = "WAITS_FOR_CHANGE"
     """Another change of the same partition comes first."""
     WAITS_FOR_REPLICAS = "WAITS_FOR_REPLICAS"
-    """A topic is not deleted while a replica is out of reach, is moved, or is to be elected."""
+    """A topic is not deleted while a replica is unreachable, moving, or waiting for an election."""
     TOO_FEW_BROKERS = "TOO_FEW_BROKERS"
-    """There are fewer brokers that may hold its replicas than it has replicas."""
+    """There are fewer brokers that may hold its replicas than replicas."""
     DELETION_DISABLED = "DELETION_DISABLED"
     """delete.topic.enable is false."""
 
 
 class FailureScenario(StrEnum):
-    """What a what-if takes away, all of a kind one after the other; as the command line says it."""
+    """What a what-if loses, one after the other; values as on the command line."""
 
     BROKERS = "brokers=1"
     RACKS = "racks=1"
@@ -228,7 +228,7 @@ class FailureScenario(StrEnum):
 
 
 class LintCode(StrEnum):
-    """Why a reassignment must not be asked for."""
+    """Why a reassignment must not be requested."""
 
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
     NAMED_TWICE = "NAMED_TWICE"
@@ -247,7 +247,7 @@ class LintCode(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a row of a plan at commit."""
+    """Outcome of a plan row at commit."""
 
     PENDING = "pending"
     APPLIED = "applied"
@@ -259,26 +259,26 @@ class Outcome(StrEnum):
 
 
 class Step(StrEnum):
-    """Rows of `commits` that are no change of the plan."""
+    """Rows of `commits` that are not changes of the plan."""
 
     TAKE_OVER = "take_over"
     HAND_BACK = "hand_back"
     DISCARD_NOTIFICATION = "discard_notification"
-    """A notification of ISRs or log dirs that says nothing, or cannot be read, was deleted."""
+    """An empty or unreadable notification of ISRs or log dirs was deleted."""
     CANCEL = "cancel"
-    """Without a partition: the plan was closed; with one: its reassignment was cancelled."""
+    """Without a partition: the plan was closed. With one: its reassignment was cancelled."""
     ROLL_BACK = "roll_back"
-    """All that the plan moved was found back where it was."""
+    """Everything that the plan moved was found back in place."""
     RESTORE_ORDER = "restore_order"
-    """The order of replicas as before the reassignment that was cancelled; no data moves."""
+    """The replica order from before a cancelled reassignment was restored; no data moves."""
     THROTTLE = "throttle"
     """Replication of a broker, or replicas of a topic, was throttled."""
     LIFT_THROTTLE = "lift_throttle"
-    """What stood before a throttle was put back."""
+    """The configs from before a throttle were restored."""
 
 
 class RequestKind(StrEnum):
-    """What stands in /admin and the notification znodes."""
+    """Requests in /admin and in the notification znodes."""
 
     REASSIGN = "reassign"
     PREFERRED_ELECTION = "preferred_election"

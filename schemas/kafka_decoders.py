@@ -1,9 +1,9 @@
-"""What Kafka's own decoders do with a znode: whether they throw, and what of Kafka then cannot start.
+"""The behaviour of Kafka's own decoders on a znode: whether they throw, and what of Kafka then cannot start.
 
-Corresponds to the `decode` methods of `kafka.zk.ZkData` of 3.9, with `kafka.utils.Json`: what is no JSON at all counts
-as empty to most of them, and what is JSON of another shape throws. What throws in a controller's start ends that
-controller, and the next one as well. `schemas.znodes` is stricter, so all that is found here is in quarantine. In: a
-path and its data. Out: what Kafka cannot do while the znode is as it is.
+Corresponds to the `decode` methods of `kafka.zk.ZkData` of 3.9, with `kafka.utils.Json`: most of them treat data that
+is not JSON as empty, and throw on JSON of another shape. An exception during a controller's start ends that controller,
+and the next one as well. `schemas.znodes` is stricter, so every znode found here is in quarantine. In: a path and its
+data. Out: what Kafka cannot do while the znode is as it is.
 """
 
 import json
@@ -14,26 +14,26 @@ from types import NoneType
 from typing import Any, Final
 
 _INT: Final = re.compile(r"[+-]?\d{1,10}")
-"""As Java's, which takes the digits of every script."""
+"""Like Java's parser, which accepts the digits of every script."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 _INT_LIMIT: Final = 2**31
 _GARBAGE: Final = object()
-"""Stands for what is no JSON."""
+"""Stands for data that is not JSON."""
 
 
 class Blocked(StrEnum):
-    """What of Kafka a znode blocks."""
+    """What a znode blocks in Kafka."""
 
     FAIL_OVER = "fail-over"
-    """Each broker that becomes the controller resigns at once: nothing is elected, created or moved."""
+    """Each broker that becomes the controller resigns at once: there are no elections, creations or moves."""
     START = "broker start"
-    """A broker that starts ends at once."""
+    """A broker stops at once when it starts."""
     ALL = "fail-over and broker start"
-    """Both."""
+    """Fail-over and broker start."""
     REGISTRATION = "controller"
-    """No broker becomes the controller."""
+    """No broker can become the controller."""
     PRODUCER_IDS = "producer ids"
-    """The controller allocates no producer ids: new idempotent producers wait."""
+    """The controller allocates no producer ids, so new idempotent producers wait."""
 
 
 class _ThrownError(Exception):
@@ -41,7 +41,7 @@ class _ThrownError(Exception):
 
 
 def _tree(data: bytes | None) -> object:
-    """Read the first JSON value as Jackson does; what follows it is ignored."""
+    """Read the first JSON value as Jackson does; the rest is ignored."""
     if data is None or not data.strip(b" \t\r\n"):
         raise _ThrownError
     try:
@@ -146,9 +146,10 @@ def _broker(data: bytes | None) -> None:
 
 
 def _reassignment(data: bytes | None) -> None:
-    """Entries of the wrong type are ignored with all others; what is null, or no broker id, is met later on.
+    """Decode /admin/reassign_partitions as Kafka does.
 
-    A controller that carries out the latter writes it into the topic's znode, over which the next one ends.
+    If an entry has the wrong type, Kafka ignores all entries. Null values and invalid broker ids pass its decoder: a
+    controller that executes them writes them into the topic's znode, which then stops the next controller.
     """
     if data is None:
         raise _ThrownError
@@ -166,7 +167,7 @@ def _reassignment(data: bytes | None) -> None:
 
 
 def _is_order(entry: object) -> bool:
-    """Whether Jackson makes an entry of it; of the list of replicas it takes any members."""
+    """Whether Jackson can bind the entry; it accepts any members in the list of replicas."""
     if entry is None:
         return True
     if not isinstance(entry, dict) or type(entry.get("partition", 0)) is not int:
@@ -220,7 +221,7 @@ _SEQUENCES: Final = {
     "/isr_change_notification/": "isr_change_",
     "/log_dir_event_notification/": "log_dir_event_",
 }
-"""Folders, and the beginning of names in them: of a shorter name no sequence number can be cut off."""
+"""Folders and name prefixes in them; from a shorter name no sequence number can be cut off."""
 
 _RULES: Final[tuple[tuple[re.Pattern[str], Decode, Blocked], ...]] = tuple(
     (re.compile(path), decode, blocked)
@@ -241,7 +242,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], Decode, Blocked], ...]] = tuple(
 
 
 def blocked(path: str, data: bytes | None) -> Blocked | None:
-    """Say what of Kafka cannot start over a znode, None where Kafka reads or ignores it.
+    """Return what the znode blocks in Kafka, None if Kafka reads or ignores it.
 
     >>> blocked("/brokers/topics/orders", b"null"), blocked("/brokers/topics/orders", b"no JSON")
     (<Blocked.FAIL_OVER: 'fail-over'>, None)

@@ -1,4 +1,4 @@
-"""Who holds the lease of a cluster, in /surveyor/commit, or its controllership to stay, in /surveyor/control."""
+"""The holder of a cluster's lease in /surveyor/commit, or of the resident controllership in /surveyor/control."""
 
 import msgspec
 from msgspec import Struct
@@ -34,7 +34,7 @@ def encode_holder(holder: LeaseHolder) -> bytes:
 
 
 def decode_holder(data: bytes | None) -> LeaseHolder:
-    """Read what a holder wrote; raise MalformedZnodeError where it is something else."""
+    """Decode a lease holder; raise MalformedZnodeError for anything else."""
     try:
         return msgspec.json.decode(data or b"", type=LeaseHolder)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,8 +1,9 @@
-"""What brokers' answers to control requests mean, in one place for whoever interprets an error code.
+"""The meaning of the error codes in brokers' responses to control requests.
 
-Corresponds to `ControllerBrokerRequestBatch.sendLeaderAndIsrRequest`, where KAFKA_STORAGE_ERROR puts a replica among
-`replicasOnOfflineDirs`, NONE takes it out and other codes say nothing; to `KafkaApis.isBrokerEpochStale`; and to
-`ReplicaManager.becomeLeaderOrFollower`, which answers a leader epoch that it has already with STALE_CONTROLLER_EPOCH.
+Corresponds to three places in Kafka. `ControllerBrokerRequestBatch.sendLeaderAndIsrRequest` adds a replica to
+`replicasOnOfflineDirs` on KAFKA_STORAGE_ERROR, removes it on NONE and ignores other codes.
+`KafkaApis.isBrokerEpochStale` checks the broker epoch. `ReplicaManager.becomeLeaderOrFollower` answers a leader epoch
+that it already has with STALE_CONTROLLER_EPOCH.
 """
 
 from enum import Enum, auto
@@ -12,7 +13,7 @@ from schemas.notices import LEADER_AND_ISR
 
 NONE: Final = 0
 NOT_SENT: Final = -1
-"""`error` of a broker that gave no answer, and of one that failed over the request (UNKNOWN_SERVER_ERROR)."""
+"""`error` of a broker that did not answer, or that failed on the request (UNKNOWN_SERVER_ERROR)."""
 
 STALE_CONTROLLER_EPOCH: Final = 11
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
@@ -21,24 +22,24 @@ STALE_BROKER_EPOCH: Final = 77
 
 
 class ResponseMeaning(Enum):
-    """What follows from an answer about a partition, or about a request as a whole."""
+    """What follows from the response about a partition, or about a request as a whole."""
 
     ACCEPTED = auto()
-    """It took what it was told; its log dir of the replica is there."""
+    """The broker accepted the request, and its log dir of the replica works."""
     ALREADY_KNOWN = auto()
-    """It knows this leader epoch already, as from a request whose answer was lost; of its log dir it says nothing."""
+    """The broker already knows this leader epoch, as from a request whose response was lost; its log dir is unknown."""
     OFFLINE = auto()
-    """The replica is offline on this broker, until it says otherwise or registers anew."""
+    """The replica is offline on this broker until it reports otherwise or registers again."""
     STALE_BROKER_EPOCH = auto()
-    """The broker epoch named is not its own: read it again, and tell the broker everything again."""
+    """The broker epoch sent is not the current one; read it again and send the broker everything again."""
     UNKNOWN = auto()
-    """No answer, or no sense in it: who is told once more may answer otherwise."""
+    """No response, or a nonsensical one; the request may succeed if it is sent again."""
     REFUSED = auto()
-    """It did not take what it was told."""
+    """The broker did not accept the request."""
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the broker knows what it was told."""
+        """Whether the broker has the state that was sent."""
         return self in {ResponseMeaning.ACCEPTED, ResponseMeaning.ALREADY_KNOWN}
 
 
@@ -54,14 +55,14 @@ _OF_LEADER_AND_ISR: Final = {
 }
 
 LOG_DIR_ERRORS: Final = (NONE, KAFKA_STORAGE_ERROR)
-"""Errors of LeaderAndIsr that say whether the log dir of a replica is there; no other changes what is known of it."""
+"""LeaderAndIsr errors that show whether the log dir of a replica works; no other error changes what is known of it."""
 
 
 def meaning(api: str, error: int, of_request: int = NONE) -> ResponseMeaning:
-    """Say what an error about a partition means; `of_request` is that of the request as a whole.
+    """Return the meaning of a partition's error; `of_request` is the error of the request as a whole.
 
-    Nobody but whoever holds the controllership writes leader epochs. So a broker that took the request and has the
-    epoch heard it from the same controller; where the request was refused, 11 means that another has taken over.
+    Only the controller writes leader epochs. So a broker that accepted the request and already has the epoch received
+    it from the same controller. If the request was refused, 11 means that another controller has taken over.
 
     >>> meaning("LeaderAndIsr", 11), meaning("LeaderAndIsr", 11, of_request=11)
     (<ResponseMeaning.ALREADY_KNOWN: 2>, <ResponseMeaning.REFUSED: 6>)

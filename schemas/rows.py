@@ -1,7 +1,7 @@
-"""Rows of a plan as Python holds them: a change, and an operation that no change carries.
+"""Rows of a plan as Python objects: changes, and operations on whole topics.
 
-The columns and their meaning are those of `schemas.tables`; a test holds the two equal. A row that does not fit, as
-one in which somebody set a column to null, is refused when it is read.
+The columns are those of `schemas.tables`; a test compares the two. A row that does not fit, for example because a
+column was set to null, is refused when it is read.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from schemas.znodes import State
 
 Brokers = list[int]
 Key = tuple[str, int]
-"""Topic and partition; a topic as a whole has WHOLE_TOPIC in its place."""
+"""Topic and partition; WHOLE_TOPIC stands for the partition of a whole topic."""
 Place = tuple[int, str, int | None, str]
 """Wave, topic, partition and action."""
 
 
 class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
-    """What a reviewer sees of a change: what is, what should be, and why."""
+    """The part of a change that reviews show: before, after, and the reason."""
 
     wave: int = 0
     topic: str
@@ -36,12 +36,12 @@ class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def name(self) -> str:
-        """As people read it: orders-7."""
+        """Name in messages: orders-7."""
         return f"{self.topic}-{self.partition}"
 
 
 class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
-    """One row of CHANGES: all that is written, told and checked."""
+    """One row of CHANGES: everything that is written, sent and checked."""
 
     adding_before: Brokers | None = None
     adding_after: Brokers
@@ -69,13 +69,13 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
 
     @property
     def place(self) -> Place:
-        """What tells it from the plan's other changes."""
+        """Identifies the change within its plan."""
         return self.wave, self.topic, self.partition, self.action
 
     def state_after(self, controller_epoch: int) -> State:
-        """The state that this change makes, written by the controller of that epoch; for batch mode alone.
+        """Return the state that this change writes, by the controller of that epoch; for batch mode only.
 
-        Raises ValueError where the change leaves epochs to Kafka's controller, which reassignments do.
+        Raises ValueError if the change leaves epochs to Kafka's controller, as reassignments do.
         """
         if self.leader_epoch_after is None or self.leader_recovery_state_after is None:
             raise ValueError(f"{self.name}: {self.action} leaves its epochs to Kafka's controller")
@@ -89,9 +89,9 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One row of OPERATIONS: work on a topic as a whole. `data` is JSON.
+    """One row of OPERATIONS: work on a whole topic. `data` is JSON.
 
-    A commit records rows of both kinds, so an operation has the wave and the action of a change, and no partition.
+    A commit records changes and operations, so an operation has the wave and action of a change, and no partition.
     """
 
     sequence: int
@@ -115,34 +115,34 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """Its topic, which it is about as a whole."""
+        """The topic, as a whole."""
         return self.topic, WHOLE_TOPIC
 
     @property
     def place(self) -> Place:
-        """What tells it from the plan's other operations, and from changes."""
+        """Identifies the operation within its plan."""
         return self.wave, self.topic, self.partition, self.action
 
     @property
     def name(self) -> str:
-        """As people read it: orders."""
+        """Name in messages: orders."""
         return self.topic
 
     @property
     def is_standalone(self) -> bool:
-        """Whether no change carries it."""
+        """Whether the operation has no changes of its own."""
         return self.kind in STANDALONE
 
 
 PlanRow = Change | Operation
-"""What a commit has to do: each is judged, written or asked for, and recorded."""
+"""A row that a commit checks, writes or requests, and records."""
 
 
 def changes_among(rows: Iterable[PlanRow]) -> list[Change]:
-    """Those that are about a partition."""
+    """Return the rows about a partition."""
     return [row for row in rows if isinstance(row, Change)]
 
 
 def operations_among(rows: Iterable[PlanRow]) -> list[Operation]:
-    """Those that are about a topic as a whole."""
+    """Return the rows about a whole topic."""
     return [row for row in rows if isinstance(row, Operation)]

@@ -1,7 +1,7 @@
-"""A plan handed in to `surveyor control`: what stands in /surveyor/plans/PLAN, first from the commit, then answered.
+"""A plan submitted to `surveyor control`: the data of /surveyor/plans/PLAN, written by the commit and then answered.
 
-While Surveyor is the controller of a cluster, nobody else may be: a commit that would take the controllership over
-hands its plan in instead. The znode is the commit's own and goes with its session.
+While Surveyor is the controller of a cluster, no other process may be. A commit that would take over the controllership
+submits its plan instead. The znode is an ephemeral of the commit's session.
 """
 
 import hashlib
@@ -15,21 +15,21 @@ from schemas.znodes import MalformedZnodeError
 
 
 class PlanResult(Struct, frozen=True):
-    """What came of a plan: what the commit shows, and the code it exits with."""
+    """The result of a plan: what the commit shows, and its exit code."""
 
     exit_code: int
     result: dict[str, Any]
     lines: list[str]
     error: str | None = None
-    """Why it was not carried out; None where it was."""
+    """Why it was not executed; None if it was."""
 
 
 class SubmittedPlan(Struct, frozen=True, kw_only=True):
-    """A plan, who hands it in, and within which limits it is to be carried out.
+    """A plan, the submitter, and the limits within which it may be executed.
 
     >>> holder = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
-    >>> some = SubmittedPlan(holder=holder, max_plan_age=60.0, max_changes=5)
-    >>> decode_submitted(encode_submitted(some)) == some
+    >>> plan = SubmittedPlan(holder=holder, max_plan_age=60.0, max_changes=5)
+    >>> decode_submitted(encode_submitted(plan)) == plan
     True
     """
 
@@ -38,17 +38,17 @@ class SubmittedPlan(Struct, frozen=True, kw_only=True):
     max_changes: int
     allow_majority_dead: bool = False
     detailed: bool = False
-    """Whether stale rows alone are to be told by the exit code."""
+    """Whether stale rows alone affect the exit code."""
     run: str | None = None
-    """The task of Airflow's that hands it in."""
+    """The Airflow task that submits it."""
     is_begun: bool = False
-    """Whether the controller carries it out: from then on it does so whoever waits."""
+    """Whether the controller has started it; from then on it continues even if the submitter is gone."""
     answer: PlanResult | None = None
     version: int = 1
 
 
 def submission_of(session: int, data: bytes) -> str:
-    """Identify a submitted plan: by the session that owns its znode, and by all that the znode says.
+    """Identify a submitted plan by the session that owns its znode and by the znode's whole data.
 
     A commit records it in the warehouse, which other clients of ZooKeeper cannot write.
 
@@ -63,7 +63,7 @@ def encode_submitted(handed: SubmittedPlan) -> bytes:
 
 
 def decode_submitted(data: bytes | None) -> SubmittedPlan:
-    """Read what was handed in; raise MalformedZnodeError where it is something else."""
+    """Decode a submitted plan; raise MalformedZnodeError for anything else."""
     try:
         return msgspec.json.decode(data or b"", type=SubmittedPlan)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

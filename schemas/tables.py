@@ -1,6 +1,6 @@
-"""One StructType for each Delta table: the columns of `schemas.columns` as Spark has them.
+"""One StructType per Delta table: the columns of `schemas.columns` as Spark has them.
 
-To import this is to import Spark, which takes a third of a second; who needs names alone takes them from there.
+Importing this module imports Spark, which takes a third of a second. Code that needs only names uses `schemas.columns`.
 """
 
 from typing import Final
@@ -41,4 +41,4 @@ COMMITS: Final = TABLES["commits"]
 ANSWERS: Final = TABLES["answers"]
 
 NOTICES: Final = StructType.fromJson(notices.NOTICES.json)
-"""What is due to be told: rows that no table stores."""
+"""Partition states to send to brokers; no table stores them."""

@@ -1,11 +1,11 @@
-"""What /config/topics/T may say: the topic configs of Kafka 2.4 to 3.9, their types and bounds.
+"""The topic configs of Kafka 2.4 to 3.9, their types and bounds: the content allowed in /config/topics/T.
 
-A broker parses every value when it starts, and one that it cannot parse ends it (ConfigException); what is written
-without Kafka's controller is checked against this table first. Source: `LogConfig.configDefCopy()` of 3.9.2's own
-class, and the same definitions at the tags 2.4.1 to 3.9.0 of apache/kafka. Where releases differ the narrower bounds
-hold, which every release takes (since 3.3 flush.messages is at least 1). One bound is narrower than the parser's: with
-segment.index.bytes below an entry of the time index, 12 bytes, no log can be opened (`AbstractIndex`). Names that a
-release does not know it ignores. Values are trimmed as Java does it.
+A broker parses every value when it starts, and stops on one that it cannot parse (ConfigException). Configs written
+without Kafka's controller are checked against this table first. Sources are `LogConfig.configDefCopy()` of 3.9.2 and
+the same definitions at the tags 2.4.1 to 3.9.0 of apache/kafka. If releases differ, the narrower bounds apply, which
+every release accepts (since 3.3 flush.messages is at least 1). One bound is narrower than the parser's: if
+segment.index.bytes is less than an entry of the time index, 12 bytes, no log can be opened (`AbstractIndex`). A release
+ignores names that it does not know. Values are trimmed as Java does it.
 """
 
 import re
@@ -21,22 +21,22 @@ MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_MIN_ISR: Final = 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 DELETION_ENABLED: Final = "delete.topic.enable"
-"""A broker's own, and no topic's: whether topics are deleted at all."""
+"""A broker config, not a topic config: whether topics are deleted at all."""
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-"""Brokers' own, and no topic's: bytes a second for throttled replicas (KIP-73)."""
+"""Broker configs, not topic configs: bytes per second of throttled replicas (KIP-73)."""
 
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
-"""Which replicas of a topic are throttled, as PARTITION:BROKER,... or *."""
+"""The throttled replicas of a topic, as PARTITION:BROKER,... or *."""
 
 TIERED: Final = "remote.storage.enable"
-"""Tiered storage of a topic: whether its values go together depends on the brokers' own settings."""
+"""Tiered storage of a topic; which of its values are allowed together depends on the brokers' configs."""
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 _MAX_DIGITS: Final = 1000
-"""Python does not read numbers of some thousand digits; Kafka takes none of more than 19."""
+"""Python does not parse numbers of some thousand digits; Kafka accepts at most 19."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _REPLICAS: Final = re.compile(r"|\*|[0-9]{1,9}:[0-9]{1,9}(,[0-9]{1,9}:[0-9]{1,9})*")
@@ -48,7 +48,7 @@ _FORMATS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One setting: its type as DescribeConfigs names it, what it takes, and the Kafka after 2.4 that knew it first."""
+    """One config: type as in DescribeConfigs, accepted values, and the first Kafka release after 2.4 that has it."""
 
     type: str
     expected: str
@@ -57,7 +57,7 @@ class TopicConfig:
 
 
 def _number(least: int, most: int, *others: int, since: str | None = None) -> TopicConfig:
-    """A whole number within bounds; one that no INT could hold makes it a LONG."""
+    """Return a whole number within bounds, of type LONG if INT could not hold it."""
     bits = "INT" if most <= INT else "LONG"
     also = "".join(f", or {other}" for other in others)
 
@@ -93,14 +93,14 @@ _POLICY: Final = TopicConfig(
 )
 
 _THROTTLED: Final = TopicConfig(
-    # stricter than the parser: what a broker does with the list trips over blanks and empty members
+    # stricter than the parser: brokers fail on blanks and empty members of the list
     "LIST",
     "* or partition:broker by comma, as in 0:1,1:2",
     lambda text: bool(_REPLICAS.fullmatch(text)),
 )
 
 _FORMAT: Final = TopicConfig(
-    # stricter than later parsers: an older broker dies of a version it does not know
+    # stricter than later parsers: an older broker stops on a version it does not know
     "STRING",
     "a version of Kafka from 0.8.0 to 2.4-IV1 (later ones mean the same format)",
     lambda text: bool(_FORMATS.fullmatch(text)),
@@ -147,12 +147,12 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
 
 
 def parsed(value: str) -> str:
-    """A value as Kafka's parser takes it (`ConfigDef.parseType`)."""
+    """Return a value as Kafka's parser trims it (`ConfigDef.parseType`)."""
     return value.strip(_JAVA_BLANKS)
 
 
 def boolean(value: str | None) -> bool | None:
-    r"""Read a BOOLEAN, None where Kafka would not parse it.
+    r"""Parse a BOOLEAN; None if Kafka would not parse it.
 
     >>> [boolean(value) for value in (" true ", "False\t", "yes", "", None)]
     [True, False, None, None, None]
@@ -161,7 +161,7 @@ def boolean(value: str | None) -> bool | None:
 
 
 def whole_number(value: str | None) -> int | None:
-    """Read an INT, None where Kafka would not parse it.
+    """Parse an INT; None if Kafka would not parse it.
 
     >>> [whole_number(value) for value in (" 2", "+2 ", "many", "2.5", "3000000000", "", None)]
     [2, 2, None, None, None, None, None]
@@ -173,7 +173,7 @@ def whole_number(value: str | None) -> int | None:
 
 
 def config_name_faults(names: Mapping[str, object]) -> Iterator[str]:
-    """Say which names no release knows.
+    """Yield a fault for each name that no release knows.
 
     >>> list(config_name_faults({"retention.sm": "1"}))
     ['retention.sm is no topic config of Kafka 2.4 to 3.9, did you mean retention.ms?']
@@ -185,7 +185,7 @@ def config_name_faults(names: Mapping[str, object]) -> Iterator[str]:
 
 
 def value_faults(config: Mapping[str, str]) -> Iterator[str]:
-    """Say which values Kafka would not parse, or would refuse; of names that are not known, nothing.
+    """Yield a fault for each value that Kafka would not parse or would refuse; unknown names are skipped.
 
     >>> list(value_faults({"retention.ms": "abc", "segment.ms": "1"}))
     ["retention.ms='abc': expected a whole number from -1 to 9223372036854775807"]
@@ -202,11 +202,11 @@ _STRICTER: Final = {
     "message.format.version",
     "segment.index.bytes",
 }
-"""Names of which this table takes less than Kafka's parser does."""
+"""Names for which this table is stricter than Kafka's parser."""
 
 
 def unparsable_values(config: Mapping[str, str | None]) -> Iterator[str]:
-    """Say which values Kafka's parser would throw on; of those that were not understood, nothing.
+    """Yield a fault for each value on which Kafka's parser would throw; values not understood are skipped.
 
     >>> list(unparsable_values({"retention.ms": "abc", "segment.index.bytes": "1", "preallocate": None}))
     ["retention.ms='abc': expected a whole number from -1 to 9223372036854775807"]
@@ -215,7 +215,7 @@ def unparsable_values(config: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def conflicts(overrides: Mapping[str, str]) -> Iterator[str]:
-    """Say what of a topic's overrides does not go together (`LogConfig.validateValues`), by Kafka's defaults.
+    """Yield the conflicts among a topic's overrides (`LogConfig.validateValues`), with Kafka's defaults.
 
     >>> list(conflicts({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}))
     ['min.compaction.lag.ms=10 is more than max.compaction.lag.ms=9']

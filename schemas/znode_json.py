@@ -1,7 +1,7 @@
-"""The JSON in Kafka's znodes, field by field: which must be there, of which kind, in which range.
+"""The JSON of Kafka's znodes: required fields, types and ranges.
 
-A field of ours that has a default may be absent; null is allowed only where Kafka writes it, in `host` and `rack`.
-Unknown fields are ignored, so that later versions are read. `schemas.znodes` makes values out of these.
+A field with a default here may be absent. Null is allowed only where Kafka writes it, in `host` and `rack`. Unknown
+fields are ignored, so znodes of later versions can be read. `schemas.znodes` converts these into values.
 """
 
 from typing import Annotated, Final
@@ -12,10 +12,10 @@ Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BrokerId = Number
 Partition = Number
 LAST_EPOCH: Final = 2**31 - 2
-"""After which there is one more that a broker can read, and none that could follow it."""
+"""The last epoch that a broker can read and that still has a successor."""
 Epoch = Annotated[int, Meta(ge=0, le=LAST_EPOCH)]
 RequestedReplicas = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-"""A broker that somebody asks for, be there one or not."""
+"""A broker id in a request; the broker need not exist."""
 NumberOrNone = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=-1, le=65535)]
 TopicId = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{22}\Z")]
@@ -40,7 +40,7 @@ class Topic(Struct):
 
 
 class TopicByPart(Struct):
-    """The same, each partition's lists still as they are written."""
+    """As Topic, with each partition's lists as raw JSON."""
 
     partitions: dict[str, Raw]
     adding_replicas: dict[str, Raw] = {}

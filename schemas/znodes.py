@@ -1,11 +1,11 @@
 """Codecs between znodes and typed values: bytes in, value or reason out, and back.
 
-Pure functions, the only decoders of the system. They follow `kafka.zk.ZkData` in what they accept and write, and
-are stricter where Kafka would go on with a wrong value: whatever is not understood is a `MalformedZnodeError` with
-its reason, for the quarantine. Where a znode holds many facts, as a topic's partitions, `read_...` returns those that
-are understood and the reasons for the others; `decode_...` refuses the whole. A key that stands twice in a JSON object
-means its last value, as to Kafka's Jackson, but both values must be well-formed. Formats and versions: the layout table
-of ZkData.scala.
+These pure functions are the only decoders of the system. They accept and write what `kafka.zk.ZkData` does, and are
+stricter where Kafka would continue with a wrong value: anything not understood is a `MalformedZnodeError` with its
+reason, for the quarantine. For a znode with many facts, as a topic's partitions, `read_...` returns those that are
+understood and the reasons for the others, while `decode_...` refuses the whole. If a JSON object has a key twice, the
+last value counts, as in Kafka's Jackson, but both values must be well-formed. Formats and versions follow the layout
+table of ZkData.scala.
 """
 
 import re
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class MalformedZnodeError(ValueError):
-    """A znode's data is not what Kafka writes there; the message says what was found, and is cut."""
+    """A znode's data is not what Kafka writes there; the message says what was found, and is truncated."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason[:_MAX_PRINTED])
@@ -72,7 +72,7 @@ class Broker(Struct, frozen=True):
 
 
 class UnreadPartition(Struct, frozen=True):
-    """An entry of /brokers/topics/T that is not understood: as it is written, so that a write keeps it."""
+    """An entry of /brokers/topics/T that is not understood, kept as it is written so that a write preserves it."""
 
     key: str
     reason: str
@@ -81,7 +81,7 @@ class UnreadPartition(Struct, frozen=True):
 
     @property
     def number(self) -> int | None:
-        """The partition that it is about, None where the key is no partition number."""
+        """The partition of the entry, None if the key is not a partition number."""
         is_number = _PARTITION.fullmatch(self.key) and int(self.key) <= _MAX_INT
         return int(self.key) if is_number and "partitions" in self.lists else None
 
@@ -97,7 +97,7 @@ class Assignment(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why some of it is not understood, empty where all is."""
+        """Why some of it is not understood, empty if all is."""
         return "; ".join(part.reason for part in self.unread)[:_MAX_PRINTED]
 
 
@@ -131,7 +131,7 @@ class LogDirEvent(Struct, frozen=True):
     event: Number
 
 
-# Made once: a snapshot decodes a million states.
+# Created once, as a snapshot decodes a million states.
 _REGISTRATION: Final = Decoder(Registration)
 _TOPIC: Final = Decoder(Topic)
 _TOPIC_BY_PART: Final = Decoder(TopicByPart)
@@ -154,7 +154,7 @@ def _decode(data: bytes | None, decoder: Decoder[T]) -> T:
         raise MalformedZnodeError("empty, expected JSON")
     try:
         if not data.isascii():
-            data.decode()  # msgspec looks only into the strings it keeps
+            data.decode()  # msgspec only validates the strings it keeps
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedZnodeError(str(error)) from None
@@ -166,7 +166,7 @@ def _refuse_duplicates(what: str, broker_ids: Sequence[int]) -> None:
 
 
 def _refuse_unassigned(what: str, moving: Mapping[int, list[int]], partitions: Mapping[int, list[int]]) -> None:
-    """`partitions` lists all replicas, those that come and those that go included."""
+    """Refuse moving replicas that `partitions` does not list; it must list all, including added and removed ones."""
     for partition, broker_ids in moving.items():
         _refuse_duplicates(f"{what} of partition {partition}", broker_ids)
         strangers = sorted(set(broker_ids).difference(partitions.get(partition, ())))
@@ -222,7 +222,7 @@ def decode_assignment(data: bytes | None) -> Assignment:
 def read_assignment(data: bytes | None) -> Assignment:
     """Decode the partitions of /brokers/topics/T that are understood; the others are in `unread`.
 
-    Raise MalformedZnodeError where the znode as a whole, or its topic id, is not understood.
+    Raise MalformedZnodeError if the znode as a whole, or its topic id, is not understood.
 
     >>> topic = read_assignment(b'{"partitions":{"0":[1,2],"1":[3,3]}}')
     >>> topic.partitions, topic.reason
@@ -262,7 +262,7 @@ def _assignment_by_part(data: bytes | None) -> Assignment:
 
 
 def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[str, list[int]]]:
-    """Decode the lists of one partition; raise MalformedZnodeError where one of them makes no sense."""
+    """Decode the lists of one partition; raise MalformedZnodeError if one of them makes no sense."""
     if not _PARTITION.fullmatch(key) or int(key) > _MAX_INT:
         raise MalformedZnodeError(f"{key[:300]!r}, expected a partition number, {_MAX_INT} at most")
     number, read = int(key), dict[str, list[int]]()
@@ -288,13 +288,13 @@ def _refuse_inconsistent(lists: Mapping[str, Mapping[int, list[int]]]) -> None:
 
 WITHOUT_IDS: Final = 2
 WITH_IDS: Final = 3
-"""Versions of /brokers/topics/T: brokers before 2.8 write the former."""
+"""Versions of /brokers/topics/T; brokers before 2.8 write version 2."""
 
 
 def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
-    """Encode /brokers/topics/T as Kafka 3.9 writes it: version 3, without an id where none is known.
+    """Encode /brokers/topics/T as Kafka 3.9 writes it: version 3, without an id if none is known.
 
-    What of the znode is not understood is written back as it was.
+    Entries that were not understood are written back unchanged.
 
     >>> encode_assignment(Assignment({0: [1, 2]}, {}, {}, None))
     b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
@@ -343,7 +343,7 @@ def encode_state(state: State) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> Controller:
-    """Decode /controller; clusters of old wrote the bare broker id.
+    """Decode /controller; old clusters wrote the bare broker id.
 
     >>> decode_controller(b"3")
     Controller(broker_id=3, kraft_controller_epoch=-1)
@@ -381,10 +381,10 @@ def decode_config(data: bytes | None) -> dict[str, str]:
 
 
 def read_config(data: bytes | None) -> tuple[dict[str, str | None] | None, list[str]]:
-    """Decode the values of /config/topics/T that are understood, and say what is not, and why.
+    """Decode the values of /config/topics/T that are understood, and return the reasons for the others.
 
-    A value that is not understood is null; where the znode as a whole is not, there is no config. Kafka takes a znode
-    without `config` for an empty one, and cannot read any value where one is no string (`ConfigEntityZNode.decode`).
+    A value that is not understood is null; if the znode as a whole is not, there is no config. Kafka treats a znode
+    without `config` as empty, and cannot read any value if one is not a string (`ConfigEntityZNode.decode`).
 
     >>> read_config(b'{"version":1,"config":{"retention.ms":5,"min.insync.replicas":"2"}}')
     ({'retention.ms': None, 'min.insync.replicas': '2'}, ['retention.ms: Expected `str`, got `int`'])
@@ -418,7 +418,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Encode a notification in /config/changes, which tells every broker what to read again.
+    """Encode a notification in /config/changes, which makes every broker read the entity again.
 
     >>> encode_config_change("topics/orders")
     b'{"version":2,"entity_path":"topics/orders"}'
@@ -429,17 +429,17 @@ def encode_config_change(entity_path: str) -> bytes:
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N.
 
-    Replicas are as somebody asked for them, be it a broker twice or nobody, and topics may be called what none can be,
-    shown as people can read it: one entry that makes no sense must not hold up the others. Of a partition that stands
-    twice the last order counts, as to Kafka.
+    Replica lists are returned as requested: they may be empty or contain duplicates. Topic names may be invalid, and
+    are returned in printable form. So one invalid entry does not block the others. If a partition is listed twice, the
+    last entry counts, as in Kafka.
     """
     return _last_of_each(_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions)
 
 
 def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]]:
-    """Decode the entries of such a list that are understood, and say what is not, and why.
+    """Decode the entries of such a list that are understood, and return the reasons for the others.
 
-    Kafka takes no entry of a list of which one is not understood.
+    Kafka ignores the whole list if one entry is not understood.
     """
     try:
         return decode_partitions(data), []
@@ -498,13 +498,13 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 def check_topic_name(topic: str) -> None:
-    """Refuse what Kafka's `Topic.validate` refuses."""
+    """Raise MalformedZnodeError for names that Kafka's `Topic.validate` refuses."""
     if topic in {".", ".."} or not _TOPIC_NAME.fullmatch(topic):
         raise MalformedZnodeError(f"{topic[:300]!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or ..")
 
 
 def printable(data: bytes | None) -> str | None:
-    r"""Return a znode's data for people: cut, and escaped what is no text or would steer a terminal.
+    r"""Return a znode's data in printable form: truncated, with control characters and bytes that are not text escaped.
 
     >>> print(printable(bytes([255]) + b"red" + bytes([27]) + b"[31m"))
     \xffred\x1b[31m
