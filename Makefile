@@ -68,6 +68,10 @@ check-borders:
 	$(BIN)/lint-imports
 	$(BIN)/pip-licenses --summary --from=mixed --partial-match --allow-only=$(LICENCES)
 
+.PHONY: check-words
+check-words:
+	$(BIN)/python -m tests.docs.wording
+
 .PHONY: lock
 lock: ## Find the newest versions that pyproject.toml and airflow/ allow, and write them down; then test them
 	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
