@@ -166,6 +166,36 @@ def _reassignment(data: bytes | None) -> None:
         _ints(_object(entry).get("replicas"))
 
 
+_OF_A_REQUEST: Final = frozenset({"version", "partitions"})
+_OF_AN_ENTRY: Final = frozenset({"topic", "partition", "replicas"})
+
+
+def ignored_reassignment(data: bytes | None) -> str | None:
+    """Return why Kafka's controller ignores /admin/reassign_partitions as a whole; None where it reads the entries.
+
+    `ReassignPartitionsZNode.decode` returns an error for any field that its classes do not have, and for any entry of
+    the wrong type; the controller then takes the request for empty and leaves the znode as it is.
+
+    >>> ignored_reassignment(b'{"partitions":[{"topic":"a","partition":0,"replicas":[1],"log_dirs":["any"]}]}')
+    "entry 0 has the field 'log_dirs', which Kafka's controller does not know"
+    >>> ignored_reassignment(b'{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1]}]}')
+    """
+    try:
+        value = _tree(data)
+    except _ThrownError:
+        return None
+    partitions = value.get("partitions") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(partitions, list):
+        return None
+    parts = {"it": (value, _OF_A_REQUEST)}
+    parts |= {f"entry {n}": (entry, _OF_AN_ENTRY) for n, entry in enumerate(partitions) if isinstance(entry, dict)}
+    for where, (part, fields) in parts.items():
+        if unknown := sorted(part.keys() - fields):
+            return f"{where} has the field {unknown[0]!r}, which Kafka's controller does not know"
+    bad = [number for number, entry in enumerate(partitions) if not _is_order(entry)]
+    return f"entry {bad[0]} has a value of the wrong type" if bad else None
+
+
 def _is_order(entry: object) -> bool:
     """Whether Jackson can bind the entry; it accepts any members in the list of replicas."""
     if entry is None:

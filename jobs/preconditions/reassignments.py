@@ -12,7 +12,14 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.admin_requests import Targets
-from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, broker_epochs, reassign_requests, topics_to_delete
+from jobs.adapters.zookeeper.cluster import (
+    REASSIGN,
+    TOPICS,
+    broker_epochs,
+    ignored_request,
+    reassign_requests,
+    topics_to_delete,
+)
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import RefusedError
@@ -163,6 +170,7 @@ def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[R
     if not keys:
         return []
     live, deleting = broker_epochs(client), set(topics_to_delete(client))
+    ignored = ignored_request(client) if requests else None
     names = sorted({topic for topic, _ in keys})
     topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
     states = read_many(client, [f"{TOPICS}/{topic}/partitions/{partition}/state" for topic, partition in keys])
@@ -175,7 +183,9 @@ def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[R
             found.append(Reassignment(*key, goal, frozenset(goal)))
             continue
         now = None if assignment is None else ReplicaAssignment(*assignment)
-        found.append(reassignment(key, now, requests.get(key), _isr(state), live, deleting=key[0] in deleting))
+        found.append(
+            reassignment(key, now, requests.get(key), _isr(state), live, deleting=key[0] in deleting, ignored=ignored)
+        )
     return found
 
 

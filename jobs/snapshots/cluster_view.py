@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
-from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, ClusterState, ignored_by_kafka, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.multi_read import gc_paused, read_many
 from jobs.adapters.zookeeper.topics import read_topic_rows
@@ -68,6 +68,8 @@ class ClusterView:
     quarantined: int
     blocking: list[Row]
     """Rows of QUARANTINE that prevent a part of Kafka from starting."""
+    ignored_request: str | None = None
+    """Why a controller that is a broker ignores what is requested in /admin/reassign_partitions."""
     throttled_brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Throttle rates by broker or <default>; not recorded in snapshots."""
 
@@ -106,6 +108,7 @@ def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = P
         partitions=partitions,
         quarantined=len(quarantine),
         blocking=_blocking(quarantine),
+        ignored_request=_ignored_request(quarantine),
         throttled_brokers=rates,
     )
 
@@ -125,6 +128,7 @@ def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
     """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
+    quarantine = as_of(lake, snapshot, "quarantine") if snapshot["quarantined"] else []
     return ClusterView(
         controller_id=snapshot["controller_id"],
         controller_epoch=snapshot["controller_epoch"],
@@ -135,7 +139,8 @@ def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
         requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
         partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot["quarantined"] or 0,
-        blocking=_blocking(as_of(lake, snapshot, "quarantine")) if snapshot["quarantined"] else [],
+        blocking=_blocking(quarantine),
+        ignored_request=_ignored_request(quarantine),
     )
 
 
@@ -143,6 +148,11 @@ def _blocking(quarantine: Iterable[Row]) -> list[Row]:
     columns = ("path", "blocks", "reason", "mend")
     rows = [{name: row.get(name) for name in columns} for row in quarantine if row.get("blocks")]
     return sorted(rows, key=itemgetter("path"))
+
+
+def _ignored_request(quarantine: Iterable[Row]) -> str | None:
+    marks = (row["reason"] for row in quarantine if row["path"] == REASSIGN)
+    return next((reason for reason in marks if reason.startswith(ignored_by_kafka(""))), None)
 
 
 def _deleting(state: ClusterState) -> frozenset[str]:

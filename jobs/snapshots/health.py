@@ -208,6 +208,7 @@ def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignmen
     """Return running and requested reassignments, except of partitions that cannot be parsed."""
     concerned = view.partitions.filter(_moving(view.partitions, view.requested.keys())).to_pylist()
     rows = {(row["topic"], row["partition"]): row for row in concerned}
+    ignored = view.ignored_request if view.controller_id in live else None
     found = []
     for key in sorted({*rows, *view.requested}):
         row = rows.get(key)
@@ -216,7 +217,9 @@ def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignmen
         now = row and ReplicaAssignment(*(row[name] or [] for name in _ASSIGNMENT))
         isr = [] if row is None else row["isr"] or []
         found.append(
-            reassignment(key, now, view.requested.get(key), isr, live, deleting=key[0] in view.deleting),
+            reassignment(
+                key, now, view.requested.get(key), isr, live, deleting=key[0] in view.deleting, ignored=ignored
+            ),
         )
     return found
 

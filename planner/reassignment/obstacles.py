@@ -124,8 +124,17 @@ def reassignment(  # noqa: PLR0913 - what a partition's znodes say
     live: Collection[int],
     *,
     deleting: bool = False,
+    ignored: str | None = None,
 ) -> Reassignment:
-    """Describe a partition that is moving or requested to move; the arguments are those of `obstacle`."""
+    """Describe a partition that is moving or requested to move; the arguments are those of `obstacle`.
+
+    `ignored` is the reason why the controller takes no entry of the request, as Kafka's does with an unknown field.
+    """
+    if request is not None and ignored:
+        if now is not None and not now.is_moving:
+            why = Obstacle(RejectionCode.INVALID_TARGET, ignored)
+            return Reassignment(*key, tuple(request), frozenset([*now.replicas, *request]), why)
+        request = None if now is not None else request
     goal = tuple(request if request is not None else () if now is None else now.target)
     held = () if now is None else now.replicas
     return Reassignment(

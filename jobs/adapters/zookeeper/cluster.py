@@ -14,7 +14,7 @@ from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
 from jobs.core.errors import UnreadableError
 from schemas.enums import NO_CONTROLLER, RequestKind
-from schemas.kafka_decoders import blocked
+from schemas.kafka_decoders import blocked, ignored_reassignment
 from schemas.znodes import (
     Broker,
     Controller,
@@ -303,6 +303,24 @@ def read_requests(client: KazooClient) -> tuple[list[Row], list[EmptyRequest]]:
     return [*_requests(client, _Quarantine(), empty)], empty
 
 
+def ignored_by_kafka(why: str) -> str:
+    """Say that a controller which is a broker carries out no entry of /admin/reassign_partitions, and why."""
+    return f"Kafka's controller ignores the whole request: {why}"
+
+
+def ignored_request(client: KazooClient) -> str | None:
+    """Return why the controller ignores /admin/reassign_partitions; None if it reads it, or is not a broker."""
+    controller, request = read(client, CONTROLLER), read(client, REASSIGN)
+    why = ignored_reassignment(request.data) if request.stat is not None else None
+    if why is None or controller.stat is None:
+        return None
+    try:
+        broker = decode_controller(controller.data).broker_id
+    except MalformedZnodeError:
+        return None
+    return ignored_by_kafka(why) if broker in broker_epochs(client) else None
+
+
 def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
     """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
     znode = read(client, REASSIGN)
@@ -318,8 +336,9 @@ def _partition_requests(
 ) -> Iterator[Row]:
     nothing: tuple[list[TopicPartition], list[str]] = ([], [])
     requests, unread = quarantine.decoded(znode, read_partitions, nothing)
-    if unread:
-        quarantine.append(quarantined(znode, "; ".join(unread)))
+    why = ignored_reassignment(znode.data) if kind is RequestKind.REASSIGN and requests else None
+    if why or unread:
+        quarantine.append(quarantined(znode, "; ".join([*([ignored_by_kafka(why)] if why else []), *unread])))
     if znode.stat is not None and not requests:
         empty.append(_empty_requests(znode, quarantine))
     for request in requests:

@@ -149,6 +149,31 @@ def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: 
     ]
 
 
+@pytest.mark.parametrize(("controller", "moving"), [(0, 0), (2147483647, 2), (None, 2)])
+def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
+    tree: KafkaTree, controller: int | None, moving: int
+) -> None:
+    """One entry has a field that Kafka does not know, so that it takes no entry; Surveyor carries out both."""
+    tree.add_topic("calm", {0: [0, 1], 1: [1, 2]})
+    rows = [{"topic": "calm", "partition": number, "replicas": [2, 0]} for number in (0, 1)]
+    tree.write("/admin/reassign_partitions", json.dumps({"partitions": [rows[0], rows[1] | {"log_dirs": []}]}).encode())
+    if controller is None:
+        tree.client.delete("/controller")
+    else:
+        tree.elect(controller, epoch=7)
+
+    view = view_now(tree.hosts)
+    health = judged(view)
+
+    assert (health.moving, health.quarantined) == (moving, 1)
+    reasons = {row["reason"] for row in health.json["stalled"]}
+    assert reasons == (set() if moving else {view.ignored_request})
+    assert view.ignored_request == (
+        "Kafka's controller ignores the whole request: entry 1 has the field 'log_dirs', which Kafka's controller does "
+        "not know"
+    )
+
+
 def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(lake: Warehouse, snapshot: Row) -> None:
     """It is the only one in sync that is alive: what it could lead is mendable all the same."""
     seen = view_of(lake, snapshot)

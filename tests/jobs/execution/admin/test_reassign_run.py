@@ -183,6 +183,18 @@ WARNED: list[tuple[str, Begin, str]] = [
         "/admin/reassign_partitions (Kafka takes it for empty; `delete /admin/reassign_partitions`",
     ),
     (
+        "a request that Kafka's controller ignores",
+        lambda controller: controller.tree.write(
+            "/admin/reassign_partitions",
+            b'{"version":1,"partitions":[{"topic":"other","partition":0,"replicas":[0,2],"log_dirs":["any","any"]}]}',
+        ),
+        (
+            "1 request in /admin/reassign_partitions that cannot be carried out: other-0 to [0, 2] (Kafka's controller "
+            "ignores the whole request: entry 0 has the field 'log_dirs', which Kafka's controller does not know): "
+            "`surveyor cancel --partitions other-0 --zookeeper"
+        ),
+    ),
+    (
         "a topic that is gone",
         lambda controller: request(controller, "ghost", 0, 1),
         (

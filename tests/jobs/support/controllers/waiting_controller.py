@@ -137,15 +137,15 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         yield controller
 
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
-    for module in ("assessment.waves", "adapters.zookeeper.admin_requests"):
+    for module in ("preconditions.waves", "adapters.zookeeper.admin_requests"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
     for module in (
         "execution.commit",
         "execution.admin.commit",
         "execution.cancellation",
-        "execution.left_throttles",
+        "execution.leftover_throttles",
         "execution.partition_cancellation",
-        "execution.admin.controllers",  # last: a module that is imported after it would keep the fake
+        "execution.admin.connections",  # last: a module that is imported after it would keep the fake
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.preconditions.waves.PREVIOUS_WAVE_SECONDS", 0.0)
