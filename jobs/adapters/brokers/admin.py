@@ -1,4 +1,4 @@
-"""Kafka's own controller, asked through the Admin API: elections, reassignments, topics. By kafka-python."""
+"""Requests to Kafka's controller through the Admin API, by kafka-python: elections, reassignments, topics, configs."""
 
 import gc
 import logging
@@ -55,9 +55,9 @@ _SETTINGS: Final = {
     "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
     "client.id": "client_id",
 }
-"""What a client.properties file may say; PEM files, as the Python clients take them."""
+"""Supported keys of client.properties; TLS files are PEM, as in the Python clients."""
 
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # every error is raised and reported once
 
 
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
@@ -67,14 +67,14 @@ BOOTSTRAP_TIMEOUT_SECONDS: Final = 10.0
 """Seconds within which some broker must answer."""
 
 OFFSETS_TIMEOUT_MS: Final = 5_000
-"""Milliseconds that leaders may take to be found and to say which offsets they hold."""
+"""Milliseconds for finding the leaders and their offsets."""
 
 UNKNOWN_OUTCOME: Final = (KafkaError, OSError)
-"""What leaves the outcome of a request unknown."""
+"""Errors that leave the outcome of a request unknown."""
 
 
 class _BoundedTlsTransport(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python is untyped
-    """TLS that a broker answers in time: kafka-python itself waits for ever for one that has stopped."""
+    """A TLS transport whose handshake has a timeout; kafka-python itself waits forever for a stopped broker."""
 
     async def handshake(self) -> None:
         until = time.monotonic() + CONNECT_TIMEOUT_SECONDS
@@ -89,7 +89,7 @@ class _BoundedTlsTransport(manager.KafkaSSLTransport):  # type: ignore[misc] # k
                 return
 
 
-manager.KafkaSSLTransport = _BoundedTlsTransport  # which it has no other door for
+manager.KafkaSSLTransport = _BoundedTlsTransport  # kafka-python has no public way to replace it
 
 
 class AdminUnavailableError(SurveyorError):
@@ -97,19 +97,19 @@ class AdminUnavailableError(SurveyorError):
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
-    """Read a client.properties file into kafka-python's settings; raise UsageError on what it does not know."""
+    """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys."""
     if path is None:
         return {}
     settings = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
     if "ssl_certfile" in settings:
-        settings.setdefault("ssl_password", "")  # without one, OpenSSL asks whoever sits at the terminal
+        settings.setdefault("ssl_password", "")  # without a password, OpenSSL prompts on the terminal
     if settings.get("ssl_check_hostname", "https").lower() != "https":
-        settings["ssl_check_hostname"] = ""  # which is no to whoever asks
+        settings["ssl_check_hostname"] = ""  # falsy, so host name verification is off
     return settings
 
 
 def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:
-    """Addresses of the endpoints that speak the wanted protocol."""
+    """Return the addresses of the endpoints with the configured security protocol."""
     protocol = settings.get("security_protocol", "PLAINTEXT")
     return [
         f"{endpoint['host']}:{endpoint['port']}"
@@ -138,31 +138,31 @@ class Admin:
         }
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
-        """Ask for targets; None cancels what runs."""
+        """Request target replicas; None cancels a running reassignment."""
         request = {TopicPartition(*key): replicas for key, replicas in targets.items()}
         with _require_2_4():
             answer = self.client.alter_partition_reassignments(request)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
 
     def reassignments(self) -> dict[Key, list[int]]:
-        """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
+        """Return the targets of all running reassignments, of any client (`ListPartitionReassignments`)."""
         try:
             answer = self._list_reassignments()
         except UNKNOWN_OUTCOME:
-            self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
+            self.client._controller_id = None  # noqa: SLF001 - kafka-python caches a former controller
             try:
                 answer = self._list_reassignments()
             except UNKNOWN_OUTCOME as error:
-                raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
+                raise AdminUnavailableError(f"Kafka's controller did not list its reassignments ({error})") from None
         return {
             (tp.topic, tp.partition): target(assignment["replicas"], assignment["removing_replicas"])
             for tp, assignment in answer.items()
         }
 
     def unresponsive_reason(self) -> str | None:
-        """Say that the controller heard a question and did not answer it; None if it answered, be it with an error.
+        """Return a message if the controller received a request and did not answer; None if it answered, even an error.
 
-        `ListPartitionReassignments` goes through the controller's own thread, as everything that it is asked to do.
+        `ListPartitionReassignments` goes through the controller's event thread, as all requests to the controller do.
         """
         try:
             self.client.list_partition_reassignments()
@@ -171,7 +171,7 @@ class Admin:
         except (IncompatibleBrokerVersion, BrokerResponseError):
             return None
         except (RuntimeError, IndexError, *UNKNOWN_OUTCOME) as error:  # IndexError: kafka-python knows no broker
-            raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
+            raise AdminUnavailableError(f"Kafka's controller cannot be reached ({error})") from None
         return None
 
     def _list_reassignments(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
@@ -179,25 +179,25 @@ class Admin:
             return self.client.list_partition_reassignments()
 
     def create_topics(self, topics: Mapping[str, Creation]) -> dict[str, int]:
-        """Create topics in one request; what was answered for each."""
+        """Create topics in one request; return the error code of each."""
         request = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in topics.items()}
         with _require_controller():
             answer = self.client.create_topics(request, raise_errors=False)
         return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
-        """Add partitions, so that there are `total`."""
+        """Add partitions, for a total of `total`; return the error code."""
         request = {topic: {"count": total, "assignments": added}}
         with _require_controller():
             answer = self.client.create_partitions(request, raise_errors=False)
         return int(answer.results[0].error_code)
 
     def alter_config(self, topic: str, overrides: Mapping[str, str | None]) -> int | str:
-        """Set overrides, or delete those that are None; what the broker said where it refused."""
+        """Set a topic's overrides, or delete those that are None; return NONE or the broker's message."""
         return self.alter_override("topic", topic, overrides)
 
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
-        """The same of a `broker` or a `topic`; the broker "" stands for what all have."""
+        """Set or delete overrides of a `broker` or a `topic`; the broker "" is the default of all brokers."""
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}
         request = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
         answer = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
@@ -205,9 +205,9 @@ class Admin:
         return NONE if response == "OK" else str(response)
 
     def record_count(self, topic: str) -> int | None:
-        """Count the offsets from the first to the last of each partition, None where some leader did not say.
+        """Return the number of offsets in all partitions, None if a leader did not answer.
 
-        Compaction and transactions leave gaps, so there are no more records than that.
+        This is an upper bound of the number of records, as compaction and transactions leave gaps.
         """
         try:
             (known,) = self.client.describe_topics([topic])
@@ -221,7 +221,7 @@ class Admin:
         return sum(int(last[partition].offset - first[partition].offset) for partition in partitions)
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
-        """Delete topics by their ids, so that none made anew meanwhile goes; by name where they have no id."""
+        """Delete topics by their ids, so that a topic recreated in the meantime is kept; by name if they have no id."""
         ids = {name: _uuid(topic_id) for name, topic_id in topics.items() if topic_id is not None}
         names = {str(uuid): name for name, uuid in ids.items()}
         request = [ids.get(name, name) for name in topics]
@@ -232,25 +232,25 @@ class Admin:
 
 
 def _uuid(topic_id: str) -> UUID:
-    """Read a topic id as ZooKeeper holds it: 22 characters of base64url."""
+    """Decode a topic id as stored in ZooKeeper: 22 characters of base64url."""
     return UUID(bytes=urlsafe_b64decode(f"{topic_id}=="))
 
 
 @contextmanager
 def _require_2_4() -> Iterator[None]:
-    """Refuse what brokers before 2.4 do not know."""
+    """Raise RefusedError for requests that brokers before 2.4 do not support."""
     try:
         with _require_controller():
             yield
     except IncompatibleBrokerVersion:
         raise RefusedError(
-            "these brokers do not know reassignments of the Admin API, which came with 2.4; use --via zookeeper",
+            "these brokers do not support reassignments by the Admin API (Kafka 2.4 or later); use --via zookeeper",
         ) from None
 
 
 @contextmanager
 def _require_controller() -> Iterator[None]:
-    """A controller that nobody finds has answered nothing, and done nothing."""
+    """Turn kafka-python's error for a controller that it cannot find into AdminUnavailableError; nothing was done."""
     try:
         yield
     except RuntimeError as error:
@@ -258,7 +258,7 @@ def _require_controller() -> Iterator[None]:
 
 
 def is_reachable(addresses: Sequence[str]) -> bool:
-    """Tell whether somebody listens at one of these addresses, as seen from here."""
+    """Return whether one of these addresses accepts a connection from this host."""
     for address in addresses:
         host, _, port = address.rpartition(":")
         with suppress(OSError), socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_SECONDS):
@@ -267,17 +267,17 @@ def is_reachable(addresses: Sequence[str]) -> bool:
 
 
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
-    """Takes "" for the name of what all brokers have, as Kafka does; any of them is asked for it."""
+    """A client that accepts "" for the default of all brokers, as Kafka does, and sends it to any broker."""
 
     @staticmethod
     def _group_config_resources(config_resources: Sequence[Any]) -> Any:  # noqa: ANN401 - as kafka-python has it
         named_ones = [resource for resource in config_resources if resource.name]
-        of_brokers, others = KafkaAdminClient._group_config_resources(named_ones)  # noqa: SLF001 - which knows no ""
+        of_brokers, others = KafkaAdminClient._group_config_resources(named_ones)  # noqa: SLF001 - the original does not accept ""
         return of_brokers, [*others, *(resource for resource in config_resources if not resource.name)]
 
 
 def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
-    """Make kafka-python's client, or say why it cannot be made."""
+    """Return kafka-python's client and "", or None and the error."""
     try:
         client = _AdminClient(
             bootstrap_servers=list(addresses),
@@ -285,7 +285,7 @@ def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, st
             request_timeout_ms=20_000,
             **settings,
         )
-    except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it chooses from no brokers at all
+    except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
         return None, str(error)
     return client, ""
 
@@ -294,10 +294,10 @@ def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, st
 def connected_admin(
     addresses: Sequence[str], settings: dict[str, str], controller: int | None = None
 ) -> Iterator[Admin]:
-    """Yield an Admin; raise AdminUnavailableError where nobody answers.
+    """Yield an Admin; raise AdminUnavailableError if no broker answers.
 
-    A controller that ZooKeeper names is asked first: brokers name a former one until the new one has told them,
-    which may be Surveyor's id, and kafka-python takes their word.
+    `controller` is the controller in ZooKeeper, which requests are sent to. Brokers still report a former controller,
+    which may be Surveyor's id, until the new one has sent them UpdateMetadata, and kafka-python would rely on that.
     """
     if not addresses:
         protocol = settings.get("security_protocol", "PLAINTEXT")
@@ -306,7 +306,7 @@ def connected_admin(
             "check security.protocol in --command-config, and that brokers run",
         )
     with warnings.catch_warnings():
-        # kafka-python leaves the sockets of a client that it could not make to the garbage collector
+        # kafka-python leaves the sockets of a failed client to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
         client, why = _client(addresses, settings)
         if client is None:
@@ -316,7 +316,7 @@ def connected_admin(
             f"no broker answered the Admin API at {abbreviate(addresses)} ({why}); "
             "check --command-config and that brokers run",
         )
-    client._controller_id = controller  # noqa: SLF001 - kafka-python has no other way to be told
+    client._controller_id = controller  # noqa: SLF001 - kafka-python has no public way to set it
     try:
         yield Admin(client)
     finally:
@@ -324,7 +324,7 @@ def connected_admin(
 
 
 def describe_error(error: Exception) -> str:
-    """Say what was raised, its name once.
+    """Describe an error, with its class name once.
 
     >>> describe_error(KafkaTimeoutError("after 20 s")), describe_error(TimeoutError("timed out"))
     ('KafkaTimeoutError: after 20 s', 'TimeoutError: timed out')
@@ -334,7 +334,7 @@ def describe_error(error: Exception) -> str:
 
 
 def error_name(code: int) -> str:
-    """Name a Kafka error code.
+    """Return the name of a Kafka error code.
 
     >>> error_name(84)
     'ElectionNotNeededError (84)'

@@ -1,9 +1,9 @@
-"""A queue to each broker for a controller that stays: in order, one request in flight, none waiting for another broker.
+"""Request queues of the resident controller: one per broker, in order, with one request in flight.
 
-Corresponds to `ControllerChannelManager` with its `RequestSendThread`, and to `ControllerBrokerRequestBatch`: what is
-told while a broker is busy is put together, so that a later word about a partition takes the place of an earlier one,
-and what was to be new or deleted stays so. A request is sent until it is answered, or until its broker is dropped; a
-broker that has registered anew gets a queue of its own, as it knows nothing of what was told before.
+Corresponds to `ControllerChannelManager` with its `RequestSendThread`, and to `ControllerBrokerRequestBatch`. Batches
+that are queued while a broker is busy are merged: a later notice about a partition replaces an earlier one, and the
+flags `is_new` and `delete_partition` are kept. A request is repeated until it is answered or its broker is dropped.
+A broker that has registered again gets a new queue, as it has lost the state of earlier requests.
 """
 
 import time
@@ -27,34 +27,35 @@ from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 _NO_DEADLINE: Final = float("inf")
-"""A deadline for encoding: who stays has time."""
+"""Deadline for encoding: the resident controller has no time limit."""
 
 STARTING_BACKOFF_SECONDS: Final = 0.02
 STARTING_SECONDS: Final = 30.0
-"""How soon, and for how long, a broker is tried again to which no connection was made yet: it registers before it
-listens, and answers clients from then on."""
+"""Retry interval for a broker that was never connected, and how long it applies. A broker registers before it listens,
+and serves clients once it listens."""
 
 AUTHENTICATION_BACKOFF_SECONDS: Final = 1.0
-"""Seconds after which a broker that does not let us in is tried again: certificates and users change meanwhile."""
+"""Retry interval for a broker that refuses our authentication, as certificates and users may change."""
 
 OnResponse = Callable[[BrokerResponse], None]
-"""Takes an answer, in the thread of the broker that gave it."""
+"""Called with each response, in the thread of its broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """What one broker is told at once; the messages may be shared with other brokers."""
+    """A batch queued for one broker; the encoded messages may be shared with other brokers."""
 
     messages: EncodedRequests
     send_live_brokers: bool = False
-    """Whether the brokers alive are news by themselves."""
+    """Whether to send the live brokers even without partitions."""
     introduces: bool = False
-    """Whether the broker starts: then all metadata comes first (`KafkaController.onBrokerStartup`)."""
+    """Whether the broker is starting; all metadata is sent first then (`KafkaController.onBrokerStartup`)."""
 
     def requests(self, broker_id: int) -> list[Request]:
-        """What the broker is sent, in order; brokers alive are in every UpdateMetadata, alone only where that is news.
+        """Return the requests for the broker, in order.
 
-        A broker that starts would else answer clients without topics until it has opened the logs of all replicas.
+        Every UpdateMetadata contains the live brokers; one without partitions is sent only if they changed. A starting
+        broker gets all metadata first. Otherwise it would return no topics to clients until it has opened all logs.
         """
         alive, *others = self.messages.requests(broker_id)
         metadata = [request for request in others if request.api == UPDATE_METADATA]
@@ -65,7 +66,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class BrokerQueue:
-    """What is still to be told to one broker under one registration, and the thread that does."""
+    """Pending batches for one registration of a broker, and the thread that sends them."""
 
     broker: Row
     client_id: str
@@ -79,7 +80,7 @@ class BrokerQueue:
     _was_connected: bool = False
     _started_at: float = field(default_factory=time.monotonic)
     is_ahead: bool = False
-    """Whether only the thread for starting brokers knows the registration, and no cycle yet."""
+    """Whether only the thread for starting brokers knows this registration, and no cycle yet."""
 
     def start(self) -> None:
         Thread(target=self._run, daemon=True, name=f"tell-{self.broker['broker_id']}").start()
@@ -91,18 +92,18 @@ class BrokerQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything was answered."""
+        """Whether all requests are answered."""
         with self._not_empty:
             return not self._batches and not self._busy
 
     def update_endpoints(self, broker: Row) -> None:
-        """Speak to a broker at other endpoints from now on; what was not answered is sent there again."""
+        """Connect to other endpoints from now on; unanswered requests are sent again there."""
         self.broker = broker
         if channel := self._channel:
             channel.abort()
 
     def stop(self) -> None:
-        """Drop what is waiting, and wake the thread from whatever it waits for."""
+        """Drop pending batches and wake the thread, which then ends."""
         self._stopped.set()
         with self._not_empty:
             self._batches.clear()
@@ -169,7 +170,7 @@ class BrokerQueue:
 
     def _connected(self) -> BrokerConnection:
         if self._channel is not None and self._channel.broker["endpoints"] != self.broker["endpoints"]:
-            self._disconnect()  # it was being made while the broker moved
+            self._disconnect()  # the endpoints changed during the connect
         if self._channel is None:
             self._channel = BrokerConnection.to(
                 self.broker, self.client_id, lambda: None, RESPONSE_TIMEOUT_SECONDS, self.listener
@@ -188,7 +189,7 @@ def _response_deadline() -> float:
 
 
 def _merge(batches: Sequence[_Pending], broker: Row) -> _Pending:
-    """Put together what waits for one broker, in the order in which it was queued."""
+    """Merge the pending batches of one broker, in the order in which they were queued."""
     newest = batches[-1].messages.batch
     own_notices = (
         notice
@@ -204,16 +205,16 @@ def _merge(batches: Sequence[_Pending], broker: Row) -> _Pending:
 
 
 def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
-    """The latest word to one broker on each partition, by API; new and deleted replicas stay so.
+    """Yield the latest notice to one broker for each API and partition, keeping `is_new` and `delete_partition`.
 
-    A replica that is told to follow or lead after it was told to stop is not stopped any more, and the other way round.
+    A later LeaderAndIsr for a replica drops an earlier StopReplica, and the other way round.
     """
     latest: dict[tuple[str, str, int], Notice] = {}
     for notice in notices:
         key = notice.api, notice.topic, notice.partition
         previous = latest.pop(key, None)
         if previous is not None:
-            notice = with_values(  # noqa: PLW2901 - what came before leaves its mark on it
+            notice = with_values(  # noqa: PLW2901 - flags of the replaced notice are kept
                 notice,
                 is_new=notice.is_new or previous.is_new,
                 delete_partition=notice.delete_partition or previous.delete_partition,
@@ -227,7 +228,7 @@ def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
 
 @dataclass(slots=True)
 class ChannelManager:
-    """The queues of a controllership: one to each registration of a broker."""
+    """The queues of a controllership: one for each registration of a broker."""
 
     client_id: str
     on_response: OnResponse
@@ -236,9 +237,10 @@ class ChannelManager:
     _lock: RLock = field(default_factory=RLock)
 
     def send(self, batch: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()) -> None:
-        """Put into the queues what is due; `alone`: brokers to which the brokers alive are news by themselves.
+        """Queue a batch for its recipients.
 
-        `introduced`: brokers that start, and get all metadata before anything else.
+        `alone` are brokers that get the live brokers even without partitions. `introduced` are starting brokers, which
+        get all metadata before anything else.
         """
         messages, newsworthy = EncodedRequests(batch, _NO_DEADLINE), frozenset(alone)
         recipients = {broker for notice in batch.notices for broker in notice.brokers}
@@ -249,7 +251,7 @@ class ChannelManager:
                 self._queues[broker].put(wave)
 
     def send_ahead(self, broker: Row, announcement: ControlBatch) -> None:
-        """Send this to a broker that starts, and that no cycle knows yet; its queue is kept until one does."""
+        """Send a batch to a starting broker that no cycle knows yet; its queue is kept until a cycle knows it."""
         broker_id, wave = broker["broker_id"], _Pending(EncodedRequests(announcement, _NO_DEADLINE), introduces=True)
         with self._lock:
             queue = self._queues.get(broker_id)
@@ -264,15 +266,15 @@ class ChannelManager:
             queue.put(wave)
 
     def drop_ahead(self, broker_id: int) -> None:
-        """Drop the queue of a broker that went before any cycle knew of it."""
+        """Drop the queue of a broker that deregistered before any cycle knew it."""
         with self._lock:
             if broker_id in self._queues and self._queues[broker_id].is_ahead:
                 self._queues.pop(broker_id).stop()
 
     def retain(self, brokers: Sequence[Row]) -> None:
-        """Have a queue for each of these registrations, and drop the others with all that was waiting there.
+        """Keep a queue for each of these registrations; drop all others with their pending batches.
 
-        A registration may be written again, with other endpoints (`KafkaZkClient.updateBrokerInfo`).
+        A registration may be rewritten with other endpoints (`KafkaZkClient.updateBrokerInfo`).
         """
         with self._lock:
             self._retain({row["broker_id"]: row for row in brokers})
@@ -295,18 +297,18 @@ class ChannelManager:
 
     @property
     def idle(self) -> list[int]:
-        """Brokers that have answered everything."""
+        """Brokers that have answered all requests."""
         with self._lock:
             return sorted(broker for broker, queue in self._queues.items() if queue.is_idle)
 
     @property
     def busy(self) -> list[int]:
-        """Brokers that have not."""
+        """Brokers with unanswered requests."""
         with self._lock:
             return sorted(self._queues.keys() - set(self.idle))
 
     def stop(self) -> None:
-        """Drop everything."""
+        """Drop all queues."""
         with self._lock:
             for queue in self._queues.values():
                 queue.is_ahead = False

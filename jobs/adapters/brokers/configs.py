@@ -1,7 +1,7 @@
-"""What ZooKeeper does not hold: each broker's own settings and the versions it speaks, asked of the broker itself.
+"""Broker settings and API versions, which ZooKeeper does not store; they are requested from each broker.
 
-Corresponds to `KafkaConfig`, `DynamicBrokerConfig` and ApiVersions. Only names listed here are asked for and kept, so a
-secret never is. A broker that does not answer has Kafka's defaults, marked as assumed.
+Corresponds to `KafkaConfig`, `DynamicBrokerConfig` and ApiVersions. Only the names listed here are requested and
+stored, so secrets never are. A broker that does not answer gets Kafka's defaults, marked as assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ from schemas.znodes import MalformedZnodeError, read_config
 
 Row = dict[str, Any]
 BrokerSettings = dict[str, str | None]
-"""What a broker said of itself, by name; a name it said nothing of is missing."""
+"""Values that a broker returned, by name; names that it did not return are missing."""
 
 Overrides = Mapping[int | None, Mapping[str, str | None]]
-"""Dynamic settings by broker id; None stands for `<default>`, which holds for every broker.
+"""Dynamic settings by broker id; the key None is `<default>`, which applies to every broker.
 
-One that cannot be read is null.
+A value that cannot be decoded is null.
 """
 
 KAFKA_DEFAULTS: Final[BrokerSettings] = {
@@ -52,7 +52,7 @@ KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "unclean.leader.election.enable": "false",
     "zookeeper.session.timeout.ms": "18000",
 }
-"""The settings that are kept, with what Kafka 2.5 to 3.9 takes where nobody set them; null where it depends."""
+"""The settings that are stored, with the defaults of Kafka 2.5 to 3.9; null where the default depends on others."""
 
 APIS: Final = (
     ApiKey.LeaderAndIsr,
@@ -63,18 +63,18 @@ APIS: Final = (
     ApiKey.ElectLeaders,
     ApiKey.AlterPartitionReassignments,
 )
-"""The requests whose highest version is kept, as `api.<NAME>`."""
+"""The requests whose highest version is stored, as `api.<NAME>`."""
 
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
 BROKER_TIMEOUT_SECONDS: Final = 2.0
-"""Seconds that one broker has to tell its settings: one that answers takes a hundredth of it.
+"""Seconds that one broker may take to return its settings; a healthy broker takes a hundredth of it.
 
-They are asked at once, so this bounds the whole, too: once for every AT_ONCE brokers or part of it."""
+Up to MAX_CONNECTIONS brokers of `fanout` are asked at the same time, so this also bounds the whole."""
 
 _DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
-"""Every name there is a row for, with what is assumed."""
+"""Every name that gets a row, with its assumed value."""
 
 
 def read_broker_configs(
@@ -84,12 +84,12 @@ def read_broker_configs(
     patience: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
 ) -> list[Row]:
-    """Ask every broker for its settings and versions, in parallel; return rows of BROKER_CONFIGS, unstamped.
+    """Request settings and versions from every broker in parallel; return rows of BROKER_CONFIGS, without snapshot id.
 
-    Shapes: rows of BROKERS in, one row a broker and name out, in order. `patience` is in seconds and bounds the whole,
-    `each` one broker. Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's
-    default, assumed.
-    Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
+    `brokers` are rows of BROKERS; the result has one row per broker and name, in order. `patience` (seconds) bounds the
+    whole and `broker_timeout` one broker. For a name that a broker does not return, the value is its dynamic override
+    in ZooKeeper, else Kafka's default, marked as assumed. Raise UsageError for an invalid client.properties; a failing
+    broker raises nothing.
     """
     rows, _ = read_configs_and_failures(brokers, command_config, overrides, patience, broker_timeout)
     return rows
@@ -102,7 +102,7 @@ def read_configs_and_failures(
     patience: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
 ) -> tuple[list[Row], dict[int, str]]:
-    """Return the same rows, and by broker id why one did not answer at all."""
+    """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
     answers, failures = ask_brokers(
         brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
     )
@@ -112,9 +112,9 @@ def read_configs_and_failures(
 
 
 def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[Row]]:
-    """Read the brokers' dynamic settings from ZooKeeper; return those kept, and rows of QUARANTINE, unstamped.
+    """Read the brokers' dynamic settings from ZooKeeper; return the stored ones and rows of QUARANTINE without stamp.
 
-    A quarantined znode's data is withheld, for it may hold passwords.
+    The data of a quarantined znode is left out, because it may contain passwords.
     """
     overrides: dict[int | None, BrokerSettings] = {}
     quarantine: list[Row] = []
@@ -131,7 +131,7 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
             quarantine.append(row | {"reason": str(error), "mend": mend})
             continue
         config, unread = ({}, []) if znode.data is None else read_config(znode.data)
-        if config is not None:  # what is no config at all Kafka takes for an empty one
+        if config is not None:  # Kafka treats a znode without a config as an empty one
             overrides[entity] = _retained(config)
         if unread:
             quarantine.append(row | {"reason": "; ".join(unread)})
@@ -159,9 +159,9 @@ def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Itera
 
 
 def _ask(ask: Ask, broker: Row) -> BrokerSettings:
-    """Ask one broker; whoever may not tell its settings tells its versions all the same."""
+    """Ask one broker for its versions, and for its settings, which it may refuse."""
     answer = _versions(ask(ApiVersionsRequest(max_version=2)))
-    # whatever one broker does or lacks, it costs only what is known of it
+    # any error costs only this broker's settings
     with suppress(Exception):
         resources = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
         answer |= _settings(ask(DescribeConfigsRequest(resources=resources)))
@@ -174,7 +174,7 @@ def _versions(response: Any) -> BrokerSettings:  # noqa: ANN401 - kafka-python i
 
 
 def _settings(response: Any) -> BrokerSettings:  # noqa: ANN401
-    """Take what was asked for; raise the error of a broker that may not tell, or is not the one it is taken for."""
+    """Return the requested settings; raise the broker's error if it refuses them or has another id."""
     (result,) = response.results
     if result.error_code != NONE:
         raise for_code(result.error_code)

@@ -1,9 +1,9 @@
-"""A channel to each broker for control requests, one at a time; and whether brokers answer at all.
+"""A connection to each broker for control requests, one request at a time; and checks whether brokers respond at all.
 
-Corresponds to `ControllerChannelManager`, which keeps a connection to each broker while it is the controller: it is
-made and asked for its versions once, and anew where it was lost or the broker has registered anew. A broker that is at
-work on a long request still answers ApiVersions on another connection, one that is stopped does not: that tells whether
-waiting has a point.
+Corresponds to `ControllerChannelManager`, which keeps a connection to each broker while it is the controller. The
+connection is made and its API versions are requested once, and again after the connection was lost or the broker has
+registered again. A broker that is busy with a long request still answers ApiVersions on another connection, and a
+stopped broker does not; this shows whether it is worth waiting.
 """
 
 import importlib
@@ -25,40 +25,40 @@ from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
 
 RESPONSE_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds an answer may take before the request is sent again (`controller.socket.timeout.ms`)."""
+"""Seconds a response may take before the request is sent again (`controller.socket.timeout.ms`)."""
 
 IDLE_BEFORE_PROBE_SECONDS: Final = 1.0
-"""Seconds without a byte after which a broker is asked on another connection whether it is there."""
+"""Seconds without a byte after which the broker is probed on another connection."""
 
 PROBE_TIMEOUT_SECONDS: Final = 3.0
-"""Seconds that such a question, and a connection, may take."""
+"""Seconds that a probe, and a connection, may take."""
 
 RETRY_BACKOFF_SECONDS: Final = 0.1
-"""Seconds between two tries, as Kafka's RequestSendThread waits."""
+"""Seconds between two attempts, as in Kafka's RequestSendThread."""
 
 CONNECT_TIMEOUT_SECONDS: Final = 6.0
-"""Seconds within which brokers must have answered before anything is written: they register before they answer."""
+"""Seconds within which brokers must answer before anything is written; brokers register before they can answer."""
 
 MAX_REFUSED_CONNECTIONS: Final = 30
-"""Connections refused in a row, PAUSE apart, after which a broker is taken for gone.
+"""Refused connections in a row, RETRY_BACKOFF_SECONDS apart, after which a broker counts as down.
 
-Brokers of 3.9 register a moment before they take connections (`KafkaServer.startup`, `enableRequestProcessing`); one
-that refuses for longer has most likely ended, and its session has not."""
+Brokers of 3.9 register a moment before they accept connections (`KafkaServer.startup`, `enableRequestProcessing`). A
+broker that refuses for longer has most likely ended while its session has not expired."""
 
 _API_VERSIONS: Final = 18
 _TOP_ERROR_OFFSET: Final = 5
-"""Where the error code of a whole response stands: after the correlation id and no tags."""
+"""Offset of the error code of a response: after the correlation id and an empty tag section."""
 
 DISCONNECTED: Final = (OSError, struct.error)
-"""What ends a connection: it broke, or what came on it makes no sense."""
+"""Errors that end a connection: it broke, or its data is invalid."""
 
 _STALE_BROKER_EPOCH: Final = 0
-"""A broker epoch from before all others: a request that names it is judged by the authorizer, and then left alone."""
+"""A broker epoch before all others; the authorizer checks a request with it, and the broker then ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a broker answered, as it came: reading it all is for later."""
+    """A broker's raw response; only its error code is decoded at once."""
 
     version: int
     data: bytes
@@ -81,13 +81,13 @@ def _module(api: str) -> str:
 
 @dataclass(slots=True)
 class BrokerConnection:
-    """A connection that knows which versions the broker speaks."""
+    """A connection that knows which API versions the broker supports."""
 
     transport: Transport
     broker: Row
     client_id: str
     on_activity: Callable[[], None]
-    """Called at each sign of life."""
+    """Called whenever the broker shows that it is alive."""
     listener: Listener
     versions: dict[int, int]
     correlation: int = 0
@@ -97,7 +97,7 @@ class BrokerConnection:
     def to(
         cls, broker: Row, client_id: str, on_activity: Callable[[], None], patience: float, listener: Listener
     ) -> "BrokerConnection":
-        """Connect, ask what the broker speaks, and say who we are; raise CannotTellError where that is in vain."""
+        """Connect, request the API versions and authenticate; raise UnreachableBrokerError if a retry is useless."""
         seconds = max(RETRY_BACKOFF_SECONDS, min(patience, PROBE_TIMEOUT_SECONDS))
         with explain_tls_errors():
             transport = Transport.to(listener.address(broker), seconds, listener.tls)
@@ -111,7 +111,7 @@ class BrokerConnection:
         return channel
 
     def _negotiate(self, until: float) -> None:
-        """Ask for versions, then authenticate, as Kafka's clients do."""
+        """Request the API versions, then authenticate, as Kafka's clients do."""
         self.versions = self.api_versions()
         if not self.listener.sasl:
             return
@@ -125,7 +125,7 @@ class BrokerConnection:
         authenticate(exchange, self.listener.sasl)
 
     def abort(self) -> None:
-        """Wake up the thread that asks, whatever it waits for."""
+        """End a blocked read or write of another thread."""
         self.aborted = True
         self.transport.abort()
 
@@ -133,7 +133,7 @@ class BrokerConnection:
         self.transport.close()
 
     def api_versions(self) -> dict[int, int]:
-        """Ask what the broker speaks (ApiVersions 0): the highest version by API."""
+        """Request the highest supported version by API key (ApiVersions 0)."""
         name = self.client_id.encode()
         self.correlation += 1
         request = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
@@ -148,10 +148,10 @@ class BrokerConnection:
         return self._receive()
 
     def refuse_unauthorized(self, deadline: float) -> None:
-        """Raise CannotTellError where the broker's authorizer does not let us tell it anything.
+        """Raise UnreachableBrokerError if the broker's authorizer refuses control requests from us.
 
-        It is sent a StopReplica of nothing, in the name of nobody and under a broker epoch that is long over: that is
-        looked at once the authorizer has judged (`KafkaApis.handleStopReplicaRequest`), and no more is done with it.
+        Sends an empty StopReplica with controller id -1 and a stale broker epoch. The broker checks the epoch after
+        the authorizer (`KafkaApis.handleStopReplicaRequest`) and then ignores the request.
         """
         request = Request(STOP_REPLICA)
         version = self.version(request)
@@ -161,16 +161,16 @@ class BrokerConnection:
         self.send(STOP_REPLICA, version, body, stop, deadline)
         if Response(version, self.receive_response(stop, deadline)).error == CLUSTER_AUTHORIZATION_FAILED:
             raise UnreachableBrokerError(
-                f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): whoever tells it what was "
-                "written needs ClusterAction on the Cluster: see --command-config, and the ACLs",
+                f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): the user of --command-config "
+                "needs ClusterAction on the Cluster; see the ACLs",
             )
 
     def version(self, request: Request) -> int:
-        """The highest version of a request that both sides know; raise CannotTellError where there is none."""
+        """Return the highest version that both sides support; raise UnreachableBrokerError if there is none."""
         supported = request.versions
         version = min(self.versions.get(KEYS[request.api], 0), supported[-1])
         if version < supported[0]:
-            raise UnreachableBrokerError(f"it speaks {request.api} up to version {version} only")
+            raise UnreachableBrokerError(f"it supports {request.api} up to version {version} only")
         return version
 
     def send(self, api: str, version: int, body: Sequence[bytes], over: Event, deadline: float) -> None:
@@ -186,7 +186,7 @@ class BrokerConnection:
                 self.transport.set_timeout(_piece_timeout(deadline))
 
     def receive_response(self, over: Event, deadline: float) -> bytes:
-        """Wait for the answer to what was sent; ask now and then whether the broker is there at all."""
+        """Wait for the response to the request sent last; probe the broker while it sends nothing."""
         until = min(deadline, time.monotonic() + RESPONSE_TIMEOUT_SECONDS)
         self.transport.set_timeout(IDLE_BEFORE_PROBE_SECONDS)
         while True:
@@ -205,9 +205,9 @@ class BrokerConnection:
         return data
 
     def _refuse_mismatched(self, data: bytes) -> None:
-        """Raise ConnectionError where an answer is to another request, or too short to be one: ours is lost."""
+        """Raise ConnectionError if a response belongs to another request or is too short; ours is lost then."""
         if len(data) < _TOP_ERROR_OFFSET + 2 or int.from_bytes(data[:4], "big") != self.correlation:
-            raise ConnectionError("what the broker answered is no answer to the last request")
+            raise ConnectionError("the broker's response does not belong to the last request")
 
     def _receive(self) -> bytes:
         head = self.transport.receive(4)
@@ -216,13 +216,13 @@ class BrokerConnection:
 
 
 def _piece_timeout(deadline: float) -> float:
-    """Seconds that a piece of a request may take to be sent."""
+    """Return the seconds that sending a piece of a request may take."""
     return max(RETRY_BACKOFF_SECONDS, min(RESPONSE_TIMEOUT_SECONDS, deadline - time.monotonic()))
 
 
 @dataclass(slots=True)
 class ConnectionPool:
-    """The channels of a commit, to be closed at its end: one to each broker, under each registration."""
+    """The connections of a commit, closed at its end; one for each registration of a broker."""
 
     client_id: str
     listener: Listener = PLAIN
@@ -241,7 +241,7 @@ class ConnectionPool:
             self._open.clear()
 
     def to(self, broker: Row, on_activity: Callable[[], None], patience: float) -> BrokerConnection:
-        """Return the broker's channel, for one who asks at a time."""
+        """Return the connection to a broker; only one thread may use it at a time."""
         channel = self._open.get(_registration(broker))
         if channel is None or channel.aborted:
             channel = BrokerConnection.to(broker, self.client_id, on_activity, patience, self.listener)
@@ -251,7 +251,7 @@ class ConnectionPool:
 
     def _store(self, channel: BrokerConnection) -> None:
         with self._lock:
-            if self._is_closed:  # nobody waits for a thread that was still connecting
+            if self._is_closed:  # the pool was closed while this thread was connecting
                 channel.close()
                 raise ConnectionAbortedError
             former = self._open.pop(_registration(channel.broker), None)
@@ -260,9 +260,9 @@ class ConnectionPool:
             former.close()
 
     def drop(self, channel: BrokerConnection) -> None:
-        """Close a channel on which something was lost: what comes next on it would be the answer to that."""
+        """Close a connection after a lost request, because the next response on it would belong to that request."""
         with self._lock:
-            if self._open.get(_registration(channel.broker)) is channel:  # not one that was made since
+            if self._open.get(_registration(channel.broker)) is channel:  # otherwise a newer connection
                 del self._open[_registration(channel.broker)]
         channel.close()
 
@@ -272,7 +272,7 @@ def _registration(broker: Row) -> tuple[int, int]:
 
 
 def responds(broker: Row, client_id: str, listener: Listener) -> bool:
-    """Tell whether a broker answers ApiVersions now."""
+    """Return whether a broker answers ApiVersions now."""
     with (
         suppress(UnreachableBrokerError, *DISCONNECTED),
         closing(BrokerConnection.to(broker, client_id, lambda: None, PROBE_TIMEOUT_SECONDS, listener)),
@@ -284,9 +284,9 @@ def responds(broker: Row, client_id: str, listener: Listener) -> bool:
 def refuse_unresponsive(
     brokers: Sequence[Row], controller_id: int, allowed: Collection[int], listener: Listener = PLAIN
 ) -> None:
-    """Raise RefusedError where a registered broker does not answer where control requests go, unless it is allowed to.
+    """Raise RefusedError if a registered broker does not respond on the control listener, unless it is in `allowed`.
 
-    What is written then could not be told to it, and it would go on as it was.
+    The broker would not learn of the changes that are written, and would continue with its old state.
     """
     reasons = unreachable_reasons(
         [broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id), listener
@@ -295,15 +295,15 @@ def refuse_unresponsive(
         return
     ids = ",".join(map(str, reasons))
     raise RefusedError(
-        f"registered, but not to be told what batch mode writes: {'; '.join(reasons.values())}; nothing was written. "
-        "Mend that, or wait until it answers or its session ends (it counts as dead then: take a new snapshot and plan "
-        f"again); --allow-silent {ids} writes nevertheless",
+        f"registered brokers cannot be notified of what batch mode writes: {'; '.join(reasons.values())}; nothing was "
+        "written. Repair that, or wait until the broker responds or its session ends (it counts as dead then: take a "
+        f"new snapshot and plan again); --allow-silent {ids} writes anyway",
     )
 
 
 def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
-    """Ask all brokers at once, again and again for a while; return why some cannot be told, by broker id."""
-    reasons = {broker["broker_id"]: _describe(broker, listener, "no answer in time") for broker in brokers}
+    """Probe all brokers in parallel for CONNECT_TIMEOUT_SECONDS; return the failures by broker id, with the reason."""
+    reasons = {broker["broker_id"]: _describe(broker, listener, "no response in time") for broker in brokers}
     stop = Event()
 
     def ask(broker: Row) -> None:
@@ -327,7 +327,7 @@ def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listen
                 del reasons[broker["broker_id"]]
                 return
 
-    # daemons: nothing but its end interrupts the look-up of a name, and a pool would be waited for at exit
+    # daemons, because a name look-up cannot be interrupted and Python waits at exit for the threads of a pool
     threads = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
     for thread in threads:
         thread.start()
@@ -337,7 +337,10 @@ def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listen
 
 
 def _join_while_running(threads: Sequence[Thread], patience: float) -> None:
-    """Wait for threads, for so many seconds that we ourselves were let to run: a machine that stalls is no broker's."""
+    """Join threads for `patience` seconds in which this process could run.
+
+    Time in which the machine stalls does not count, because the brokers are not responsible for it.
+    """
     for thread in threads:
         while thread.is_alive() and patience > 0:
             started = time.monotonic()

@@ -1,8 +1,8 @@
-"""What control requests say: notices and brokers alive, as bytes of whichever version is spoken.
+"""Encoding of control requests: notices and live brokers as bytes of the version that the broker supports.
 
-Corresponds to `LeaderAndIsrRequest.json`, `UpdateMetadataRequest.json` and `StopReplicaRequest.json`, of the versions
-with compact lengths and tags. A partition is encoded once for all brokers, by `struct`: kio takes ten times as long,
-and the controllership is held meanwhile. A test holds the bytes equal to kio's.
+Corresponds to `LeaderAndIsrRequest.json`, `UpdateMetadataRequest.json` and `StopReplicaRequest.json`, in the versions
+with compact lengths and tags. A partition is encoded once for all brokers by `struct`, because kio takes ten times as
+long and the controllership is held during that time. A test compares the bytes with kio's.
 """
 
 import base64
@@ -29,26 +29,26 @@ _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 
 _NO_TAGS: Final = b"\0"
 _NO_ID: Final = bytes(16)
 _DEADLINE_CHECK_INTERVAL: Final = 2000
-"""Partitions encoded between two looks at the clock."""
+"""Partitions encoded between two checks of the deadline."""
 
 _IDS_SINCE: Final = {LEADER_AND_ISR: 5, UPDATE_METADATA: 7}
-"""The first version that carries topic ids."""
+"""The first version with topic ids."""
 
 _KRAFT_SINCE: Final = {LEADER_AND_ISR: 7, STOP_REPLICA: 4, UPDATE_METADATA: 8}
-"""The first version that says whether the controller is a KRaft controller."""
+"""The first version with the field `is_kraft_controller`."""
 
 
 _DELETES_EACH_SINCE: Final = 3
-"""The first version of StopReplica that says for each partition whether its log is deleted."""
+"""The first version of StopReplica with `delete_partition` per partition."""
 
 
 class TooLateError(Exception):
-    """The deadline passed while a request was encoded."""
+    """The deadline passed during the encoding of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlBatch:
-    """What is to be told, the brokers alive, and on whose authority."""
+    """Notices to send, the live brokers, and the controller id and epoch of the requests."""
 
     controller_id: int
     controller_epoch: int
@@ -61,51 +61,51 @@ class ControlBatch:
 
     @property
     def addressed_brokers(self) -> set[int]:
-        """Brokers that are told of leaders, ISRs or replicas, not of metadata alone."""
+        """Brokers that get LeaderAndIsr or StopReplica, and not UpdateMetadata alone."""
         return {broker for notice in self.notices if notice.api != UPDATE_METADATA for broker in notice.brokers}
 
     @property
     def stopping(self) -> set[int]:
-        """Brokers that stop replicas."""
+        """Brokers that get StopReplica."""
         return {broker for notice in self.notices if notice.api == STOP_REPLICA for broker in notice.brokers}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One request: its API, and the notices in it, by topic and partition; brokers may have one in common."""
+    """One request: its API and its notices, ordered by topic and partition. Several brokers may share one."""
 
     api: str
     notices: Sequence[Notice] = ()
 
     @property
     def versions(self) -> range:
-        """Those that can say it: answers name topics by id from version 5 of LeaderAndIsr on, which older ones lack."""
+        """Usable versions: topics without an id need LeaderAndIsr before 5, whose responses contain topic names."""
         known = VERSIONS[self.api]
         nameless = self.api == LEADER_AND_ISR and any(notice.topic_id is None for notice in self.notices)
         return range(known[0], _IDS_SINCE[LEADER_AND_ISR]) if nameless else known
 
     @property
     def deletes(self) -> bool:
-        """Whether StopReplica deletes logs, too: all in one request do, or none, as version 2 can say no other."""
+        """Whether StopReplica deletes logs; version 2 allows that only for all partitions of a request or none."""
         return any(notice.delete_partition for notice in self.notices)
 
 
 def header(api: str, version: int, correlation: int, client_id: str) -> bytes:
-    """Make the header of a request, version 2."""
+    """Return a request header, version 2."""
     name = client_id.encode()
     return pack(">hhih", KEYS[api], version, correlation, len(name)) + name + _NO_TAGS
 
 
 @dataclass(slots=True)
 class EncodedRequests:
-    """The bodies of all requests that announce one thing; what brokers have in common is encoded once."""
+    """The bodies of all requests of one batch; parts that brokers share are encoded once."""
 
     batch: ControlBatch
     deadline: float
-    """Of time.monotonic: nothing is encoded after it."""
+    """Time of time.monotonic after which nothing is encoded."""
     _requests: dict[int, list[Request]] = field(init=False)
     _encoded: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict)
-    """By API and version: notices by identity, as two may be about one partition, each for other brokers."""
+    """Encoded notices by API and version, then by identity; one partition may have notices for different brokers."""
     _metadata: dict[tuple[Request, int], bytes] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
@@ -131,11 +131,11 @@ class EncodedRequests:
         }
 
     def requests(self, broker_id: int) -> list[Request]:
-        """What one broker is told, in order."""
+        """Return the requests for one broker, in the order of sending."""
         return self._requests[broker_id]
 
     def body(self, request: Request, version: int, broker: Row) -> list[bytes]:
-        """Encode a request, in parts; the second may be shared by all brokers."""
+        """Encode a request in parts; the second part may be shared by all brokers."""
         return [self._header_fields(request.api, version, broker), *self._payload(request, version)]
 
     def _header_fields(self, api: str, version: int, broker: Row) -> bytes:
@@ -153,7 +153,7 @@ class EncodedRequests:
         return [pack(">?", request.deletes) if version < _DELETES_EACH_SINCE else b"", *topics, _NO_TAGS]
 
     def _update_metadata(self, request: Request, version: int) -> bytes:
-        """Encode what all brokers that speak this version have in common; one thread does, the others wait for it."""
+        """Encode the part that all brokers of this version share; one thread encodes it, the others wait."""
         key = (request, version)
         with self._lock:
             if key not in self._metadata:
@@ -163,7 +163,7 @@ class EncodedRequests:
             return self._metadata[key]
 
     def _topics(self, api: str, version: int, notices: Sequence[Notice]) -> list[bytes]:
-        """Encode notices, in the order of topics, as an array of topics."""
+        """Encode notices, which are ordered by topic, as an array of topics."""
         encoded = self._partitions(api, version)
         parts: list[bytes] = [b""]
         count = 0
@@ -178,7 +178,7 @@ class EncodedRequests:
         return [b"".join(parts)]
 
     def _partitions(self, api: str, version: int) -> dict[int, bytes]:
-        """Encode every notice of an API once for a version."""
+        """Return the encoded notices of an API and version; they are encoded once."""
         with self._lock:
             known = self._encoded.get((api, version))
             if known is None:
@@ -204,7 +204,7 @@ class EncodedRequests:
         if api == UPDATE_METADATA:
             live = self.batch.live
             return lambda notice: _metadata(epoch, notice, live)
-        if version < _DELETES_EACH_SINCE:  # names partitions only
+        if version < _DELETES_EACH_SINCE:  # partition numbers only
             return lambda notice: pack(">i", notice.partition)
         return lambda notice: pack(">ii?", notice.partition, notice.leader_epoch, notice.delete_partition) + _NO_TAGS
 
@@ -221,21 +221,21 @@ class EncodedRequests:
 
 
 def _first_address(broker: Row) -> tuple[str, int]:
-    """Brokers take the leaders' addresses out of UpdateMetadata, and do not read this one."""
+    """Return a leader's address, which brokers ignore: they use the addresses of UpdateMetadata."""
     return next(((endpoint["host"], endpoint["port"]) for endpoint in broker["endpoints"] or ()), ("", -1))
 
 
 def _request_group(notice: Notice) -> bool:
-    """Tell notices of one API apart that need requests of their own.
+    """Return a key that separates notices of one API that need different requests.
 
-    A LeaderAndIsr of topics without an id is of an older version; StopReplica says up to version 2 once for all of a
-    request whether logs are deleted, and which version a broker speaks is known only when it is asked.
+    LeaderAndIsr for topics without an id must be of an older version. StopReplica up to version 2 has a single field
+    for the deletion of logs, and the broker's version is known only once it is connected.
     """
     return notice.topic_id is not None if notice.api == LEADER_AND_ISR else notice.delete_partition
 
 
 def _requests_of(own: Mapping[tuple[str, bool], Sequence[Notice]], api: str) -> list[Request]:
-    """One or two requests; those that delete come first, as Kafka sends them."""
+    """Return one or two requests; deletions come first, as in Kafka."""
     return [Request(api, own[api, apart]) for apart in (True, False) if (api, apart) in own]
 
 
@@ -283,7 +283,7 @@ def _live_broker(broker: Row) -> bytes:
 
 @lru_cache(1 << 16)
 def _ids(ids: tuple[int, ...]) -> bytes:
-    """Encode broker ids; the same few lists come again and again."""
+    """Encode broker ids; cached, since the same few lists recur."""
     return _length(len(ids)) + pack(f">{len(ids)}i", *ids)
 
 
@@ -297,7 +297,7 @@ def _text(text: str) -> bytes:
 
 
 def _length(count: int) -> bytes:
-    """Encode a compact length: one more, in groups of seven bits, the lowest first."""
+    """Encode a compact length: the count plus one as an unsigned varint."""
     value = count + 1
     groups = bytearray()
     while value >= 0x80:  # noqa: PLR2004
@@ -308,7 +308,7 @@ def _length(count: int) -> bytes:
 
 
 def as_uuid(topic_id: str | None) -> uuid.UUID | None:
-    """Read Kafka's 22 characters of base64url.
+    """Decode a topic id, 22 characters of base64url.
 
     >>> as_uuid("AAAAAAAAAAAAAAAAAAAAAg")
     UUID('00000000-0000-0000-0000-000000000002')

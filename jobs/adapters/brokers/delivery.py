@@ -1,11 +1,12 @@
-"""Control requests to brokers: UpdateMetadata, LeaderAndIsr, StopReplica; in order per broker, one in flight, retried.
+"""Delivery of control requests (UpdateMetadata, LeaderAndIsr, StopReplica) to brokers by a commit.
 
-Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. The live brokers are told first:
-a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. Brokers that stop replicas
-are told before all others, as `KafkaController.doControlledShutdown` does: a follower that still fetches from a leader
-of the new ISR is taken back into it. Replicas that are deleted come in an announcement of their own, later. Each broker
-has a thread of its own, so that none waits for another; who is no longer registered is not asked any more, who
-registers anew is told everything anew, and for who is silent nobody waits.
+Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. Each broker gets its requests in
+order, with one in flight, and lost requests are sent again. UpdateMetadata with the live brokers is sent first, because
+a follower ignores a LeaderAndIsr whose leader it does not know and returns no error. Brokers that stop replicas get
+their requests before all others, as in `KafkaController.doControlledShutdown`: a follower that still fetches from the
+leader of the new ISR would be added to that ISR again. Deletions of replicas are sent in a later batch. Each broker has
+its own thread, so brokers do not wait for each other. Brokers that deregister are dropped, brokers that register again
+are sent everything again, and unresponsive brokers do not delay the others.
 """
 
 import time
@@ -23,30 +24,33 @@ from jobs.core.signals import interrupted
 from schemas.response_codes import ResponseMeaning
 
 STOP_REPLICA_WAIT_SECONDS: Final = 3.0
-"""Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
+"""Maximum seconds that other brokers wait for brokers that stop replicas.
+
+During this time the partitions that those brokers led have no leader.
+"""
 
 UNRESPONSIVE_SECONDS: Final = 5.0
-"""Seconds without a sign of life after which nobody waits for a broker any more."""
+"""Seconds without a sign of life after which a broker is no longer waited for."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that brokers which are told metadata only are waited for, once those that are told more have answered."""
+"""Seconds to wait for brokers that only get UpdateMetadata, after the other brokers have answered."""
 
 BROKER_REFRESH_SECONDS: Final = 1.0
-"""Seconds between two looks at who is registered."""
+"""Seconds between two reads of the registered brokers."""
 
 RefreshBrokers = Callable[[], ControlBatch]
-"""Reads which brokers are registered now, and what is due to be told to them."""
+"""Reads the brokers registered now and returns the batch to send to them."""
 
 
 @dataclass(slots=True)
 class _BrokerDelivery:
-    """One broker, under one registration, and what it answered so far."""
+    """The delivery to one registration of a broker, and its responses so far."""
 
     messages: EncodedRequests
     channels: ConnectionPool
     broker: Row
     wake: Event
-    """Set when something happened that whoever waits should look at."""
+    """Set to wake the waiting main thread."""
     last_activity: float = 0.0
     answers: list[BrokerResponse] = field(default_factory=list)
     encoding: bool = False
@@ -65,13 +69,16 @@ class _BrokerDelivery:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether it is worth while to wait: it is told, or said that it registered anew, not long ago."""
+        """Whether to wait for this broker.
+
+        That is so while requests are pending or the broker reported a newer registration, and it was active recently.
+        """
         quiet = 0.0 if self.encoding else time.monotonic() - self.last_activity
         return (not self.finished or self.is_stale) and not self.stopped.is_set() and quiet < UNRESPONSIVE_SECONDS
 
     @property
     def is_stale(self) -> bool:
-        """Whether the broker says that it has registered anew."""
+        """Whether the broker reported that it has registered again since."""
         return self.finished and any(
             answer.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH for answer in self.answers
         )
@@ -83,14 +90,14 @@ class _BrokerDelivery:
             Thread(target=self._send, daemon=True, name=f"tell-{self.broker_id}").start()
 
     def stop(self) -> None:
-        """Ask no more, and wake the thread up from whatever it waits for; a channel with nothing on it stays."""
+        """Stop sending and wake the thread; a connection without a pending request stays open."""
         self.stopped.set()
         channel = self._channel
         if channel is not None:
             channel.abort()
 
     def responses(self) -> list[BrokerResponse]:
-        """An answer for each request, also for those that there is none to."""
+        """Return one response per request; unanswered requests have a response without data."""
         answered = list(self.answers)
         remaining = self.messages.requests(self.broker_id)[len(answered) :]
         return [*answered, *map(self._answer, remaining)]
@@ -115,7 +122,7 @@ class _BrokerDelivery:
             self.wake.set()
 
     def _send_remaining(self) -> None:
-        """Send what is not answered yet, on one channel; what was lost on the way is sent again, on another one."""
+        """Send the unanswered requests on one connection; after a loss the caller sends them again on another."""
         self._channel = channel = self.channels.to(self.broker, self._on_activity, self.deadline - time.monotonic())
         try:
             for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
@@ -142,7 +149,7 @@ class _BrokerDelivery:
 
 @dataclass(slots=True)
 class _Delivery:
-    """All tellings of one announcement, the newest of each broker."""
+    """The deliveries of one batch: the newest registration of each broker."""
 
     batch: ControlBatch
     deadline: float
@@ -152,7 +159,7 @@ class _Delivery:
     wake: Event = field(default_factory=Event)
     deliveries: dict[int, _BrokerDelivery] = field(default_factory=dict)
     addressed_brokers: set[int] = field(default_factory=set)
-    """Those that somebody waits for until the deadline; one that registers meanwhile may be among them."""
+    """Brokers waited for until the deadline; a broker that registers in the meantime may be one of them."""
     _last_refresh: float = field(default_factory=time.monotonic)
 
     def prepare(self, brokers: Sequence[Row]) -> None:
@@ -166,7 +173,7 @@ class _Delivery:
             self.deliveries[broker].start(silent=broker in self.silent)
 
     def wait(self, brokers: Callable[[], Iterable[int]], until: float) -> None:
-        """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
+        """Wait until these brokers have answered or need not be waited for; refresh the registered brokers."""
         while time.monotonic() < min(until, self.deadline) and not interrupted():
             self.refresh_brokers()
             if not any(self.deliveries[broker].is_waited_for for broker in brokers() if broker in self.deliveries):
@@ -175,7 +182,10 @@ class _Delivery:
             self.wake.clear()
 
     def refresh_brokers(self) -> None:
-        """Give up who is gone, and begin anew with who registered anew: it knows nothing of what it was told."""
+        """Stop deliveries to deregistered brokers; start again for brokers that registered again.
+
+        A broker that registered again has lost the state of earlier requests.
+        """
         stale = any(telling.is_stale for telling in self.deliveries.values())
         if time.monotonic() - self._last_refresh < (RETRY_BACKOFF_SECONDS if stale else BROKER_REFRESH_SECONDS):
             return
@@ -201,11 +211,12 @@ def deliver(
     silent: Collection[int] = (),
     channels: ConnectionPool | None = None,
 ) -> list[BrokerResponse]:
-    """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
+    """Send a batch to every live broker in parallel until the deadline; return a response for each request.
 
-    Returns as soon as those that are told more than metadata have answered, or are not waited for any more. Those that
-    stop replicas come first; the others wait for them, `STOP_REPLICA_WAIT_SECONDS` seconds at most. `silent`: known not
-    to answer. `channels` are left open; without them there are some for this announcement alone.
+    `deadline` is a time of time.monotonic. Returns as soon as the brokers that get more than UpdateMetadata have
+    answered or are no longer waited for. Brokers that stop replicas come first; the others wait for them for at most
+    STOP_REPLICA_WAIT_SECONDS. `silent` are brokers known not to respond. `channels` are left open; without them,
+    connections are made for this batch alone.
     """
     if channels is None:
         with ConnectionPool(str(batch.controller_id)) as own:

@@ -1,7 +1,7 @@
-"""Questions to each broker by itself, all of them at once, in bounded time: who answered what, and why others did not.
+"""Requests to every broker in parallel and in bounded time; returns results, and reasons for missing ones.
 
-kafka-python speaks, with SASL and TLS; its Admin client waits without bound for some handshakes and leaves a thread
-behind, so its connections are driven from here.
+Uses kafka-python's connections with SASL and TLS. Its Admin client waits without bound for some handshakes and leaves
+a thread behind, so its connections are driven here.
 """
 
 import selectors
@@ -24,19 +24,19 @@ Ask = Callable[[Any], Any]
 """Sends one request of kafka-python and returns its response; raises what kafka-python or the network raises."""
 
 AskBroker = Callable[[Ask, Row], T]
-"""Asks one broker, a row of BROKERS; whatever it raises is why this broker did not answer."""
+"""Asks one broker, a row of BROKERS; an exception is the reason why this broker did not answer."""
 
 MAX_CONNECTIONS: Final = 128
-"""Brokers that are asked at a time: a thread each, which does little but wait."""
+"""Brokers asked at a time, with one thread each, which mostly waits."""
 
 ASKING_SHARE: Final = 0.9
-"""Of the time there is, the part for asking; the rest is for closing what did not answer."""
+"""Share of the time for requests; the rest is for closing unanswered connections."""
 
-NOT_UNDERSTOOD: Final = "its registration in /brokers/ids is not understood"
+NOT_UNDERSTOOD: Final = "its registration in /brokers/ids cannot be decoded"
 NO_RESPONSE: Final = "it did not answer in time"
 
 _NODE: Final = "bootstrap-0"
-"""What kafka-python calls the first address it was given."""
+"""kafka-python's name of the first bootstrap address."""
 
 
 def ask_brokers(
@@ -48,10 +48,10 @@ def ask_brokers(
     broker_timeout: float | None = None,
     max_connections: int = MAX_CONNECTIONS,
 ) -> tuple[dict[int, T], dict[int, str]]:
-    """Ask every broker that is understood; return answers, and why there are none of the others, by broker id.
+    """Ask every broker whose registration is decoded; return results, and reasons for missing ones, by broker id.
 
-    `settings` are those of `read_properties`; `patience` is in seconds and bounds the whole, `each` one broker. All are
-    asked at once; of more than `at_once` each waits for its turn, and has less time where patience is short.
+    `settings` are those of `read_properties`. `patience` (seconds) bounds the whole and `broker_timeout` one broker. At
+    most `max_connections` brokers are asked at a time; with more brokers each has less time if `patience` is short.
     """
     deadline = time.monotonic() + patience
     pending = deque(broker for broker in brokers if broker["understood"])
@@ -67,10 +67,10 @@ def ask_brokers(
                 broker = pending.popleft()
                 try:
                     answers[broker["broker_id"]] = _ask(broker, settings, share, question)
-                except Exception as error:  # noqa: BLE001 - whatever one broker does or lacks, it costs only itself
+                except Exception as error:  # noqa: BLE001 - any error concerns only this broker
                     reasons[broker["broker_id"]] = _failure_reason(error)
 
-    # daemons: nothing but its end interrupts a name look-up, and a pool would be waited for at exit
+    # daemons, because a name look-up cannot be interrupted and Python waits at exit for the threads of a pool
     workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(max_connections, len(pending)))]
     for worker in workers:
         worker.start()
@@ -81,7 +81,7 @@ def ask_brokers(
 
 
 def _ask(broker: Row, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:
-    """Ask one broker at each of its addresses until it answers at one."""
+    """Ask one broker at one address after another until it answers."""
     addresses = bootstrap([broker], settings)
     last: Exception = ConnectionError(f"it has no {settings.get('security_protocol', 'PLAINTEXT')} endpoint")
     for address in addresses:
@@ -99,7 +99,7 @@ def _failure_reason(error: Exception) -> str:
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector that, when closed, closes what it watched: kafka-python drops sockets that never got connected."""
+    """A selector that closes its sockets when closed, as kafka-python does not close those that never got connected."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class _Selector(selectors.DefaultSelector):
 
 @contextmanager
 def _connected(address: str, settings: dict[str, str], seconds: float) -> Iterator[Ask]:
-    """Yield a function that sends a request and returns its response; all of them together take so many seconds."""
+    """Yield a function that sends a request and returns its response; `seconds` bounds all requests together."""
     deadline = time.monotonic() + seconds
     client = KafkaNetClient(bootstrap_servers=[address], selector=_Selector, **settings)
 
@@ -131,6 +131,6 @@ def _connected(address: str, settings: dict[str, str], seconds: float) -> Iterat
     try:
         yield ask
     finally:
-        # what was answered stays answered
+        # an error in closing must not hide a result
         with suppress(Exception):
             client.close()

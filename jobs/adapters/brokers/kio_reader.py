@@ -1,7 +1,7 @@
-"""kio, imported as if Hypothesis were not installed; whoever needs kio imports it from here first.
+"""kio, imported as if Hypothesis were not installed; other modules must import this one before kio.
 
-Where Hypothesis is installed, kio imports it at once and registers its types with it, which takes time at each start
-and leaves a folder `.hypothesis` wherever the user is.
+If Hypothesis is installed, kio imports it and registers its types there, which slows each start down and creates a
+folder `.hypothesis` in the working directory.
 """
 
 import sys
@@ -15,7 +15,7 @@ __all__ = ["SerialError", "entity_reader"]
 def _hidden(package: str) -> Iterator[None]:
     was_imported = package in sys.modules
     previous = sys.modules.get(package)
-    sys.modules[package] = None  # type: ignore[assignment] # what `import` takes for "not to be had"
+    sys.modules[package] = None  # type: ignore[assignment] # makes `import` fail
     try:
         yield
     finally:

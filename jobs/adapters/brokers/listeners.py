@@ -1,7 +1,7 @@
-"""Which of a broker's endpoints control requests go to, and how it is spoken to there: in plain text or TLS, as whom.
+"""The broker endpoint for control requests, and its security: plain text or TLS, and SASL credentials.
 
 Corresponds to `ChannelBuilders` and `SslFactory`, as Kafka's controller uses them for its control-plane or inter-broker
-listener. What is needed stands in the same client.properties that the Admin API goes by.
+listener. The settings come from the client.properties that the Admin API uses as well.
 """
 
 import ssl
@@ -22,30 +22,30 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OPTION: Final = "--command-config"
 
 _ALERT: Final = b"\x15\x03"
-"""How TLS answers what it does not understand."""
+"""First bytes of a TLS alert, with which a TLS server answers plain text."""
 
 
 class UnreachableBrokerError(Exception):
-    """A broker that cannot be told, however often it is asked."""
+    """A broker that cannot be sent control requests; a retry is useless."""
 
 
 class AuthenticationFailedError(UnreachableBrokerError):
-    """A broker whose listener does not let us in, or is not to be trusted: TLS or SASL came to nothing."""
+    """TLS or SASL failed: the broker refuses us, or it cannot be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listener that all brokers have, by its security protocol; by its name, too, where it was given."""
+    """A listener that all brokers have, identified by its security protocol and, if given, its name."""
 
     security_protocol: str = PLAINTEXT
     name: str | None = None
     tls: ssl.SSLContext | None = None
     sasl: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What kafka-python's mechanisms take; empty where there is no SASL."""
+    """Settings of kafka-python's mechanisms; empty without SASL."""
 
     @classmethod
     def of(cls, command_config: Path | None, name: str | None) -> "Listener":
-        """Read client.properties; raise UsageError on what cannot be spoken by."""
+        """Read client.properties; raise UsageError for settings that are not supported."""
         settings = read_properties(command_config)
         protocol = settings.get("security_protocol", PLAINTEXT)
         if protocol not in SECURITY_PROTOCOLS:
@@ -55,32 +55,34 @@ class Listener:
         return cls(protocol, name, tls, _sasl(command_config, settings) if protocol.startswith("SASL") else {})
 
     def endpoint(self, broker: Row) -> Row | None:
-        """The broker's endpoint at this listener, if there is one."""
+        """Return the broker's endpoint at this listener, None if there is none."""
         endpoints: Sequence[Row] = broker.get("endpoints") or ()
         fitting = (each for each in endpoints if each["security_protocol"] == self.security_protocol)
         return next((each for each in fitting if self.name in {None, each["listener"]}), None)
 
     def address(self, broker: Row) -> tuple[str, int]:
-        """Where a broker takes control requests; raise CannotTellError where it has no such endpoint."""
+        """Return host and port for control requests; raise UnreachableBrokerError if there is no endpoint."""
         endpoint = self.endpoint(broker)
         if endpoint is not None:
             return endpoint["host"], endpoint["port"]
         if not broker.get("endpoints"):
-            raise UnreachableBrokerError(f"broker {broker['broker_id']} has registered no endpoint that is understood")
+            raise UnreachableBrokerError(
+                f"broker {broker['broker_id']} has no endpoint in its registration that can be decoded"
+            )
         known = [f"{each['listener']} ({each['security_protocol']})" for each in broker["endpoints"]]
         named, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise UnreachableBrokerError(
-            f"broker {broker['broker_id']} has no {self.security_protocol} endpoint{named}, but "
+            f"broker {broker['broker_id']} has no {self.security_protocol} endpoint{named}; it has "
             f"{', '.join(known)}: set security.protocol in {OPTION}{key}",
         )
 
 
 PLAIN: Final = Listener()
-"""In plain text, as nobody in particular."""
+"""Plain text without authentication."""
 
 
 def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
-    """As kafka-python makes it: the host's name is checked unless the file says otherwise, and TLS is 1.2 at least."""
+    """Make a context as kafka-python does: TLS 1.2 or later; host names are checked unless the file disables that."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = bool(settings.get("ssl_check_hostname", "https"))
@@ -102,7 +104,7 @@ def _sasl(config: Path | None, settings: Mapping[str, str]) -> dict[str, str]:
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
         raise UsageError(
-            f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; brokers are told what was written by {known}"
+            f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of {known}"
         )
     if not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
@@ -111,35 +113,38 @@ def _sasl(config: Path | None, settings: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def explain_tls_errors() -> Iterator[None]:
-    """Say what came of TLS: with TLS 1.3 a server refuses a certificate only when something is read from it."""
+    """Turn TLS errors into AuthenticationFailedError.
+
+    With TLS 1.3 a refused certificate shows only in the first read.
+    """
     try:
         yield
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-        raise  # lost, as any connection may be
+        raise  # a lost connection
     except ssl.SSLCertVerificationError as error:
         raise AuthenticationFailedError(
-            f"its certificate does not verify: {error.verify_message}; see ssl.ca.location, and the name it is made for"
+            f"its certificate does not verify: {error.verify_message}; see ssl.ca.location and its host name"
         ) from None
     except ssl.SSLError as error:
         raise AuthenticationFailedError(_tls_error_message(error.reason or "")) from None
 
 
 def _tls_error_message(reason: str) -> str:
-    """What OpenSSL's reason means here.
+    """Explain OpenSSL's reason.
 
     >>> _tls_error_message("TLSV13_ALERT_CERTIFICATE_REQUIRED")
-    'it does not take our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location'
+    'it does not accept our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location'
     >>> _tls_error_message("WRONG_VERSION_NUMBER")
-    'it does not speak TLS there (WRONG_VERSION_NUMBER): see security.protocol'
+    'the listener does not use TLS (WRONG_VERSION_NUMBER): see security.protocol'
     """
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
-        return f"it does not take our certificate ({reason}): see ssl.certificate.location"
+        return f"it does not accept our certificate ({reason}): see ssl.certificate.location"
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"}:
-        return f"it does not speak TLS there ({reason}): see security.protocol"
+        return f"the listener does not use TLS ({reason}): see security.protocol"
     return f"TLS failed ({reason})"
 
 
 def refuse_alert(head: bytes) -> None:
-    """Raise NotLetInError where the first bytes of an answer are a record of TLS: no answer is as long as they say."""
+    """Raise AuthenticationFailedError if a response begins with a TLS alert; as a length it would be too large."""
     if head[:2] == _ALERT:
-        raise AuthenticationFailedError("it speaks TLS there, and was spoken to without: see security.protocol")
+        raise AuthenticationFailedError("the listener uses TLS, and the request was plain text: see security.protocol")

@@ -1,8 +1,8 @@
-"""What brokers hold on their disks, asked of each broker itself: bytes and lag by log dir, and where logs end.
+"""Replica sizes from the brokers: bytes and lag by log dir, and log end offsets.
 
-Corresponds to `ReplicaManager.describeLogDirs`, and to ListOffsets as a debugging replica asks it, which a follower
-answers as well as a leader. DescribeLogDirs knows a lag behind the high watermark that the broker itself knows, which
-a replica being copied never is: how far that is behind shows only against the end of its leader's log.
+Corresponds to `ReplicaManager.describeLogDirs`, and to ListOffsets of a debugging replica, which followers answer as
+well as leaders. The lag in DescribeLogDirs is relative to the high watermark that the broker itself knows, so it does
+not show how far a replica being copied is behind. Only a comparison with the end of its leader's log does.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,13 @@ PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 TIMEOUT_SECONDS: Final = 15.0
-"""Seconds for each broker, at least; AT_ONCE are asked at a time."""
+"""Minimum seconds for each broker; MAX_CONNECTIONS are asked at a time."""
 
 MAX_CONNECTIONS: Final = 16
-"""Brokers whose logs are read at a time: each may have tens of thousands, which are in memory until they are stored."""
+"""Brokers asked at a time; each may have tens of thousands of logs, which are in memory until they are stored."""
 
 DEBUGGING_REPLICA: Final = -2
-"""`replica_id` of ListOffsets to which a broker answers for replicas that it does not lead (`ListOffsetsRequest`)."""
+"""`replica_id` of ListOffsets with which a broker also answers for replicas that it does not lead."""
 
 LATEST: Final = -1
 
@@ -46,17 +46,18 @@ COLUMNS: Final = pa.schema(
         ("taken_at", pa.timestamp("us", tz="UTC")),
     ],
 )
-"""SIZES without the cluster."""
+"""Columns of SIZES without the cluster."""
 
 UNKNOWN_BYTES: Final = -1
-"""What a broker says of bytes that it does not know; those before 3.3 (DescribeLogDirs 4) know none."""
+"""A broker's value for unknown bytes; before Kafka 3.3 (DescribeLogDirs 4) the field does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirs:
-    """What one broker said: its logs, rows of COLUMNS, and the log dirs it could not read, with the error's name.
+    """The log dirs of one broker.
 
-    `dirs`: rows of LOG_DIRS without the cluster.
+    `logs` are rows of COLUMNS, `failed` are the log dirs that the broker could not read, with the error's name, and
+    `dirs` are rows of LOG_DIRS without the cluster.
     """
 
     logs: pa.Table
@@ -66,7 +67,7 @@ class LogDirs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSizes:
-    """What one broker holds of partitions: bytes of each log that is no future one, and the offset it ends at."""
+    """One broker's replicas: bytes and log end offsets by topic and partition, without future logs."""
 
     sizes: Mapping[tuple[str, int], int]
     ends: Mapping[tuple[str, int], int]
@@ -78,10 +79,10 @@ def read_log_dirs(
     on_answer: Callable[[LogDirs], None],
     patience: float | None = None,
 ) -> tuple[dict[int, LogDirs], dict[int, str]]:
-    """Ask brokers, rows of BROKERS, for all their logs; return what they said, and why the others did not, by id.
+    """Ask brokers (rows of BROKERS) for all their logs; return results, and reasons for missing ones, by broker id.
 
-    `on_answer` is called with each answer as it comes, from several threads. `patience` is in seconds and bounds the
-    whole. Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
+    `on_answer` is called with each result as it arrives, from several threads. `patience` (seconds) bounds the whole.
+    Raise UsageError for an invalid client.properties; a failing broker raises nothing.
     """
 
     def question(ask: Ask, broker: Row) -> LogDirs:
@@ -99,39 +100,39 @@ def read_replica_sizes(
     partitions: Mapping[int, PartitionNumbers],
     patience: float,
 ) -> tuple[dict[int, ReplicaSizes], dict[int, str]]:
-    """Ask brokers for their replicas of the `partitions` given for each; silent ones as `read_log_dirs` has them.
+    """Ask brokers for their replicas of the `partitions` given by broker id; return results and reasons by broker id.
 
-    A replica that is not there yet is in neither map; the end of a log may be missing where its size is known.
+    A replica that does not exist yet is in neither map; the end offset may be missing where the size is known.
     """
 
     def question(ask: Ask, broker: Row) -> ReplicaSizes:
-        mine = partitions[broker["broker_id"]]
+        requested = partitions[broker["broker_id"]]
         sizes = {
             (topic.name, log.partition_index): log.partition_size
-            for log_dir in _describe_log_dirs(ask, mine)
+            for log_dir in _describe_log_dirs(ask, requested)
             for topic in log_dir.topics
             for log in topic.partitions
             if not log.is_future_key
         }
-        return ReplicaSizes(sizes=sizes, ends=_end_offsets(ask, mine))
+        return ReplicaSizes(sizes=sizes, ends=_end_offsets(ask, requested))
 
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 
 
 def _describe_log_dirs(ask: Ask, named: PartitionNumbers | None) -> Sequence[Any]:
-    """Return a broker's log dirs with their logs: all, or those named; raise the error of one that may not tell."""
+    """Return a broker's log dirs with all logs, or with those in `named`; raise the broker's error if it refuses."""
     topics = None if named is None else [(topic, list(numbers)) for topic, numbers in named.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
-    if response.error_code:  # not there before version 3
+    if response.error_code:  # always 0 before version 3
         raise for_code(response.error_code)
     if not response.results:
-        raise PermissionError("it tells of no log dir: DescribeLogDirs needs DESCRIBE on the cluster")
+        raise PermissionError("it returned no log dir: DescribeLogDirs needs DESCRIBE on the cluster")
     log_dirs: Sequence[Any] = response.results
     return log_dirs
 
 
 def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDirs:
-    """Make rows of what a broker answered, `DescribeLogDirsResult`s of kafka-python."""
+    """Turn a broker's `DescribeLogDirsResult`s into rows."""
     logs = [
         (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
         for log_dir in log_dirs
@@ -162,7 +163,7 @@ def _byte_count(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-
 
 
 def _end_offsets(ask: Ask, named: PartitionNumbers) -> dict[tuple[str, int], int]:
-    """Return the offset each log ends at, none for those that the broker does not have or does not tell."""
+    """Return log end offsets; logs that the broker does not have or refuses are missing."""
     topics = [(topic, [(number, -1, LATEST) for number in numbers]) for topic, numbers in named.items()]
     response = ask(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA, isolation_level=0, topics=topics))
     return {

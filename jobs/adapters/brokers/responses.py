@@ -1,4 +1,4 @@
-"""What brokers answered to control requests: read once nobody waits any more, as rows of `answers` and for people."""
+"""Brokers' responses to control requests, decoded after the commit, as rows of `answers` and as lines for people."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,17 +19,17 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
 
 _ABOUT_PARTITIONS: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
-"""What the answer to a whole request means where it is not about who sent it."""
+"""Meanings of a request-level error that concern the partitions of the request, not its sender."""
 
 MAX_ERROR_LINES: Final = 5
-"""Lines that errors take at most."""
+"""Maximum number of lines for errors."""
 
 _EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerResponse:
-    """The answer of one broker to one request; `data` is None where there is none."""
+    """The response of one broker to one request; `data` is None if there was no response."""
 
     broker: Row
     controller_epoch: int
@@ -46,15 +46,18 @@ class BrokerResponse:
 
     @property
     def request_meaning(self) -> ResponseMeaning:
-        """What the answer to the request as a whole means."""
+        """The meaning of the request-level error code."""
         return meaning(self.api, self.error, self.error)
 
     def meaning(self, error: int) -> ResponseMeaning:
-        """What one of `errors` means."""
+        """Return the meaning of one of `errors`."""
         return meaning(self.api, error, self.error)
 
     def errors(self) -> list[int]:
-        """One a row of `answers`: one a partition for LeaderAndIsr and StopReplica, one for all of UpdateMetadata."""
+        """Return one error code per row of `answers`.
+
+        That is one per partition for LeaderAndIsr and StopReplica, and a single one for UpdateMetadata.
+        """
         top = self.error
         if self.api == UPDATE_METADATA:
             return [top]
@@ -68,12 +71,14 @@ class BrokerResponse:
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
 
     def _partition_errors(self, response: Any) -> Iterator[tuple[tuple[str, int], int]]:  # noqa: ANN401 - kio's
-        """Errors by topic and partition; from version 5 on the answer names topics by id."""
+        """Yield errors by topic and partition; from version 5 on the response has topic ids instead of names."""
         if not hasattr(response, "topics"):
             for error in response.partition_errors:
                 yield (error.topic_name, error.partition_index), int(error.error_code)
             return
-        names = {as_uuid(topic_id): topic for topic, topic_id in {(told.topic, told.topic_id) for told in self.notices}}
+        names = {
+            as_uuid(topic_id): topic for topic, topic_id in {(notice.topic, notice.topic_id) for notice in self.notices}
+        }
         for topic in response.topics:
             name = names.get(topic.topic_id, "")
             for error in topic.partition_errors:
@@ -82,7 +87,7 @@ class BrokerResponse:
 
 @dataclass(frozen=True, slots=True)
 class BrokerResponses:
-    """All answers, read."""
+    """All responses of a commit, decoded."""
 
     responses: Sequence[BrokerResponse]
     errors: Sequence[Sequence[int]]
@@ -93,38 +98,39 @@ class BrokerResponses:
 
     @property
     def silent(self) -> list[int]:
-        """Brokers without an answer to something."""
+        """Brokers that did not answer one or more requests."""
         return sorted({a.broker["broker_id"] for a in self.responses if a.data is None})
 
     @property
     def accepted(self) -> list[int]:
-        """Brokers that took everything they were told."""
-        told: dict[int, bool] = {}
+        """Brokers that accepted every request and every partition."""
+        accepted: dict[int, bool] = {}
         for answer, errors in zip(self.responses, self.errors, strict=True):
             broker = answer.broker["broker_id"]
-            taken = answer.request_meaning.is_delivered and all(answer.meaning(error).is_delivered for error in errors)
-            told[broker] = told.get(broker, True) and taken
-        return sorted(broker for broker, taken in told.items() if taken)
+            is_delivered = answer.request_meaning.is_delivered
+            is_accepted = is_delivered and all(answer.meaning(error).is_delivered for error in errors)
+            accepted[broker] = accepted.get(broker, True) and is_accepted
+        return sorted(broker for broker, is_accepted in accepted.items() if is_accepted)
 
     @property
     def of_later_epoch(self) -> list[int]:
-        """Brokers that refused a request as a whole, because they have heard of a later controller epoch than ours.
+        """Brokers that refused a whole request because they know a later controller epoch than ours.
 
-        What they answer about a partition alone is another matter: there the same code says that they have it already.
+        As a partition-level error the same code has another meaning: the broker already has that state.
         """
         return sorted({a.broker["broker_id"] for a in self.responses if a.error == STALE_CONTROLLER_EPOCH})
 
     @property
     def is_partial(self) -> bool:
-        """Whether a broker took some of the partitions of a request, and not others."""
+        """Whether a broker accepted some partitions of a request and refused others."""
         return any(0 in errors and any(errors) for errors in self.errors)
 
     @property
     def leaderless_partitions(self) -> dict[tuple[str, int], int]:
-        """Partitions whose leader answered with an error when it was told to lead, so that nobody does; and that error.
+        """Error codes of partitions that have no leader because the elected leader refused to become leader.
 
-        Kafka's controller will hear the same. A request refused as a whole is another matter: who may not ask, or under
-        which epoch, differs for it; but for one that the broker failed to handle.
+        Kafka's controller would get the same errors. Request-level errors about the sender or its epoch are excluded,
+        since they would be different for Kafka's controller. A request that the broker failed to handle is included.
         """
         errors_of: dict[tuple[str, int], int] = {}
         for answer, errors in zip(self.responses, self.errors, strict=True):
@@ -136,7 +142,7 @@ class BrokerResponses:
         return {key: error for key, error in errors_of.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
-        """Rows of `answers`, by columns: there may be millions."""
+        """Return rows of `answers`, built by columns since there may be millions."""
         schema = schema_of("answers")
         counts = [len(errors) for errors in self.errors]
         by_answer: dict[str, Sequence[Any]] = {
@@ -156,7 +162,7 @@ class BrokerResponses:
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def lines(self) -> list[str]:
-        """Errors for people, equal ones together."""
+        """Return lines for people, one for each kind of error."""
         groups: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
         for answer, errors in zip(self.responses, self.errors, strict=True):
             if answer.data is not None:

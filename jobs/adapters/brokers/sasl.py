@@ -1,8 +1,8 @@
-"""Who we are, said to a broker at the beginning of a connection: SASL's PLAIN and SCRAM, by kafka-python's mechanisms.
+"""SASL authentication at the start of a connection to a broker: PLAIN and SCRAM, by kafka-python's mechanisms.
 
-Corresponds to `SaslClientAuthenticator`: SaslHandshake names the mechanism, SaslAuthenticate carries what it has to
-say. A broker that wants to hear it again after `connections.max.reauth.ms` closes the connection; the next one begins
-like the first.
+Corresponds to `SaslClientAuthenticator`: SaslHandshake chooses the mechanism, SaslAuthenticate carries its messages. A
+broker that requires re-authentication (`connections.max.reauth.ms`) closes the connection; the next connection
+authenticates again.
 """
 
 import struct
@@ -21,16 +21,16 @@ from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.listeners import AuthenticationFailedError
 
 _VERSION: Final = 1
-"""Of both requests: brokers know it since 2.2."""
+"""Version of both requests, which brokers support since 2.2."""
 
 _MALFORMED: Final = (ValueError, LookupError, struct.error)
 
 Exchange = Callable[[Any], bytes]
-"""Sends one request of kafka-python, and returns the answer as it came."""
+"""Sends one request of kafka-python and returns the raw response."""
 
 
 def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
-    """Say who we are; raise NotLetInError where the broker does not take it, or cannot be who it claims to be."""
+    """Authenticate; raise AuthenticationFailedError if the broker refuses us or cannot prove that it knows the user."""
     name = settings["sasl_mechanism"]
     mechanism = get_sasl_mechanism(name)(**settings)
     try:
@@ -38,20 +38,20 @@ def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
         if handshake.error_code:
             known = ", ".join(handshake.mechanisms)
             raise AuthenticationFailedError(
-                f"{error_name(handshake.error_code)}: it takes {known}, not {name}: see sasl.mechanism"
+                f"{error_name(handshake.error_code)}: it accepts {known}, not {name}: see sasl.mechanism"
             )
         while not mechanism.is_done():
             data = exchange(_request(SaslAuthenticateRequest(mechanism.auth_bytes())))
             answer = SaslAuthenticateResponse.decode(data, _VERSION, header=True)
-            if answer.error_code:  # what it says of it besides is left out: it knows the password, if it is PLAIN
+            if answer.error_code:  # its message is left out, as it may contain a PLAIN password
                 raise AuthenticationFailedError(f"{error_name(answer.error_code)}: see sasl.username and sasl.password")
             mechanism.receive(answer.auth_bytes)
     except _MALFORMED:
         raise AuthenticationFailedError(
-            f"its answers to {name} are not those of a broker that knows the user"
+            f"its responses to {name} are not those of a broker that knows the user"
         ) from None
     if not mechanism.is_authenticated():
-        raise AuthenticationFailedError(f"its answer to {name} makes no sense")
+        raise AuthenticationFailedError(f"its response to {name} is invalid")
 
 
 def _request(request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped

@@ -1,7 +1,6 @@
-"""Bytes to and from one broker's listener: the one place that knows what a connection is made of.
+"""Transport of bytes to and from one broker's listener, over plain TCP or TLS.
 
-Plain TCP, or TLS on it: nobody else sees the socket, and nothing here counts on what only a plain one can do, as
-looking at bytes without taking them.
+No other module uses the socket, and this one uses no operation that only plain sockets have, such as MSG_PEEK.
 """
 
 import socket
@@ -13,23 +12,23 @@ from typing import Final
 
 _CHUNK_BYTES: Final = 1 << 18
 _TLS_RECORD_BYTES: Final = 1 << 14
-"""Bytes of a record of TLS, which is sent within the time that a piece may take."""
+"""Bytes of a TLS record; one is sent within the timeout of a piece."""
 
 
-_TLS_HINT: Final = ": is TLS what it speaks there?"
+_TLS_HINT: Final = ": does that listener use TLS?"
 
 
 @dataclass(slots=True)
 class Transport:
-    """A connection; whoever reads or writes waits as long as `within` said, then there is a TimeoutError."""
+    """A connection; a read or write raises TimeoutError after the seconds given to `set_timeout`."""
 
     _socket: socket.socket
     _received: bytearray = field(default_factory=bytearray)
-    """What came and was not read yet."""
+    """Bytes that were received and not yet read."""
 
     @classmethod
     def to(cls, address: tuple[str, int], seconds: float, tls: ssl.SSLContext | None = None) -> "Transport":
-        """Connect, in so many seconds; the handshake of TLS may take as long once more."""
+        """Connect within `seconds`; a TLS handshake may take as long again."""
         connection = socket.create_connection(address, timeout=seconds)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -39,11 +38,11 @@ class Transport:
             raise
 
     def set_timeout(self, seconds: float) -> None:
-        """Let each of the next reads and writes take so long."""
+        """Set the timeout of each later read and write."""
         self._socket.settimeout(seconds)
 
     def send(self, data: bytes) -> Iterator[int]:
-        """Send, and yield after every piece: a large request takes longer than anybody should be silent."""
+        """Send in pieces and yield after each, because a large request takes longer than the caller may block."""
         whole = memoryview(data)
         size = _TLS_RECORD_BYTES if isinstance(self._socket, ssl.SSLSocket) else _CHUNK_BYTES
         for start in range(0, len(whole), size):
@@ -52,7 +51,7 @@ class Transport:
             yield start
 
     def wait(self) -> None:
-        """Wait for something to read."""
+        """Wait until bytes can be read."""
         if not self._received:
             self._receive()
 
@@ -71,11 +70,11 @@ class Transport:
         self._received += part
 
     def abort(self) -> None:
-        """Wake up whoever reads or writes, in whatever thread: there will be nothing more."""
+        """Shut the connection down, so that blocked reads and writes in other threads end."""
         with suppress(OSError):
             socket.socket.shutdown(
                 self._socket, socket.SHUT_RDWR
-            )  # an SSLSocket's own takes TLS off a thread that reads
+            )  # SSLSocket.shutdown would remove the TLS object that another thread is reading from
 
     def close(self) -> None:
         self._socket.close()
@@ -85,17 +84,17 @@ def _with_tls(connection: socket.socket, host: str, tls: ssl.SSLContext) -> ssl.
     try:
         return tls.wrap_socket(connection, server_hostname=host)
     except TimeoutError:
-        raise TimeoutError(f"it did not answer when TLS began{_TLS_HINT}") from None
+        raise TimeoutError(f"it did not answer the TLS handshake{_TLS_HINT}") from None
     except (ConnectionError, ssl.SSLEOFError):
-        raise ConnectionError(f"it closed the connection when TLS began{_TLS_HINT}") from None
+        raise ConnectionError(f"it closed the connection during the TLS handshake{_TLS_HINT}") from None
 
 
 @contextmanager
 def _as_connection_error() -> Iterator[None]:
-    """What another thread closes while it is used is lost, like any connection; ssl calls that a ValueError."""
+    """Turn ssl's ValueError for a socket closed by another thread into ConnectionAbortedError."""
     try:
         yield
     except ValueError as error:
-        if isinstance(error, OSError):  # a certificate that does not verify is both
+        if isinstance(error, OSError):  # SSLCertVerificationError is both
             raise
         raise ConnectionAbortedError from None

@@ -1,7 +1,7 @@
-"""One page of text served by HTTP: made anew for each request, one request at a time.
+"""An HTTP server for one page of text, which is rendered for each request, one request at a time.
 
-Bound to the loopback unless somebody names another address: what it shows is for whoever can connect. In: an address,
-and what makes the text. An error in the making is answered with 503 and one line, and the next request tries again.
+It listens on the loopback interface unless another address is given, since any client that connects can read the page.
+An error in rendering is answered with 503 and one line, and the next request renders again.
 """
 
 import re
@@ -18,14 +18,14 @@ from jobs.core.errors import SurveyorError, UsageError
 
 LOOPBACK: Final = "127.0.0.1"
 REQUEST_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds after which somebody who is connected and asks nothing is let go of."""
+"""Seconds after which an idle connection is closed."""
 
 _ADDRESS: Final = re.compile(r"(?:(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])?:)?(?P<port>[0-9]{1,5})", re.ASCII)
 _LAST_PORT: Final = 65535
 
 
 def parse_address(option: str, text: str) -> tuple[str, int]:
-    """Read HOST:PORT; without a host it is the loopback.
+    """Parse HOST:PORT; the default host is the loopback address.
 
     >>> parse_address("--listen", "9308"), parse_address("--listen", "[::]:9308")
     (('127.0.0.1', 9308), ('::', 9308))
@@ -37,7 +37,7 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
 
 
 class SinglePageServer(ThreadingHTTPServer):
-    """Serves what `make` returns at `path`; `content_type` is said of it."""
+    """Serves the text that `make` returns at `path`, as `content_type`."""
 
     daemon_threads = True
 
@@ -56,19 +56,19 @@ class SinglePageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is, with the port that was found free if 0 was asked for."""
+        """The URL of the page; for port 0 with the port that was chosen."""
         host, port = self.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"http://{shown}:{port}{self.path}"
 
     def answer(self) -> tuple[HTTPStatus, str]:
-        """Make the text, or say why there is none."""
+        """Render the page, or return the error."""
         with self._lock:
             try:
                 return HTTPStatus.OK, self.make()
             except SurveyorError as error:
                 return HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n"
-            except Exception as error:  # noqa: BLE001 - whoever asks next must get an answer
+            except Exception as error:  # noqa: BLE001 - the server must answer each request
                 return HTTPStatus.SERVICE_UNAVAILABLE, f"unexpected {type(error).__name__}: {error}\n"
 
 
@@ -77,7 +77,7 @@ class _Request(BaseHTTPRequestHandler):
     server_version, sys_version = "surveyor", ""
 
     def __init__(self, request: Any, client_address: Any, server: BaseServer) -> None:  # noqa: ANN401 - as the base has it
-        assert isinstance(server, SinglePageServer)  # noqa: S101 - nobody else makes one
+        assert isinstance(server, SinglePageServer)  # noqa: S101 - only that class creates it
         self.page = server
         super().__init__(request, client_address, server)
 
@@ -89,7 +89,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_text: bool) -> None:
         if urlsplit(self.path).path != self.page.path:
-            status, text = HTTPStatus.NOT_FOUND, f"only {self.page.path} is here\n"
+            status, text = HTTPStatus.NOT_FOUND, f"only {self.page.path} exists here\n"
         else:
             status, text = self.page.answer()
         body = text.encode()
@@ -101,4 +101,4 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:  # noqa: ANN401 - as the base has it
-        """A request every few seconds is no news."""
+        """Log no requests: they come every few seconds."""

@@ -1,8 +1,8 @@
-"""Kafka's controller, asked through ZooKeeper: requests it finds in /admin, carries out, and takes away again.
+"""Requests to Kafka's controller through ZooKeeper: it finds them in /admin, executes them, and removes them.
 
 Corresponds to `KafkaZkClient.createPartitionReassignment` and `createPreferredReplicaElection`, and is the only way
-before Kafka 2.4. A request is created, never altered: where one stands already, it is somebody else's, or the same one
-that an earlier try left. Only who calls its own moves back puts other targets into it, as `override` does.
+before Kafka 2.4. A request is created and never changed: an existing request belongs to another client, or is the same
+one from an earlier attempt. Only a cancellation of own moves changes the targets of a request (`override`).
 """
 
 import time
@@ -31,7 +31,7 @@ from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 MAX_REQUEST_BYTES: Final = 900_000
-"""Bytes of one request: ZooKeeper takes a packet of 1 MB (jute.maxbuffer), the rest is for paths and headers."""
+"""Bytes of one request: ZooKeeper accepts packets of 1 MB (jute.maxbuffer), which include paths and headers."""
 
 _MAX_ATTEMPTS: Final = 5
 _MIN_POLL_SECONDS: Final = 0.05
@@ -39,7 +39,7 @@ _MAX_POLL_SECONDS: Final = 2.0
 
 
 Targets = Mapping[Key, list[int]]
-"""Where partitions are going, by topic and partition."""
+"""Target replicas by topic and partition."""
 
 
 Recheck = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
@@ -47,12 +47,12 @@ Recheck = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
 
 
 class RequestExistsError(RefusedError):
-    """A request that is not ours stands there already."""
+    """A request of another client already exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZnodeRequests:
-    """Places requests in /admin and waits until they are taken away; `refuse_late` raises when that takes too long."""
+    """Creates requests in /admin and waits until they are removed; `refuse_late` raises once that takes too long."""
 
     hosts: str
     refuse_late: Callable[[], None]
@@ -60,10 +60,11 @@ class ZnodeRequests:
     def reassign(
         self, targets: Targets, earlier: Collection[TopicPartition] = (), recheck: Recheck = lambda chunk: chunk
     ) -> None:
-        """Request reassignments, in as many znodes as it takes, and wait for each: it goes once all of it is complete.
+        """Request reassignments in as many znodes as needed, one after another.
 
-        `earlier` are requests of a try before, to be waited for first; `judge` is asked before each znode, which may
-        come long after the first.
+        Kafka's controller removes a znode once all its reassignments are complete. `earlier` are requests of an
+        earlier attempt, which are waited for first. `recheck` is called before each znode is created, which may be
+        long after the first.
         """
         partitions = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
         with connected(self.hosts) as client:
@@ -71,7 +72,7 @@ class ZnodeRequests:
         self._place_all(REASSIGN, partitions, recheck)
 
     def elect_preferred(self, partitions: Sequence[Key]) -> None:
-        """Request preferred elections, and wait: the znode goes after one pass, whatever became of it."""
+        """Request preferred elections and wait; the controller removes the znode after one pass, even if some fail."""
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
 
     def _place_all(
@@ -86,7 +87,7 @@ class ZnodeRequests:
                     self._wait(client, path, due)
 
     def _wait(self, client: KazooClient, path: str, ours: Collection[TopicPartition]) -> None:
-        """Wait until none of ours stands there."""
+        """Wait until the znode contains none of our requests."""
         pause = _MIN_POLL_SECONDS
         identities = set(map(_identity, ours))
         while any(
@@ -98,10 +99,10 @@ class ZnodeRequests:
 
 
 def override(client: KazooClient, targets: Targets, versions: Mapping[str, int]) -> bool:
-    """Let the request be for these targets, whatever it asks for the same partitions, and beside all others.
+    """Put these targets into the reassignment request, in place of those for the same partitions; keep all others.
 
-    `versions`: znodes by path that must not have moved on; False where one has, or the request was too late. Raises
-    SurveyorError where ZooKeeper does not take it.
+    `versions` are znode versions by path that must not have changed. Return False if one has changed. Raise
+    SurveyorError if ZooKeeper refuses the write.
     """
 
     def with_targets(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -112,9 +113,10 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
 
 
 def withdraw(client: KazooClient, partitions: Collection[Key]) -> None:
-    """Take the requests for these partitions away; raise SurveyorError where ZooKeeper does not take that.
+    """Remove the requests for these partitions; raise SurveyorError if ZooKeeper refuses that.
 
-    Under the epoch of the controller that is there: one that comes meanwhile reads the request, and is asked again.
+    The write checks the current controller epoch: a new controller has read the request, so the removal is repeated
+    under its epoch.
     """
 
     def without(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -135,14 +137,17 @@ def _rewrite(
     edit: Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]],
     versions: Callable[[], Mapping[str, int]],
 ) -> bool:
-    """Write what `edit` makes of the request; False where one of the `versions` has moved on. An empty request goes."""
+    """Replace the request by the result of `edit`, or delete it if that is empty.
+
+    Return False if one of the `versions` has changed.
+    """
     for _ in range(_MAX_ATTEMPTS):
         checked, current = versions(), read_latest(client, REASSIGN)
         try:
             requests = [] if current.stat is None else decode_partitions(current.data)
         except MalformedZnodeError as error:
             raise SurveyorError(
-                f"{REASSIGN} is not understood ({error}): `delete {REASSIGN}` in zookeeper-shell clears it"
+                f"{REASSIGN} cannot be decoded ({error}): `delete {REASSIGN}` in zookeeper-shell clears it"
             ) from None
         edited = edit(requests)
         if edited == requests:
@@ -156,7 +161,7 @@ def _rewrite(
         try:
             refused = multi_failure(multi, commit(multi))
         except LOST:
-            continue  # what stands there says whether it was heard
+            continue  # the next read shows whether the write was executed
         if refused is None:
             return True
         if refused.forbidden:
@@ -167,7 +172,7 @@ def _rewrite(
 
 
 def _replacement(client: KazooClient, checked: Mapping[str, int], version: int | None, request: bytes | None) -> Any:  # noqa: ANN401 - kazoo is untyped
-    """Make a multi that replaces the request of this version by another one, or by none."""
+    """Return a multi that replaces the request of this version, or deletes it if `request` is None."""
     multi = client.transaction()
     for path, at_version in checked.items():
         multi.check(path, at_version)
@@ -201,10 +206,11 @@ def chunks(partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[lis
 
 
 def _place(client: KazooClient, path: str, request: bytes) -> None:
-    """Create a request under the epoch of a controller that is there to find it.
+    """Create a request, under the epoch of a controller that exists to execute it.
 
-    Where the answer is lost, what stands there decides. Nothing: the request was not heard, or carried out already;
-    placing it again does no harm, for the controller has nothing to do for a partition that is where it should be.
+    If the response is lost, the znode's content decides. If there is none, the request was not received or has already
+    been executed. Creating it again is harmless then, because the controller does nothing for a partition that already
+    has its target replicas.
     """
     for _ in range(_MAX_ATTEMPTS):
         multi = _creation(client, path, request)
@@ -231,7 +237,7 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
 def _creation(client: KazooClient, path: str, request: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
     epoch = read(client, CONTROLLER_EPOCH)
     if epoch.version is None or read(client, CONTROLLER).stat is None:
-        raise RefusedError(f"no broker is the controller: nobody would find a request in {path}; wait until one is")
+        raise RefusedError(f"no broker is the controller, so a request in {path} would not be read; wait for one")
     multi = client.transaction()
     multi.check(CONTROLLER_EPOCH, epoch.version)
     multi.create(path, request)
@@ -251,8 +257,8 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 
 def _request_exists(client: KazooClient, path: str) -> RequestExistsError:
     names = ",".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
-    taken = f", or take it away by `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
+    taken = f", or remove it with `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
     return RequestExistsError(
-        f"a request that is not ours stands in {path} ({names or 'not understood'}); "
-        f"wait until Kafka's controller has taken it away{taken}, then commit again",
+        f"a request of another client exists in {path} ({names or 'cannot be decoded'}); "
+        f"wait until Kafka's controller has removed it{taken}, then commit again",
     )

@@ -1,4 +1,7 @@
-"""What of a cluster is small and read by the driver: brokers, controller, epoch, requests in /admin, migration."""
+"""The small part of a cluster's state, read by the driver: brokers, controller, epoch, /admin requests, migration.
+
+Corresponds to what `KafkaController.initializeControllerContext` reads besides topics and partitions.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ClusterState:
-    """A cluster's small state; `epoch_version` is -1 and the epoch 0 before there was any controller."""
+    """A cluster's small state; `epoch_version` is -1 and `epoch` is 0 before the first controller."""
 
     controller: Controller
     controller_version: int | None
@@ -65,7 +68,7 @@ class ClusterState:
     epoch_version: int
     cluster_id: str | None
     migration: str | None
-    """The sign of a migration to KRaft, or that /controller is persistent; see `jobs.adapters.zookeeper.migration`."""
+    """The sign of a migration to KRaft or of a persistent /controller; see `jobs.adapters.zookeeper.migration`."""
     brokers: list[Row]
     requests: list[Row] = field(default_factory=list)
     quarantine: list[Row] = field(default_factory=list)
@@ -73,7 +76,7 @@ class ClusterState:
 
     @property
     def control(self) -> dict[str, int | None]:
-        """Who is in control under which epoch; null where the znode says something that is not understood."""
+        """The controller's id and epoch; null where the znode cannot be decoded."""
         opaque = {row["path"] for row in self.quarantine}
         return {
             "controller_id": None if CONTROLLER in opaque else self.controller.broker_id,
@@ -82,12 +85,12 @@ class ClusterState:
 
     @property
     def live(self) -> dict[int, int]:
-        """Broker epochs of the registered brokers, understood or not, by broker id."""
+        """Broker epochs of the registered brokers by broker id, including brokers whose data cannot be decoded."""
         return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
 
 
 class EmptyRequest(NamedTuple):
-    """A request or notification that asks for nothing, or that nobody can read; Kafka takes both for empty."""
+    """A request or notification that is empty or cannot be decoded; Kafka treats both as empty."""
 
     path: str
     version: int
@@ -95,20 +98,21 @@ class EmptyRequest(NamedTuple):
 
 
 _SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}|({ISR_CHANGES}|{LOG_DIR_EVENTS})/.+")
-"""Znodes that Kafka's controller makes again, or that ask for something that can be asked for again."""
+"""Znodes that Kafka's controller creates again, or whose request can be submitted again."""
 
 
 def quarantined(znode: Znode, reason: str) -> Row:
-    """Make a row of QUARANTINE, unstamped."""
+    """Return a row of QUARANTINE without snapshot id and time."""
     effect = blocked(znode.path, znode.data)
     row: Row = {"path": znode.path, "data": printable(znode.data), "reason": reason}
     return row | {"blocks": effect and effect.value, "mend": _remedy(znode) if effect else None}
 
 
 def _remedy(znode: Znode) -> str | None:
-    """What of zookeeper-shell.sh ends what a znode blocks, and loses nothing; None where it has to be decided.
+    """Return the zookeeper-shell.sh command that removes a blocking znode without loss, None if an operator must
+    decide.
 
-    A registration that is held by a session is a process's, which has to be ended first.
+    A registration owned by a session belongs to a running process, which must be stopped first.
     """
     is_held = znode.stat is not None and bool(znode.stat.ephemeralOwner)
     is_leftover = znode.path.startswith(f"{BROKER_IDS}/") and not is_held
@@ -118,7 +122,7 @@ def _remedy(znode: Znode) -> str | None:
 
 
 class _Quarantine(list[Row]):
-    """Rows of quarantine; `decoded` adds to them what cannot be decoded."""
+    """Rows of QUARANTINE; `decoded` appends a row for each znode that cannot be decoded."""
 
     def decoded(self, znode: Znode, decode: Callable[[bytes | None], T], otherwise: T) -> T:
         try:
@@ -129,7 +133,7 @@ class _Quarantine(list[Row]):
 
 
 def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
-    """Read all of it; raise UnreadableError where no cluster keeps its metadata."""
+    """Read the whole ClusterState; raise UnreadableError if no cluster stores its metadata at `hosts`."""
     sync(client)
     zxid = client.last_zxid
     names = children(client, BROKER_IDS)
@@ -149,7 +153,7 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
 
 
 def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None:
-    """Look at znodes that only Kafka reads, and at the names of notifications: some stop its controller."""
+    """Quarantine znodes that only Kafka reads, and notifications with invalid names, where they stop its controller."""
     notifications = [
         f"{folder}/{name}" for folder in (ISR_CHANGES, LOG_DIR_EVENTS) for name in children(client, folder) or []
     ]
@@ -167,9 +171,9 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
 
 
 def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
-    """The settings of users, clients and addresses, those of the clients of a user included.
+    """Yield the config znodes of users, clients and IP addresses, including those of the clients of a user.
 
-    Where ZooKeeper keeps them to the brokers, as Kafka has it do for users, nothing of a kind is returned.
+    A kind whose ACL lets only brokers read it, as Kafka sets for users, yields nothing.
     """
     for kind in ("users", "clients", "ips"):
         with suppress(UnreadableError):
@@ -185,21 +189,21 @@ def _entities(client: KazooClient, folder: str) -> list[Znode]:
 
 
 def read_brokers(client: KazooClient) -> list[Row]:
-    """Read who is registered now; what is no broker is left out."""
+    """Return the brokers registered now; children of /brokers/ids that are no broker ids are left out."""
     sync(client)
     return [*_brokers(_existing(client, BROKER_IDS, children(client, BROKER_IDS) or []), _Quarantine())]
 
 
 def broker_epochs(client: KazooClient) -> dict[int, int]:
-    """Broker epochs (czxids) of the brokers that are registered now, understood or not."""
-    client.sync_async("/")  # answered before what is asked next, so nobody waits for it
+    """Return broker epochs (czxids) of the brokers registered now, including those that cannot be decoded."""
+    client.sync_async("/")  # a session's requests are answered in order, so there is no need to wait for this one
     names = [name for name in children(client, BROKER_IDS) or [] if _is_broker_id(name)]
     znodes = _existing(client, BROKER_IDS, names)
     return {int(znode.path.rsplit("/", 1)[1]): znode.stat.czxid for znode in znodes if znode.stat}
 
 
 def topics_to_delete(client: KazooClient) -> list[str]:
-    """Topics that are queued for deletion."""
+    """Return the topics queued for deletion."""
     return children(client, DELETE_TOPICS) or []
 
 
@@ -222,14 +226,14 @@ def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterSta
 
 
 def _kraft_controller(migration: Znode, quarantine: _Quarantine) -> int:
-    """The KRaft controller that /migration names; what cannot be read may name one."""
+    """Return the KRaft controller in /migration, or a sentinel if /migration cannot be decoded and may contain one."""
     return quarantine.decoded(migration, decode_migration, -1 if migration.stat is None else _UNREADABLE_CONTROLLER)
 
 
 def _migration(controller: Znode, registered: Controller, kraft_controller: int) -> str | None:
-    """Name the sign of a migration to KRaft, None if there is none."""
+    """Describe the sign of a migration to KRaft, None if there is none."""
     if kraft_controller == _UNREADABLE_CONTROLLER:
-        return f"{MIGRATION} is there and could not be understood"
+        return f"{MIGRATION} exists and could not be decoded"
     if kraft_controller >= 0:
         return f"{MIGRATION} names KRaft controller {kraft_controller}"
     if registered.kraft_controller_epoch > 0:
@@ -240,13 +244,13 @@ def _migration(controller: Znode, registered: Controller, kraft_controller: int)
 
 
 def _existing(client: KazooClient, parent: str, names: Iterable[str]) -> Iterator[Znode]:
-    """The znodes of these names that still exist: one that goes in between is a normal case."""
+    """Yield the znodes of these names that still exist; one may be deleted between listing and reading."""
     znodes = read_many(client, [f"{parent}/{name}" for name in names])
     return (znode for znode in znodes if znode.stat is not None)
 
 
 def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Row]:
-    """One row a broker; a child that is no broker id, as Kafka writes them, is only in quarantine."""
+    """Yield one row per broker; a child whose name is not a broker id in Kafka's form is only quarantined."""
     for znode in znodes:
         name = znode.path.rsplit("/", 1)[1]
         if _is_broker_id(name):
@@ -277,7 +281,7 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
 
 
 def _requests(client: KazooClient, quarantine: _Quarantine, empty: list[EmptyRequest]) -> Iterator[Row]:
-    """Rows of REQUESTS; `void` gets what asks for nothing."""
+    """Yield rows of REQUESTS; append empty requests to `empty`."""
     for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
         yield from _partition_requests(read(client, path), kind, quarantine, empty)
     for topic in topics_to_delete(client):
@@ -294,11 +298,11 @@ def _requests(client: KazooClient, quarantine: _Quarantine, empty: list[EmptyReq
 
 def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
     illegible = (row["reason"] for row in quarantine if row["path"] == znode.path)
-    return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it asks for nothing"))
+    return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it is empty"))
 
 
 def read_requests(client: KazooClient) -> tuple[list[Row], list[EmptyRequest]]:
-    """Read what stands in /admin and in the notification znodes, and apart what of it asks for nothing."""
+    """Return the requests in /admin and in the notification znodes, and separately the empty ones."""
     empty: list[EmptyRequest] = []
     return [*_requests(client, _Quarantine(), empty)], empty
 
@@ -322,7 +326,7 @@ def ignored_request(client: KazooClient) -> str | None:
 
 
 def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
-    """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
+    """Return the targets in /admin/reassign_partitions by topic and partition, None if it cannot be decoded."""
     znode = read(client, REASSIGN)
     try:
         orders, _ = read_partitions(znode.data) if znode.stat is not None else ([], [])

@@ -1,4 +1,4 @@
-"""ZooKeeper: a connection, `sync`, single reads, and multis. `multi_read` reads in bulk."""
+"""ZooKeeper: connections, `sync`, single reads, retries and multis. `multi_read` reads in bulk."""
 
 import logging
 import socket
@@ -36,38 +36,38 @@ from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.signals import uninterruptible
 
 SESSION_TIMEOUT: Final = 10.0
-"""Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""
+"""Seconds without contact after which ZooKeeper ends a session and deletes its ephemeral znodes."""
 
 CONNECT_TIMEOUT_SECONDS: Final = 15.0
-"""Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
+"""Seconds that a response may take, including reconnects; longer than a session. kazoo itself has no timeout."""
 
 DNS_TIMEOUT_SECONDS: Final = 1.0
-"""Seconds that a name may take to be looked up once nobody has answered."""
+"""Seconds that DNS look-ups may take after no server has answered."""
 
 POLL_SECONDS: Final = 0.2
-"""Seconds between two looks."""
+"""Seconds between two reads in `poll_until`."""
 
 _QUIET: Final = logging.getLogger("kazoo.surveyor")
-_QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+_QUIET.setLevel(logging.CRITICAL)  # every error is raised and reported once
 
 
 _ACL_SOURCE: Final = "/brokers/topics"
-"""Made by the brokers, so its ACL is the one that Kafka gives to what it makes (`ZkData.defaultAcls`)."""
+"""The brokers create this znode, so it has the ACL that Kafka gives to its znodes (`ZkData.defaultAcls`)."""
 
 _MASKED_DIGEST_SUFFIX: Final = ":x"
-"""What ZooKeeper shows in place of a digest to whoever may not administer the znode."""
+"""What ZooKeeper returns in place of a digest to clients without the ADMIN permission."""
 
 CUT_OFF: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
-"""Of what leaves the outcome of a request unknown, that which the session may survive."""
+"""Errors that leave the outcome of a request unknown and that the session may survive."""
 
 LOST: Final = (*CUT_OFF, SessionExpiredError)
-"""What leaves the outcome of a request unknown."""
+"""Errors that leave the outcome of a request unknown."""
 
 T = TypeVar("T")
 
 
 class Znode(NamedTuple):
-    """A znode as read; absent ones have no stat."""
+    """A znode as read; an absent one has no stat."""
 
     path: str
     data: bytes | None
@@ -82,9 +82,11 @@ class Znode(NamedTuple):
 def connected(
     hosts: str, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
 ) -> Iterator[KazooClient]:
-    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more.
+    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if no server answers, or none
+    anymore.
 
-    `first` numbers the server to be tried first, so that many readers spread over an ensemble; else chance decides.
+    `timeout` is the session timeout in seconds. `first_server` is the index of the server to try first, so that many
+    readers spread over an ensemble; without it the order is random.
     """
     try:
         client = KazooClient(
@@ -99,7 +101,7 @@ def connected(
     refused = _authentication_failure(client)
     try:
         with uninterruptible():
-            # not `start`, which warns of an absent chroot; `read_cluster` says what that means
+            # not `start`, which warns of an absent chroot; `read_cluster` reports that
             started = client.start_async()
         started.wait(timeout)
         if not client.connected:
@@ -119,7 +121,7 @@ def connected(
 
 
 def _unresolvable_hosts(hosts: str) -> list[str]:
-    """Name the servers whose names cannot be looked up, no fault of theirs; nothing is said of slow look-ups."""
+    """Return the host names that DNS cannot resolve; a slow look-up does not count as failed."""
     names = {server.rpartition(":")[0].strip("[]") or server for server in hosts.partition("/")[0].split(",")}
     unknown: list[str] = []
 
@@ -129,7 +131,7 @@ def _unresolvable_hosts(hosts: str) -> list[str]:
         except OSError:
             unknown.append(name)
 
-    # daemons: nothing interrupts the look-up of a name
+    # daemons, because a look-up cannot be interrupted
     threads = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in names]
     for thread in threads:
         thread.start()
@@ -140,7 +142,10 @@ def _unresolvable_hosts(hosts: str) -> list[str]:
 
 
 def _authentication_failure(client: KazooClient) -> Event:
-    """Remember that a user was refused: kazoo is connected before it asks, and is merely closed soon afterwards."""
+    """Return an event that is set once ZooKeeper refuses the user.
+
+    kazoo counts as connected before it authenticates, and after a refusal its connection is only closed.
+    """
     refused = Event()
 
     def note(_: str) -> None:
@@ -156,18 +161,18 @@ def _not_connected(hosts: str, timeout: float) -> str:
     none = f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
     unknown = _unresolvable_hosts(hosts)
     if unknown:
-        why = f"nobody here knows the name {unknown[0]!r}: "
+        why = f"cannot resolve host name {unknown[0]!r}: "
         return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
-    how = f"whether it is spoken to as {OPTION} {config} says" if config else f"whether it wants TLS ({OPTION})"
+    how = f"whether {OPTION} {config} fits the server" if config else f"whether it requires TLS ({OPTION})"
     return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
 
 
 def _authentication_failed(hosts: str) -> str:
-    return f"ZooKeeper at {hosts} does not know the user, or not the password, of {OPTION} {config_of(hosts)}"
+    return f"ZooKeeper at {hosts} does not accept the user or the password of {OPTION} {config_of(hosts)}"
 
 
 def _rotated(hosts: str, first: int) -> str:
-    """Begin the list of servers elsewhere.
+    """Rotate the list of servers so that it begins with number `first`.
 
     >>> _rotated("a:1,b:1,c:1/kafka", 4)
     'b:1,c:1,a:1/kafka'
@@ -179,15 +184,18 @@ def _rotated(hosts: str, first: int) -> str:
 
 
 def await_result(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
-    """Wait for an answer; raise OperationTimeoutError where none comes."""
+    """Wait for a response; raise OperationTimeoutError after CONNECT_TIMEOUT_SECONDS."""
     try:
         return pending.get(timeout=CONNECT_TIMEOUT_SECONDS)
     except KazooTimeoutError:
-        raise OperationTimeoutError(f"no answer within {CONNECT_TIMEOUT_SECONDS:g} s") from None
+        raise OperationTimeoutError(f"no response within {CONNECT_TIMEOUT_SECONDS:g} s") from None
 
 
 def with_retries(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST) -> T:
-    """Read once more while connections are lost on the way; only for what changes nothing and holds nothing."""
+    """Call `read` again while connections are lost, for CONNECT_TIMEOUT_SECONDS.
+
+    Only for calls that change nothing and do not depend on the session.
+    """
     is_retryable = retry_if_exception_type(lost)
     return Retrying(
         retry=is_retryable, stop=stop_after_delay(CONNECT_TIMEOUT_SECONDS), wait=wait_fixed(0.1), reraise=True
@@ -195,7 +203,7 @@ def with_retries(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST
 
 
 def poll_until(read: Callable[[], T], is_enough: Callable[[T], bool], timeout: float) -> T:
-    """Look again and again until it is enough, for `patience` seconds at most; return what was seen last."""
+    """Call `read` until `is_enough`, for at most `timeout` seconds; return its last result."""
     is_pending = retry_if_not_result(is_enough)
     return Retrying(
         retry=is_pending,
@@ -205,38 +213,38 @@ def poll_until(read: Callable[[], T], is_enough: Callable[[T], bool], timeout: f
     )(read)
 
 
-def _last_result(state: RetryCallState) -> Any:  # noqa: ANN401 - whatever was looked at
+def _last_result(state: RetryCallState) -> Any:  # noqa: ANN401 - any result
     return state.outcome.result() if state.outcome else None
 
 
 def sync(client: KazooClient) -> None:
-    """Let the server catch up with its leader, so that what is read next is not older than this call."""
+    """Let the server catch up with its leader, so that later reads return nothing older than this call."""
     await_result(client.sync_async("/"))
 
 
 def commit(multi: TransactionRequest) -> list[Any]:
-    """Commit a multi; return one result an operation, an exception for each if it was refused."""
+    """Commit a multi; return one result per operation, each of them an exception if it was refused."""
     results: list[Any] = await_result(multi.commit_async())
     return results
 
 
 def forbidden(what: str) -> str:
-    """Say that an ACL forbids something, and what to do about it.
+    """Return the message for an operation that an ACL forbids, with the remedy.
 
     >>> print(forbidden("set /controller_epoch"))
-    ZooKeeper forbids to set /controller_epoch (NoAuth): let --zookeeper-config name the user that the brokers have, \
-or the ACL (of the parent, for create and delete) allow it to this host; what only writes forbid, Kafka's controller \
-may be asked for by --mode admin
+    ZooKeeper forbids to set /controller_epoch (NoAuth): name the brokers' user in --zookeeper-config, or let the ACL \
+(of the parent, for create and delete) allow it to this host; if only writes are forbidden, use --mode admin, which \
+lets Kafka's controller write
     """
     return (
-        f"ZooKeeper forbids to {what} (NoAuth): let {OPTION} name the user that the brokers have, or the ACL (of the "
-        "parent, for create and delete) allow it to this host; what only writes forbid, Kafka's controller may be "
-        "asked for by --mode admin"
+        f"ZooKeeper forbids to {what} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of the parent, for "
+        "create and delete) allow it to this host; if only writes are forbidden, use --mode admin, which lets Kafka's "
+        "controller write"
     )
 
 
 def read(client: KazooClient, path: str) -> Znode:
-    """Read one znode, absent or not."""
+    """Read one znode, which may be absent; raise UnreadableError if its ACL forbids that."""
     try:
         data, stat = await_result(client.get_async(path))
     except NoNodeError:
@@ -247,13 +255,13 @@ def read(client: KazooClient, path: str) -> Znode:
 
 
 def read_latest(client: KazooClient, path: str) -> Znode:
-    """Read one znode as it is now, and not as it was when this server last heard of it."""
+    """Read one znode after a sync, so that the result is not older than this call."""
     sync(client)
     return read(client, path)
 
 
 def children(client: KazooClient, path: str) -> list[str] | None:
-    """Return the names under `path` in order, None where there is no such znode."""
+    """Return the names under `path` in order, None if there is no such znode."""
     try:
         return sorted(await_result(client.get_children_async(path)))
     except NoNodeError:
@@ -263,18 +271,18 @@ def children(client: KazooClient, path: str) -> list[str] | None:
 
 
 def use_kafka_acl(client: KazooClient) -> None:
-    """From now on what this client creates has the ACL that Kafka gave to what it created itself.
+    """Let this client create znodes with the ACL that Kafka gives to its own znodes.
 
-    Where brokers run with zookeeper.set.acl=true nobody else may write then, and they themselves may. Raise
-    SurveyorError where the ACL is not shown to us as it is: what we created could not be written by brokers.
+    If brokers run with zookeeper.set.acl=true, then they can write these znodes and other clients cannot. Raise
+    SurveyorError if ZooKeeper masks the ACL: brokers could not write the znodes that we would create.
     """
     try:
         acls, _ = await_result(client.get_acls_async(_ACL_SOURCE))
     except (NoNodeError, NoAuthError):
-        return  # what comes next says so: there is no cluster, or nothing of it for us
+        return  # the next read reports that there is no cluster, or that it is not readable for us
     if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
         raise SurveyorError(
-            f"the ACL of {_ACL_SOURCE} is not shown to us, so brokers could not use what we create: let {OPTION} name "
-            "the user that the brokers have; nothing was written",
+            f"the ACL of {_ACL_SOURCE} is masked for us, so brokers could not write what we create: name the brokers' "
+            f"user in {OPTION}; nothing was written",
         )
     client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

@@ -1,8 +1,9 @@
-"""The controllership: taken over in one multi, proved by every write, handed back by ending the session.
+"""The controllership: taken over in one multi, checked by every write, released by ending the session.
 
 Corresponds to `KafkaZkClient.registerControllerAndIncrementControllerEpoch`, and to the take-over of a KRaft
-migration, with an ephemeral node: delete /controller at its version, create it, set /controller_epoch + 1 at its
-version, all in one multi, so that nobody can come between (seed 002's loop around an old ephemeral node needs none).
+migration, with an ephemeral node. One multi deletes /controller at its version, creates it again and increments
+/controller_epoch at its version, so no other controller can act in between. A loop that waits until an old ephemeral
+node is gone, as in `KafkaController.elect`, is therefore not needed.
 """
 
 import time
@@ -36,32 +37,32 @@ from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
 RELEASE_TIMEOUT_SECONDS: Final = 15.0
-"""Seconds to wait for another Surveyor; a killed one is forgotten after SESSION_TIMEOUT."""
+"""Seconds to wait until another Surveyor releases /controller; a killed process keeps it for SESSION_TIMEOUT."""
 
 MAX_TAKEOVER_ATTEMPTS: Final = 5
-"""Take-overs tried while others move /controller at the same time."""
+"""Attempts to take over while other clients change /controller at the same time."""
 
 NOT_CONNECTED: Final = 0
 
-SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
+SESSION_OVER: Final = "our ZooKeeper session ended, and the controllership with it: nothing more was written"
 
 Notify = Callable[[str], None]
 
 RecordIntent = Callable[[int], None]
-"""Takes the epoch of a controllership that is about to be taken over."""
+"""Called with the controller epoch just before each attempt to take over, to record the intent."""
 
 
 class OvertakenError(FencedError):
-    """Another controller took over between a look at the cluster and the take-over that rests on it."""
+    """Another controller took over after the caller had read the cluster and before our take-over."""
 
 
 class SessionLostError(SurveyorError):
-    """The session ended: what was in flight may or may not have happened."""
+    """The session ended; requests that were in flight may or may not have been executed."""
 
 
 @dataclass(slots=True)
 class Controllership:
-    """Ours, as long as /controller_epoch has this version; only `raise_above` changes it."""
+    """A controllership; it is valid while /controller_epoch has `epoch_version`, which only `raise_above` changes."""
 
     client: KazooClient
     controller_id: int
@@ -71,7 +72,7 @@ class Controllership:
     session: int
 
     def transaction(self, ops: Iterable[Op] = ()) -> TransactionRequest:
-        """Make a multi that fails as a whole once another controller has taken over."""
+        """Return a multi that fails as a whole once another controller has taken over."""
         multi = self.client.transaction()
         add(multi, [Check(CONTROLLER_EPOCH, self.epoch_version), *ops])
         return multi
@@ -83,17 +84,17 @@ class Controllership:
             raise fenced(self.epoch)
 
     def refuse_lost(self) -> None:
-        """Raise where it is ours no longer: another controller has taken over, or our session has ended."""
+        """Raise FencedError if another controller has taken over, SessionLostError if our session has ended."""
         self.refuse_fenced()
-        # who has no connection at this moment finds out with the next reading
+        # a client that is disconnected just now finds out with its next read
         if session_of(self.client) not in {self.session, NOT_CONNECTED}:
             raise SessionLostError(SESSION_OVER)
 
     def raise_above(self, epoch: int) -> None:
-        """Move our epoch above one that a state or a broker has heard of; no change where ours is above it already.
+        """Raise our controller epoch above `epoch`, which a partition state or a broker has; no-op if it is higher.
 
-        A broker refuses what a controller of an earlier epoch sends it, and Kafka never overwrites a state of a later
-        one. Raise FencedError once another controller has taken over.
+        Brokers refuse requests with an earlier controller epoch, and Kafka never overwrites a partition state that has
+        a later one. Raise FencedError if another controller has taken over.
         """
         if epoch < self.epoch:
             return
@@ -112,7 +113,7 @@ class Controllership:
             if refused_by_epoch(results):
                 raise fenced(self.epoch)
             if refused := multi_failure(multi, results):
-                raise SurveyorError(f"controller epoch {self.epoch} stays: {refused}")
+                raise SurveyorError(f"controller epoch {self.epoch} could not be raised: {refused}")
         self.epoch, self.epoch_version = epoch + 1, self.epoch_version + 1
 
     def held(self) -> float:
@@ -120,24 +121,24 @@ class Controllership:
         return time.monotonic() - self.since
 
     def stop_reason(self, max_hold: float) -> str | None:
-        """Say why nothing more is to be written under it, None while there is time and nobody interrupts."""
+        """Return why no further writes may start, None while `max_hold` seconds are not over and no signal came."""
         if interrupted():
             return "interrupted before it"
         return f"--max-hold {max_hold:g}s is over" if self.held() > max_hold else None
 
 
 def check_registered(broker: int) -> list[Op]:
-    """Let a multi fail unless a broker is registered."""
+    """Return operations that make a multi fail unless the broker is registered."""
     return [Check(f"{BROKER_IDS}/{broker}", ANY_VERSION)]
 
 
 def check_absent(broker: int) -> list[Op]:
-    """Let a multi fail if a broker is registered.
+    """Return operations that make a multi fail if the broker is registered.
 
-    ZooKeeper can check that a znode exists, not that none does. Creating it does, and deleting it in the same multi
-    leaves nothing behind: nobody ever reads it, and a broker that registers never meets it, since everybody sees a
-    multi as a whole. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
-    controller's, which has lost its office to us. Ephemeral, as a registration is.
+    ZooKeeper can check that a znode exists, but not that it is absent. Creating it checks that, and deleting it in the
+    same multi leaves nothing behind. A multi is atomic, so no client reads the znode and no registering broker finds
+    it. The multi changes cversion and pzxid of /brokers/ids and fires watches on it. Only a Kafka controller watches
+    it, and that controller has lost the controllership to us. The znode is ephemeral, as a registration is.
     """
     path = f"{BROKER_IDS}/{broker}"
     return [Create(path, b"", ephemeral=True), Delete(path)]
@@ -151,15 +152,15 @@ def fenced(epoch: int) -> FencedError:
 
 
 def _ignore(_: object) -> None:
-    """Tell nobody."""
+    """Discard a notification."""
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch after all that are known, of which this is the latest; raise RefusedError after the last one."""
+    """Return the controller epoch after `epoch`, the latest known one; raise RefusedError if brokers accept none."""
     if epoch >= LAST_EPOCH:
         raise RefusedError(
             f"controller epoch {epoch} is the last one: the next controller could take none that brokers accept. Find "
-            "out which znode carries it (/controller_epoch, or a state: `surveyor show partitions`), and who wrote it",
+            "out which znode contains it (/controller_epoch, or a state: `surveyor show partitions`), and who wrote it",
         )
     return epoch + 1
 
@@ -174,7 +175,7 @@ def controllership(
     expected_epoch: int | None = None,
     latest_known_epoch: int = 0,
 ) -> Iterator[Controllership]:
-    """Take the controllership over, and hand it back at the end by closing the session."""
+    """Take over the controllership as `take_over` does; release it at the end by closing the session."""
     with connected(hosts) as client:
         yield take_over(
             client,
@@ -197,17 +198,18 @@ def take_over(
     expected_epoch: int | None = None,
     latest_known_epoch: int = 0,
 ) -> Controllership:
-    """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for.
+    """Become the controller, or raise an error and change nothing.
 
-    `intend` is called right before each try, for whoever owns up to it. `since` is the controller epoch of the look at
-    the cluster that this rests on: OvertakenError is raised where there is a later one, however long was waited.
-    `above` is the latest epoch that states and the warehouse know: /controller_epoch may have been deleted or set back.
+    `notify` is called with a message if another Surveyor must be waited for. `record_intent` is called right before
+    each attempt, so that the caller can audit it. `expected_epoch` is the controller epoch at which the caller read the
+    cluster; OvertakenError is raised if the epoch is different now. `latest_known_epoch` is the latest controller epoch
+    in partition states and in the warehouse, since /controller_epoch may have been deleted or set back.
     """
     use_kafka_acl(client)
     for _ in range(MAX_TAKEOVER_ATTEMPTS):
         state = _wait_until_free(client, hosts, controller_id, notify)
         if expected_epoch not in {None, state.epoch}:
-            raise OvertakenError(f"another controller took over meanwhile, by epoch {state.epoch}")
+            raise OvertakenError(f"another controller took over in the meantime, with epoch {state.epoch}")
         multi = client.transaction()
         if state.controller_version is not None:
             multi.delete(CONTROLLER, state.controller_version)
@@ -223,28 +225,36 @@ def take_over(
             return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
     raise SurveyorError(
         f"/controller at {hosts} changed hands during each of {MAX_TAKEOVER_ATTEMPTS} attempts to take it over; "
-        "find out who fights over it (broker logs: 'Controller'), then commit again",
+        "find out which processes compete for it (broker logs: 'Controller'), then commit again",
     )
 
 
 def refuse_migration(state: ClusterState) -> None:
-    """Refuse to write anything to a cluster on its way to KRaft."""
+    """Raise RefusedError if the cluster is migrating to KRaft: nothing may be written to it."""
     if state.migration:
         raise RefusedError(migration_refusal(state.migration))
 
 
 def refuse_take_over(state: ClusterState, controller_id: int) -> None:
-    """Refuse where a take-over is not ours to do."""
+    """Raise RefusedError if the controllership must not be taken over.
+
+    That is so during a migration to KRaft, if /controller or /controller_epoch cannot be decoded, or if a broker has
+    our id.
+    """
     refuse_migration(state)
     unreadable = [row["path"] for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
     if unreadable:
-        raise RefusedError(f"{unreadable[0]} could not be understood: nobody can tell who is in control; mend it first")
+        raise RefusedError(f"{unreadable[0]} could not be decoded, so the controller is unknown; repair it first")
     if controller_id in state.live:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 
 
 def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, notify: Notify) -> ClusterState:
-    """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
+    """Read the cluster; wait while another Surveyor is the controller.
+
+    A killed process is still the controller until ZooKeeper expires its session. Raise RefusedError after
+    RELEASE_TIMEOUT_SECONDS.
+    """
     deadline = time.monotonic() + RELEASE_TIMEOUT_SECONDS
     announced = False
     while True:
@@ -275,7 +285,7 @@ def _waiting_message(client: KazooClient, controller_id: int) -> str:
 
 
 def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: int) -> bool:
-    """Commit the take-over; tell whether it happened, also when its answer was lost."""
+    """Commit the take-over; return whether it succeeded, also if the response was lost."""
     try:
         results = commit(multi)
     except SessionExpiredError:
@@ -289,21 +299,22 @@ def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: in
 
 
 def _owns_controller(client: KazooClient, session: int) -> bool:
-    """After a lost connection: /controller is ours if the same session owns it."""
+    """Return, after a lost connection, whether our session owns /controller."""
     await_reconnect(client, session)
     node = read(client, CONTROLLER)
     return node.stat is not None and node.stat.ephemeralOwner == session
 
 
 def session_of(client: KazooClient) -> int:
-    """Return the id of the client's session, NOT_CONNECTED while it has no connection: kazoo forgets it meanwhile."""
+    """Return the id of the client's session, or NOT_CONNECTED while kazoo is disconnected and does not keep the id."""
     return client.client_id[0] if client.client_id else NOT_CONNECTED
 
 
 def await_reconnect(client: KazooClient, session: int) -> None:
-    """Wait until this session is connected again, and caught up; raise SessionLostError if it is not.
+    """Wait until this session is connected again and synced; raise SessionLostError if it has ended.
 
-    Requests of one session are answered in order: once the `sync` is answered, what was sent before it is decided.
+    ZooKeeper answers the requests of a session in order, so once `sync` is answered, the outcome of every earlier
+    request is decided.
     """
     with suppress(*LOST):
         with_retries(lambda: sync(client), CUT_OFF)
@@ -313,20 +324,20 @@ def await_reconnect(client: KazooClient, session: int) -> None:
 
 
 def failed(results: Sequence[Any]) -> bool:
-    """Tell whether a multi was refused; then it changed nothing."""
+    """Return whether a multi was refused; a refused multi changed nothing."""
     return any(isinstance(result, Exception) for result in results)
 
 
 def refused_by_epoch(results: Sequence[Any]) -> bool:
-    """Tell whether a fenced multi was refused by its first operation, the check of the epoch."""
+    """Return whether a fenced multi was refused by its first operation, the check of the controller epoch."""
     return bool(results) and isinstance(results[0], BadVersionError | NoNodeError)
 
 
 def current_controller(hosts: str) -> int:
-    """Return the broker id in /controller, -1 if there is none: as it is now, not as it was when it was ours."""
+    """Return the broker id in /controller after a sync, -1 if there is no controller."""
     with connected(hosts) as client:
         node = read_latest(client, CONTROLLER)
     try:
         return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
     except MalformedZnodeError as error:
-        raise UnreadableError(f"{CONTROLLER} at {hosts} could not be understood: {error}; mend it first") from None
+        raise UnreadableError(f"{CONTROLLER} at {hosts} could not be decoded: {error}; repair it first") from None

@@ -1,8 +1,9 @@
-"""How an ensemble is spoken to, and as whom: TLS, SASL, digest.
+"""Security of connections to ZooKeeper: TLS, SASL and digest authentication.
 
-All that readers and writers are given is the address of an ensemble, so what goes with an address is kept here, told
-once by the settings (`--zookeeper-config`). It is a path until a connection is made: nothing of what the file holds is
-an argument, goes into a table or a message. Names of keys are those of client.properties, where there is one.
+Readers and writers only get the address of an ensemble, so the configuration file of each address is registered here
+once, by the settings (`--zookeeper-config`). Only the path is kept until a connection is made: the content of the file
+is never an argument and never goes into a table or a message. Keys have the names of client.properties, where that has
+them.
 """
 
 import ssl
@@ -32,14 +33,14 @@ _KEYS: Final = (
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 )
-"""What the file may say; PEM files. `digest`: ZooKeeper's own scheme, without SASL."""
+"""Keys of the file; TLS files are PEM. `digest` is ZooKeeper's own scheme, without SASL."""
 
 _CONFIG_BY_ADDRESS: Final[dict[str, Path]] = {}
-"""By the address as it was given, and by its servers alone: whoever asks these something that concerns no cluster."""
+"""By the full address, and by its servers alone, for requests to the ensemble that concern no cluster."""
 
 
 def register_config(hosts: str, config: Path | None) -> None:
-    """Let this process speak to an ensemble by a file from now on; without one, as anybody and in plain text."""
+    """Let this process connect to an ensemble as the file says; without a file, unauthenticated and in plain text."""
     for address in (hosts, _servers(hosts)):
         if config is None:
             _CONFIG_BY_ADDRESS.pop(address, None)
@@ -48,12 +49,12 @@ def register_config(hosts: str, config: Path | None) -> None:
 
 
 def config_of(hosts: str) -> Path | None:
-    """The file by which an ensemble is spoken to."""
+    """Return the configuration file registered for an ensemble."""
     return _CONFIG_BY_ADDRESS.get(hosts) or _CONFIG_BY_ADDRESS.get(_servers(hosts))
 
 
 def _servers(hosts: str) -> str:
-    """The servers of an ensemble in one order, without the chroot.
+    """Return the servers of an ensemble, sorted and without the chroot.
 
     >>> _servers("b:2181,a:2181/kafka")
     'a:2181,b:2181'
@@ -62,7 +63,7 @@ def _servers(hosts: str) -> str:
 
 
 def kazoo_options(hosts: str) -> dict[str, Any]:
-    """What Kazoo is told for an ensemble; raise UsageError on what makes no sense."""
+    """Return kazoo's options for an ensemble; raise UsageError for an invalid file."""
     config = config_of(hosts)
     if config is None:
         return {}
@@ -88,9 +89,9 @@ def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
     paths = {_FILES[key]: str(path) for key, path in files.items()}
     if "certfile" in paths:
-        paths.setdefault("keyfile", paths["certfile"])  # Kazoo shows no certificate whose key is not named
-    password = settings.get("ssl.key.password", "")  # without one, OpenSSL asks whoever sits at the terminal
-    # Kazoo itself would try again and again with files that are not what they should be, and say nothing
+        paths.setdefault("keyfile", paths["certfile"])  # kazoo sends no certificate without a key file
+    password = settings.get("ssl.key.password", "")  # without a password, OpenSSL prompts on the terminal
+    # kazoo itself would retry silently with invalid files
     load_pem(
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         f"{OPTION} {config}",
@@ -110,14 +111,14 @@ def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, str]:
     try:
-        import puresasl  # noqa: F401, PLC0415 - Kazoo's own way to SASL, an extra
+        import puresasl  # noqa: F401, PLC0415 - kazoo uses it for SASL; it is an extra
     except ImportError:
         raise MissingError(
             f"{OPTION} {config}: SASL with ZooKeeper needs one more package: pip install 'kafka-surveyor[sasl]'"
         ) from None
     mechanism = settings.get("sasl.mechanism", _DIGEST_MD5)
     if mechanism != _DIGEST_MD5:
-        raise UsageError(f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; ZooKeeper is spoken to by {_DIGEST_MD5}")
+        raise UsageError(f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; only {_DIGEST_MD5} is supported")
     if not {"sasl.username", "sasl.password"} <= settings.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
     return {"mechanism": mechanism, "username": settings["sasl.username"], "password": settings["sasl.password"]}

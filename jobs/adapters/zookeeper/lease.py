@@ -1,9 +1,9 @@
-"""The lease of a cluster: one commit in admin mode, cancellation or change of throttles at a time.
+"""The lease of a cluster: it allows one commit in admin mode, cancellation or change of throttles at a time.
 
-Two at once would take each other's throttles for what a crash left behind, and clear them. The lease is an ephemeral
-znode under the chroot that Kafka has, so it holds between warehouses and hosts, and ends with its holder: a process
-that was killed has it until ZooKeeper forgets its session. The Admin API knows no fence, so whoever holds the lease
-looks whether it is still theirs right before each write.
+Two at once would mistake each other's throttles for leftovers of a crash and clear them. The lease is an ephemeral
+znode under Kafka's chroot, so it works across warehouses and hosts and ends with the session of its holder; a killed
+process keeps it until ZooKeeper expires its session. The Admin API has no fencing, so the holder checks right before
+each write that it still has the lease.
 """
 
 import time
@@ -32,24 +32,24 @@ from schemas.znodes import MalformedZnodeError
 LEASE: Final = "/surveyor/commit"
 
 LEASE_TIMEOUT_SECONDS: Final = 12.0
-"""Seconds to wait for the lease of somebody who may have been killed: a session is forgotten after SESSION_TIMEOUT."""
+"""Seconds to wait for the lease of a process that may have been killed; its session expires after SESSION_TIMEOUT."""
 
 _POLL_SECONDS: Final = 0.2
 
 
 class LeaseHeldError(RefusedError):
-    """Somebody else has the lease."""
+    """Another process has the lease."""
 
 
 class LeaseLostError(SurveyorError):
-    """The lease is not ours any more: nothing more is written."""
+    """The lease was lost, so nothing more is written."""
 
     exit_code = ExitCode.RUNNING
 
 
 @dataclass(slots=True)
 class Lease:
-    """Ours, while `session` owns the znode; 0 once it was let go."""
+    """A lease; it is held while `session` owns the znode. `session` is 0 before it is taken and after its release."""
 
     client: KazooClient
     holder: LeaseHolder
@@ -57,7 +57,7 @@ class Lease:
     session: int = 0
 
     def take(self, timeout: float) -> None:
-        """Take it, once nobody else has it; raise LeaseHeldError where somebody keeps it."""
+        """Take the lease, waiting for another holder; raise LeaseHeldError after `timeout` seconds."""
         if self.session:
             return
         deadline = time.monotonic() + timeout
@@ -77,16 +77,16 @@ class Lease:
             time.sleep(_POLL_SECONDS)
 
     def _try_create(self) -> bool:
-        """Try to create it; tell whether it is ours, also where the answer was lost."""
+        """Try to create the znode; return whether we have the lease, also if the response was lost."""
         try:
             await_result(self.client.create_async(LEASE, encode_holder(self.holder), ephemeral=True, makepath=True))
         except (NodeExistsError, *LOST):
             pass
         except NoAuthError:
             raise RefusedError(
-                f"ZooKeeper does not let us create {LEASE} (NoAuth), which keeps two commits apart: let somebody who "
-                "may create /surveyor for us, or set commit_lease = false for this cluster in the --conf file, and see "
-                "to it that only one commit runs at a time",
+                f"ZooKeeper does not let us create {LEASE} (NoAuth), which prevents two commits at a time: ask an "
+                "administrator to create /surveyor for us, or set commit_lease = false for this cluster in the --conf "
+                "file, and make sure that only one commit runs at a time",
             ) from None
         node = with_retries(lambda: read_latest(self.client, LEASE))
         session = session_of(self.client)
@@ -96,16 +96,16 @@ class Lease:
         return True
 
     def refuse_lost(self) -> None:
-        """Raise LeaseLostError unless it is ours: asked right before each write."""
+        """Raise LeaseLostError unless we have the lease; called right before each write."""
         try:
             node = with_retries(lambda: read_latest(self.client, LEASE))
         except LOST as error:
-            raise _lost(f"ZooKeeper does not answer, {type(error).__name__}") from None
+            raise _lost(f"ZooKeeper does not respond, {type(error).__name__}") from None
         if not self.session or node.stat is None or node.stat.ephemeralOwner != self.session:
-            raise _lost("nobody has it now" if node.stat is None else f"{holder_of(node)} has it now")
+            raise _lost("it has no holder now" if node.stat is None else f"{holder_of(node)} has it now")
 
     def release(self) -> None:
-        """Let somebody else have it, while we go on without writing."""
+        """Release the lease, so that another process can take it while this one continues without writing."""
         if self.session:
             self.session = 0
             try:
@@ -115,30 +115,30 @@ class Lease:
 
 
 class NoLease(Lease):
-    """Where ZooKeeper lets nobody write: everybody has it."""
+    """A lease that excludes no other process, for clusters with commit_lease = false."""
 
     def take(self, patience: float) -> None:
         del patience
 
     def refuse_lost(self) -> None:
-        """It cannot be lost."""
+        """Do nothing: this lease cannot be lost."""
 
     def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no process waits for this lease."""
 
 
 @contextmanager
 def leased(hosts: str, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]) -> Iterator[Lease]:
-    """Hold the lease; raise LeaseHeldError where somebody else keeps it for longer than `patience` seconds."""
+    """Hold the lease; raise LeaseHeldError if another process keeps it for more than `timeout` seconds."""
     with connected(hosts) as client:
         use_kafka_acl(client)
         lease = Lease(client, holder, notify)
         lease.take(timeout)
-        yield lease  # it goes with the session
+        yield lease  # ended by the end of the session
 
 
 def current_holder(hosts: str) -> LeaseHolder | None:
-    """Who has the lease; None where nobody has, or nobody can tell who."""
+    """Return the holder of the lease, None if there is none or it cannot be decoded."""
     with connected(hosts) as client:
         node = read_latest(client, LEASE)
     try:
@@ -148,11 +148,11 @@ def current_holder(hosts: str) -> LeaseHolder | None:
 
 
 def holder_of(node: Znode) -> str:
-    """Say who has it."""
+    """Describe the holder of the lease."""
     try:
         return str(decode_holder(node.data))
     except MalformedZnodeError:
-        return f"somebody that this version does not understand ({node.data!r:.200})"
+        return f"a process of another version ({node.data!r:.200})"
 
 
 def _held_message(node: Znode, own: LeaseHolder) -> str:
@@ -160,14 +160,14 @@ def _held_message(node: Znode, own: LeaseHolder) -> str:
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created by hand and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"
     elif _plan_of(node) == own.plan:
-        advice = "interrupt it and run this again: what it asked for goes on, and this goes on where it is"
-    return f"{holder_of(node)} has the lease of this cluster ({LEASE}), and only one may at a time: {advice}"
+        advice = "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
+    return f"{holder_of(node)} has the lease of this cluster ({LEASE}), and only one process may at a time: {advice}"
 
 
 def _lost(why: str) -> LeaseLostError:
     return LeaseLostError(
-        f"the lease {LEASE} is not ours any more ({why}). Nothing more is written; what was asked for goes on in the "
-        "cluster. Run the same command again to go on",
+        f"the lease {LEASE} was lost ({why}). Nothing more is written; the requested moves continue in the cluster. "
+        "Run the same command again to resume",
     )
 
 

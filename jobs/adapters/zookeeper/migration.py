@@ -1,8 +1,8 @@
-"""Signs that a cluster is on its way to KRaft, and a /controller that only looks like one.
+"""Signs that a cluster is migrating to KRaft, and a persistent /controller that only looks like such a sign.
 
-Corresponds to `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`: a KRaft controller makes /controller
-persistent with its own epoch in it, after it wrote /migration. A persistent /controller without both was made by hand;
-it keeps brokers from electing a controller all the same. In: a sign as ClusterState and `snapshots` have it.
+Corresponds to `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`: a KRaft controller writes /migration, then
+makes /controller persistent and puts its own epoch into it. A persistent /controller without both was made by hand,
+and it also prevents brokers from electing a controller. All functions take a sign as in ClusterState and `snapshots`.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ _DELETE: Final = (
 
 
 def is_made_by_hand(sign: str) -> bool:
-    """Tell a persistent /controller that no KRaft controller made.
+    """Return whether the sign is a persistent /controller that no KRaft controller made.
 
     >>> is_made_by_hand(f"/controller {MADE_BY_HAND}"), is_made_by_hand("/migration names KRaft controller 3000")
     (True, False)
@@ -24,18 +24,18 @@ def is_made_by_hand(sign: str) -> bool:
 
 
 def migration_notice(sign: str) -> str:
-    """Say what a sign means, for people who look.
+    """Describe a sign in the output of read-only commands.
 
     >>> migration_notice("/migration names KRaft controller 3000")
     'a migration to KRaft is in sight (/migration names KRaft controller 3000): plans and commits are refused'
     """
     if is_made_by_hand(sign):
-        return f"{sign}, and no broker becomes the controller while it stands; plans and commits are refused: {_DELETE}"
+        return f"{sign}, and no broker becomes the controller while it exists; plans and commits are refused: {_DELETE}"
     return f"a migration to KRaft is in sight ({sign}): plans and commits are refused"
 
 
 def migration_refusal(sign: str) -> str:
-    """Say why nothing is written."""
+    """Describe a sign as the reason why nothing is written."""
     if is_made_by_hand(sign):
-        return f"{sign}, and no broker becomes the controller while it stands; {_DELETE}"
+        return f"{sign}, and no broker becomes the controller while it exists; {_DELETE}"
     return f"a migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; use Kafka's own tools"

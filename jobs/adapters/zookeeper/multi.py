@@ -1,7 +1,7 @@
-"""What a multi does, as values: checked, created, set and deleted znodes, and the one place that makes kazoo's of them.
+"""The operations of a multi as values: check, create, set and delete; and their translation to kazoo's operations.
 
-Whoever decides what to write returns these and touches no server, so that it can be read and tested as it stands.
-Paths are those below the chroot.
+Code that decides what to write returns these values and needs no server, so it can be tested alone. Paths are
+relative to the chroot.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _SEQUENCE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The znode exists, at this version; ANY_VERSION: at whichever."""
+    """Require that the znode exists at this version; with ANY_VERSION, at any version."""
 
     path: str
     version: int
@@ -28,7 +28,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """The znode does not exist, and is made; without data it is null, as Kafka makes parents."""
+    """Create a znode that must not exist; without data it is null, as Kafka creates parents."""
 
     path: str
     data: bytes | None = None
@@ -38,7 +38,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """The znode exists at this version, and gets other data."""
+    """Set the data of a znode that must exist at this version."""
 
     path: str
     data: bytes
@@ -47,7 +47,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The znode exists at this version, and goes."""
+    """Delete a znode that must exist at this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -57,14 +57,14 @@ Op = Check | Create | SetData | Delete
 
 
 def add(multi: TransactionRequest, ops: Iterable[Op]) -> None:
-    """Add operations to a multi.
+    """Add operations to a multi; created znodes get the client's default ACL.
 
-    What is created has the ACL that the client was told to give. Not by its own methods: their joining of paths takes
-    longer than all the rest, and they refuse null data.
+    kazoo's own methods are not used, because joining paths in them takes longer than everything else, and they refuse
+    null data.
     """
     chroot, acl = multi.client.chroot, multi.client.default_acl or OPEN_ACL_UNSAFE
     for op in ops:
-        multi._add(_kazoo_operation(op, chroot + op.path, acl), None)  # noqa: SLF001 - kazoo has no other door
+        multi._add(_kazoo_operation(op, chroot + op.path, acl), None)  # noqa: SLF001 - kazoo has no public way
 
 
 def _kazoo_operation(op: Op, path: str, acl: list[ACL]) -> object:

@@ -1,7 +1,7 @@
-"""Which operation of a multi ZooKeeper refused, and why, in words for people.
+"""The operation of a multi that ZooKeeper refused, with a message for people.
 
-A multi is all or nothing. In its answer the operations before the refused one say RolledBackError, those after it
-RuntimeInconsistency; the one between them carries the reason.
+A multi is all or nothing. In its response the operations before the refused one have RolledBackError, those after it
+RuntimeInconsistency, and the refused one has the reason.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ _VERBS: Final = {Create.type: "create", Delete.type: "delete", SetData.type: "se
 
 
 class TooLargeError(Exception):
-    """A znode would not fit into a request; it is not sent, as ZooKeeper would close the connection over it."""
+    """A znode does not fit into a request; it is not sent, because ZooKeeper would close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class MultiFailure:
-    """An operation that ZooKeeper refused; without a path: the answer to the whole multi was lost."""
+    """An operation that ZooKeeper refused; without a path, the response to the whole multi was lost."""
 
     operation: str
     path: str | None
@@ -32,23 +32,23 @@ class MultiFailure:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody heard what became of the multi."""
+        """Whether the outcome of the multi is unknown."""
         return self.path is None
 
     @property
     def forbidden(self) -> bool:
-        """Whether trying again is of no use: an ACL is in the way."""
+        """Whether an ACL forbids the operation, so a retry is useless."""
         return isinstance(self.error, NoAuthError)
 
     @property
     def is_final(self) -> bool:
-        """Whether it would be refused each time as long as nobody changes what there is."""
+        """Whether a retry would be refused as long as the cluster does not change."""
         return self.forbidden or isinstance(self.error, TooLargeError)
 
     def __str__(self) -> str:
         if self.is_lost:
             return (
-                f"the connection was lost over {self.operation}, each time it was tried; ZooKeeper's log says why "
+                f"the connection was lost over {self.operation}, in each attempt; ZooKeeper's log says why "
                 "(it closes connections over requests larger than its jute.maxbuffer)"
             )
         if self.forbidden:
@@ -59,7 +59,7 @@ class MultiFailure:
 
 
 def multi_failure(multi: TransactionRequest, results: Sequence[Any]) -> MultiFailure | None:
-    """Return what was refused of a multi, None where it was done."""
+    """Return the refused operation of a multi, None if it was done."""
     for operation, result in zip(multi.operations, results, strict=False):
         if isinstance(result, Exception) and not isinstance(result, _NOT_THE_CAUSE):
             path = operation.path.removeprefix(multi.client.chroot)
@@ -68,10 +68,10 @@ def multi_failure(multi: TransactionRequest, results: Sequence[Any]) -> MultiFai
 
 
 def lost(multi: TransactionRequest, error: Exception) -> MultiFailure:
-    """Say that the answer to a multi was lost."""
+    """Return the failure of a multi whose response was lost."""
     return MultiFailure(f"a multi of {multi_bytes(multi)} bytes", None, error)
 
 
 def multi_bytes(multi: TransactionRequest) -> int:
-    """Bytes of a multi on the wire."""
+    """Return the size of a multi on the wire, in bytes."""
     return len(Transaction(multi.operations).serialize())

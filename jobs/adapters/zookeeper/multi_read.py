@@ -1,8 +1,8 @@
-"""Many znodes a request: multiRead (op code 22) where the server knows it, pipelined single reads where it does not.
+"""Bulk reads: multiRead (op code 22) where the server supports it, otherwise pipelined single reads.
 
-ZooKeeper 3.6 and later answer a multi of getData or getChildren operations, each by its data and Stat, its children,
-or an error of its own. Older servers answer UNIMPLEMENTED and close the connection, so each ensemble is asked once,
-on a connection of its own. Reading has no effect, so what a lost connection left unanswered is asked again.
+ZooKeeper 3.6 and later execute a multi of getData or getChildren operations and return data and Stat, children, or an
+error for each. Older servers return UNIMPLEMENTED and close the connection, so each ensemble is probed once on a
+separate connection. Reads have no effect, so reads that a lost connection left unanswered are sent again.
 """
 
 import gc
@@ -36,16 +36,16 @@ from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Zn
 from jobs.core.errors import UnreadableError
 
 MAX_BATCH_ZNODES: Final = 500
-"""Znodes a request, at most."""
+"""Maximum number of znodes per request."""
 
 FIRST_BATCH_ZNODES: Final = 10
-"""Znodes in the first request: nobody knows yet how large they are."""
+"""Znodes in the first request, when their size is still unknown."""
 
 TARGET_RESPONSE_BYTES: Final = 1 << 20
-"""Bytes that an answer should not exceed: the sizes of earlier znodes tell how many the next request asks for."""
+"""Bytes that a response should not exceed; the sizes of earlier znodes determine how many the next request reads."""
 
 MAX_REQUEST_BYTES: Final = 1 << 19
-"""Bytes that a request's paths do not exceed: half of jute.maxbuffer, beyond which servers close the connection."""
+"""Maximum bytes of a request: half of jute.maxbuffer, beyond which servers close the connection."""
 
 REQUESTS_IN_FLIGHT: Final = 4
 
@@ -62,7 +62,7 @@ Reply = tuple[bytes | None, ZnodeStat] | list[str] | int
 
 @dataclass(frozen=True)
 class _MultiRead:
-    """A request as kazoo's connection takes one: its op code, its bytes, and how its answer is read."""
+    """A request for kazoo's connection: op code, serialization, and deserialization of the response."""
 
     operation: Operation
     paths: tuple[str, ...]
@@ -72,14 +72,16 @@ class _MultiRead:
     def serialize(self) -> bytes:
         header = bytes(_HEADER.pack(self.operation.type, False, -1))  # noqa: FBT003 - framing
         parts: list[bytes] = []
-        for path in self.paths:  # both operations are a path and no watch; kazoo's own writing takes five times as long
+        for path in (
+            self.paths
+        ):  # both operations are a path without a watch; kazoo's own serialization takes five times as long
             encoded = path.encode()
             parts += (header, int_struct.pack(len(encoded)), encoded, _NO_WATCH)
         return b"".join(parts) + _END
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Reply], int]:
-        """Return what was found, and the bytes of the whole answer."""
+        """Return the replies and the size of the response in bytes."""
         replies: list[Reply] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
@@ -117,7 +119,7 @@ _READERS: Final[dict[int, Callable[[bytes, int], tuple[Reply, int]]]] = {
 
 
 class _Pending:
-    """A request under way, and how to ask it again; `resume` says whether it may be after a lost connection."""
+    """A request in flight that can be sent again; `resume` says whether also after a lost connection."""
 
     def __init__(
         self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool, resume: bool
@@ -127,24 +129,24 @@ class _Pending:
 
     def _ask(self) -> list[Any]:
         chroot = self.client.chroot
-        rooted = tuple(chroot + path for path in self.paths)  # kazoo's own joining takes longer than the decoding
+        rooted = tuple(chroot + path for path in self.paths)  # joining paths in kazoo takes longer than decoding
         if self.many:
             return [_call(self.client, _MultiRead(self.operation, rooted))]
         return [_call(self.client, self.operation(path, None)) for path in rooted]
 
     def get(self) -> tuple[list[Reply], int]:
-        """Return what was found and its size in bytes."""
+        """Return the replies and their size in bytes."""
         deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
         while True:
             try:
                 return self._answers()
-            except UnimplementedError:  # and the server closes the connection
+            except UnimplementedError:  # the server also closes the connection
                 self.many = False
             except LOST:
                 if not self.resume or time.monotonic() > deadline:
                     raise
-                time.sleep(0.1)  # kazoo reconnects meanwhile, to another server if there is one
-                self.client.sync_async("/")  # answered before what is asked next: that is not older than before
+                time.sleep(0.1)  # kazoo reconnects in this time, to another server if there is one
+                self.client.sync_async("/")  # answered before the next reads, so they return nothing older than before
             self.requests = self._ask()
 
     def _answers(self) -> tuple[list[Reply], int]:
@@ -167,7 +169,7 @@ def _single(pending: Any) -> Reply:  # noqa: ANN401 - kazoo's IAsyncResult is un
 
 def _call(client: KazooClient, request: Any) -> Any:  # noqa: ANN401 - as kazoo takes requests and gives results
     result = client.handler.async_result()
-    client._call(request, result)  # noqa: SLF001 - kazoo offers no other door for a request of one's own
+    client._call(request, result)  # noqa: SLF001 - kazoo has no public way to send a custom request
     return result
 
 
@@ -177,7 +179,7 @@ def _hosts(client: KazooClient) -> str:
 
 @lru_cache(maxsize=64)
 def supports_multi_read(hosts: str) -> bool:
-    """Tell whether the servers at `hosts` know multiRead, found out once, on a connection of its own."""
+    """Return whether the servers at `hosts` support multiRead; probed once, on a separate connection."""
     with connected(hosts) as client:
         probe = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
         probe.get()
@@ -187,9 +189,9 @@ def supports_multi_read(hosts: str) -> bool:
 def _batches(
     client: KazooClient, operation: Operation, paths: Sequence[str], *, resume: bool = False
 ) -> Iterator[tuple[Sequence[str], Any]]:
-    """Ask for all paths, a few requests in flight; yield each request's paths and what was found.
+    """Read all paths with a few requests in flight; yield each request's paths and replies.
 
-    The first goes alone: a server that does not know multiRead loses what comes right behind it.
+    The first request is sent alone, because a server without multiRead loses the requests right behind it.
     """
     window: deque[_Pending] = deque()
     start, size, in_flight, many = 0, FIRST_BATCH_ZNODES, 1, supports_multi_read(_hosts(client))
@@ -200,14 +202,14 @@ def _batches(
             start += len(chunk)
         pending = window.popleft()
         replies, reply_bytes = pending.get()
-        many &= pending.many  # in an ensemble of mixed versions not every server knows it
+        many &= pending.many  # in an ensemble of mixed versions some servers do not support it
         in_flight = REQUESTS_IN_FLIGHT
         size = max(1, min(MAX_BATCH_ZNODES, TARGET_RESPONSE_BYTES * len(replies) // max(1, reply_bytes)))
         yield pending.paths, replies
 
 
 def _within_request_size(chroot: str, paths: Sequence[str]) -> Sequence[str]:
-    """As many of the first paths as a request may hold."""
+    """Return as many of the first paths as fit into a request."""
     each, total = len(chroot.encode()) + _OPERATION_BYTES, len(_END)
     for count, path in enumerate(paths):
         total += len(path.encode()) + each
@@ -217,9 +219,10 @@ def _within_request_size(chroot: str, paths: Sequence[str]) -> Sequence[str]:
 
 
 def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
-    """Read znodes in the order of `paths`, absent ones included.
+    """Read znodes in the order of `paths`, including absent ones.
 
-    `resume`: go on after a lost connection, in another session if need be; not where the session holds something.
+    With `resume` the read continues after a lost connection, possibly in a new session. It must be False if the caller
+    depends on its session, for example because it holds the controllership.
     """
     znodes: list[Znode] = []
     for chunk, replies in _batches(client, GetData, paths, resume=resume):
@@ -228,7 +231,7 @@ def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False
 
 
 def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[list[str]]:
-    """Return the names under each path, in order; none where there is no such znode."""
+    """Return the names under each path, in order; an empty list if there is no such znode."""
     names: list[list[str]] = []
     for chunk, replies in _batches(client, GetChildren, paths, resume=resume):
         names += map(_names, chunk, replies)
@@ -253,12 +256,12 @@ def _raise_unless_absent(path: str, reply: Reply) -> None:
     if reply == NoAuthError.code:
         raise UnreadableError(forbidden(f"read {path}"))
     if reply != NoNodeError.code:
-        raise UnreadableError(f"ZooKeeper answered error {reply} to reading {path}; check its ACL and logs")
+        raise UnreadableError(f"ZooKeeper returned error {reply} for a read of {path}; check its ACL and logs")
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Spare the garbage collector a million rows, none of which is in a cycle: it took a third of the time."""
+    """Pause the garbage collector, which took a third of the time on a million rows that are in no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

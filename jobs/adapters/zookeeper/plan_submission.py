@@ -1,8 +1,8 @@
-"""Where `surveyor control` says that it is in office, and where commits hand their plans in to it.
+"""The znodes through which a commit submits its plan to the resident controller (`surveyor control`).
 
-/surveyor/control is ephemeral, of the session that has /controller; /surveyor/plans/PLAN is that of the commit, which
-reads its answer there. Neither is believed for itself: a session without /controller is not in office, and a plan is
-carried out only if the commit recorded in the warehouse what it submits.
+/surveyor/control is ephemeral and belongs to the session that owns /controller. /surveyor/plans/PLAN is ephemeral,
+belongs to the session of the commit, and gets the controller's result. Neither znode is trusted alone: a session
+without /controller is not the controller, and a plan is executed only if the commit recorded it in the warehouse.
 """
 
 from typing import Final
@@ -23,11 +23,11 @@ PLANS: Final = "/surveyor/plans"
 
 
 def announce_resident(client: KazooClient, holder: LeaseHolder) -> bool:
-    """Say that this session is in office; False where ZooKeeper does not let us write there."""
+    """Announce that this session is the resident controller; return False if an ACL forbids that."""
     try:
         await_result(client.ensure_path_async(PLANS))
         previous = read(client, RESIDENT)
-        if previous.version is not None:  # of one that lost its office and does not know yet
+        if previous.version is not None:  # of a former controller whose session still exists
             _delete(client, RESIDENT)
         await_result(client.create_async(RESIDENT, encode_holder(holder), ephemeral=True))
     except NoAuthError:
@@ -36,7 +36,10 @@ def announce_resident(client: KazooClient, holder: LeaseHolder) -> bool:
 
 
 def resident(client: KazooClient) -> LeaseHolder | None:
-    """Who is in office to stay, None where nobody is, as where Kafka's controller is."""
+    """Return the resident controller, None if there is none, for example because Kafka's controller is active.
+
+    Raise RefusedError if its announcement cannot be decoded.
+    """
     sync(client)
     announcement, controller = read(client, RESIDENT), read(client, CONTROLLER)
     if (
@@ -49,7 +52,7 @@ def resident(client: KazooClient) -> LeaseHolder | None:
         return decode_holder(announcement.data)
     except MalformedZnodeError as error:
         raise RefusedError(
-            f"{RESIDENT} is not understood ({error}): another version of Surveyor is the controller; use that one",
+            f"{RESIDENT} cannot be decoded ({error}): another version of Surveyor is the controller; use that version",
         ) from None
 
 
@@ -58,7 +61,7 @@ def path_of(plan_id: str) -> str:
 
 
 def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
-    """Hand a plan in; raise RefusedError where the same is there."""
+    """Submit a plan; raise RefusedError if its znode already exists."""
     use_kafka_acl(client)
     try:
         await_result(client.create_async(path_of(plan_id), data, ephemeral=True))
@@ -67,32 +70,32 @@ def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
         if existing.stat is not None and (fault := fault_of(existing)):
             raise RefusedError(_not_a_plan(existing.path, fault)) from None
         raise RefusedError(
-            f"plan {plan_id} is handed in to `surveyor control` already ({path_of(plan_id)}): wait for that commit, or "
-            "interrupt it",
+            f"plan {plan_id} has already been submitted to `surveyor control` ({path_of(plan_id)}): wait for that "
+            "commit, or interrupt it",
         ) from None
 
 
 def withdraw(client: KazooClient, plan_id: str, version: int) -> bool:
-    """Take a plan back that nobody has begun; False where somebody has."""
+    """Withdraw a submitted plan; return False if the controller has already started it."""
     return _delete(client, path_of(plan_id), version)
 
 
 def submitted(client: KazooClient) -> list[Znode]:
-    """What is in /surveyor/plans, in the order of the names; without a stat what an ACL keeps from us."""
+    """Return the znodes in /surveyor/plans in the order of their names; those that an ACL hides have no stat."""
     pending = [(path_of(name), client.get_async(path_of(name))) for name in children(client, PLANS) or ()]
     znodes = []
     for path, each in pending:
         try:
             znodes.append(Znode(path, *await_result(each)))
         except NoNodeError:
-            continue  # taken back
+            continue  # withdrawn
         except NoAuthError:
             znodes.append(Znode(path, None, None))
     return znodes
 
 
 def fault_of(znode: Znode) -> str | None:
-    """Say why this cannot be what a commit submitted, None if it can."""
+    """Return why this znode is not a submitted plan, None if it may be one."""
     if znode.stat is None:
         return "its ACL does not let us read it"
     if not znode.stat.ephemeralOwner:
@@ -100,7 +103,7 @@ def fault_of(znode: Znode) -> str | None:
     try:
         decode_submitted(znode.data)
     except MalformedZnodeError as error:
-        return f"it is not understood: {error}"
+        return f"it cannot be decoded: {error}"
     return None
 
 
@@ -109,12 +112,12 @@ def _not_a_plan(path: str, fault: str) -> str:
 
 
 def ignored_reason(path: str, fault: str) -> str:
-    """Say that a znode of another client is not touched."""
+    """Return the message for a znode of another client, which is not changed."""
     return f"{_not_a_plan(path, fault)}; it is left alone"
 
 
 def respond(client: KazooClient, path: str, result: SubmittedPlan, version: int = ANY_VERSION) -> bool:
-    """Say how far a plan has come; False where whoever handed it in is gone, or has taken it back."""
+    """Write the status of a plan into its znode; return False if the commit has withdrawn it or its session ended."""
     try:
         await_result(client.set_async(path, encode_submitted(result), version))
     except (NoNodeError, BadVersionError):

@@ -1,7 +1,7 @@
-"""What ZooKeeper would let this client do, and what time it is there: asked of it, as nobody else can tell.
+"""Probes of ZooKeeper: which znodes this client may write, and the server's clock.
 
-Nothing of the cluster is changed. What may be written is found by multis that end in a check which always fails, so
-that none of their operations is ever done. The time is when a znode was made that is gone at once.
+No znode of the cluster changes. Write permission is tested by multis that end in a check that always fails, so none of
+their operations is executed. The time is the creation time of a znode that is deleted at once.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ from jobs.adapters.zookeeper.multi_failure import multi_failure
 
 _PROBE: Final = "surveyor-doctor"
 _NONEXISTENT: Final = f"/{_PROBE}/never"
-"""Where no znode is: nothing below an ephemeral one can be."""
+"""A path that cannot exist, because ephemeral znodes have no children."""
 
 
 def unwritable_paths(client: KazooClient) -> list[str]:
-    """Name those of the znodes that batch mode writes which an ACL keeps from this client, whoever it is.
+    """Return the znodes that batch mode writes and that an ACL forbids this client to write.
 
-    On / and /brokers/topics it is about the znodes below: /controller, and new topics.
+    / and /brokers/topics stand for creating and deleting children: /controller and new topics.
     """
     states = [f"{TOPICS}/{topic}/partitions/0/state" for topic in (children(client, TOPICS) or [])[:1]]
     closed = [path for path in ("/", TOPICS) if _is_forbidden(client, path, below=True)]
@@ -47,7 +47,7 @@ def _was_forbidden(multi: TransactionRequest, results: Iterable[object]) -> bool
 
 
 def server_time(client: KazooClient) -> float | None:
-    """Seconds since the epoch by ZooKeeper's clock; None where this client may create nothing."""
+    """Return the time by ZooKeeper's clock in seconds since 1970, None if this client may not create a znode."""
     try:
         path = await_result(client.create_async(f"/{_PROBE}-", ephemeral=True, sequence=True))
     except NoAuthError:

@@ -1,11 +1,11 @@
-"""The Python Data Source `zookeeper`: Spark splits a tree into ranges, executors read them in parallel.
+"""The Python Data Source `zookeeper`: Spark splits a znode tree into ranges that executors read in parallel.
 
-`spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` gives a cluster's topics, partitions
-and what of them could not be understood, a row each (`READ`); decoding is that of `schemas.znodes`, in the reader.
-With `.option("path", "/brokers/topics")` it gives the znodes below that path as they are (`ZNODES`), `depth` levels
-of them, 1 unless told. `tasks` says into how many ranges to split, `config` the file by which the ensemble is spoken to
-(`--zookeeper-config`), on every host where an executor runs. Every connection calls `sync` first; ranges go
-round the servers of an ensemble.
+`spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` returns one row per topic, partition
+and znode that could not be decoded (`READ`); the reader decodes with `schemas.znodes`. With
+`.option("path", "/brokers/topics")` it returns the raw znodes below that path (`ZNODES`), `depth` levels of them
+(default 1). `tasks` is the number of ranges. `config` is the connection's configuration file (`--zookeeper-config`),
+which must exist on every host that runs an executor. Every connection calls `sync` first, and the ranges are spread
+over the servers of the ensemble.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from jobs.core.errors import UnreadableError, UsageError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_PER_TASK: Final = 250
-"""Topics, or znodes of the first level, that a task reads unless told how many tasks there are to be."""
+"""Topics, or first-level znodes, that a task reads if the number of tasks is not given."""
 
 _FIELDS_BY_KIND: Final[dict[str, tuple[StructField, ...]]] = {
     "topic": tuple(
@@ -65,13 +65,13 @@ READ: Final = StructType(
         *{field.name: field for fields in _FIELDS_BY_KIND.values() for field in fields}.values(),
     ],
 )
-"""What the source reads of a cluster; the columns of other kinds are null. A task row tells what a reading took."""
+"""Rows of a cluster; columns of other kinds are null. A row of kind `task` has the durations of a read."""
 
 ZNODES: Final = StructType(
     [
         StructField("path", StringType(), metadata={"comment": "from the chroot"}),
         StructField("data", BinaryType(), metadata={"comment": "as it is; null where a znode has none"}),
-        StructField("version", IntegerType(), metadata={"comment": "how often its data was set"}),
+        StructField("version", IntegerType(), metadata={"comment": "number of times its data was set"}),
         StructField("czxid", LongType(), metadata={"comment": "transaction that created it"}),
         StructField("mzxid", LongType(), metadata={"comment": "transaction that last set its data"}),
         StructField("ephemeral_owner", LongType(), metadata={"comment": "session it goes with, 0 for none"}),
@@ -85,7 +85,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Names(InputPartition):
-    """The znodes of the first level that one task reads; `number` counts the tasks."""
+    """The first-level znodes that one task reads; `number` is the index of the task."""
 
     number: int
     names: tuple[str, ...]
@@ -113,13 +113,13 @@ class ZooKeeperDataSource(DataSource):
 
 
 class _Reader(DataSourceReader):
-    """Splits the children of `path` into tasks; a subclass says what a task makes of its share."""
+    """Splits the children of `path` into tasks; a subclass turns the share of a task into rows."""
 
     def __init__(self, hosts: str, path: str, tasks: int | None = None, *, config: Path | None = None) -> None:
         self.hosts, self.path, self.tasks, self.config = hosts, path, tasks, config
 
     def connected(self, *, first_server: int | None = None) -> AbstractContextManager[KazooClient]:
-        """A connection of this process, which need not be the one that knows how the ensemble is spoken to."""
+        """Connect from this process, which may be an executor where the configuration is not registered yet."""
         if self.config is not None:
             register_config(self.hosts, self.config)
         return connected(self.hosts, first_server=first_server)
@@ -147,7 +147,7 @@ class _Reader(DataSourceReader):
 
 
 class TopicReader(_Reader):
-    """Reads topics and their partitions, decoded."""
+    """Reads and decodes topics and their partitions."""
 
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for reading in read_topic_rows(client, names):
@@ -157,9 +157,9 @@ class TopicReader(_Reader):
 
 
 def read_in_process(hosts: str) -> pa.Table:
-    """Read topics and partitions in this process, as the executors do: rows of READ.
+    """Read topics and partitions in this process, as rows of READ.
 
-    For a cluster that is read in less time than Spark takes to start a Python worker.
+    For a small cluster: reading it takes less time than Spark needs to start a Python worker.
     """
     reader = TopicReader(hosts, TOPICS_PATH, 1)
     batches = [batch for share in reader.partitions() for batch in reader.read(share)]
@@ -167,10 +167,10 @@ def read_in_process(hosts: str) -> pa.Table:
 
 
 def read_on_executors(spark: SparkSession, hosts: str, tasks: int, config: Path | None) -> DataFrame:
-    """Read topics and partitions on executors, as the data source does: rows of READ.
+    """Read topics and partitions on executors, as rows of READ.
 
-    Not by the data source: that starts one Python to be made in and another one to be split in, before an executor
-    starts the one that reads. From Spark's start to the first znode it took 6 s so, and 3 s this way.
+    This does not use the data source, which starts one Python process to be created in and another to be split in,
+    before an executor starts the one that reads. From Spark's start to the first znode that takes 6 s, this way 3 s.
     """
     reader = TopicReader(hosts, TOPICS_PATH, tasks, config=None if config is None else config.absolute())
     shares = reader.partitions()
@@ -184,7 +184,7 @@ def read_on_executors(spark: SparkSession, hosts: str, tasks: int, config: Path 
 
 
 class ZnodeReader(_Reader):
-    """Reads any znodes as they are, `depth` levels below the path."""
+    """Reads raw znodes, `depth` levels below the path."""
 
     def __init__(self, hosts: str, path: str, tasks: int | None, depth: int, *, config: Path | None) -> None:
         super().__init__(hosts, path, tasks, config=config)
@@ -230,7 +230,7 @@ def _by_kind(reading: TopicRows) -> dict[str, list[Row]]:
 
 def _znode(znode: Znode) -> Row:
     stat = znode.stat
-    assert stat is not None  # noqa: S101 - the caller leaves absent ones out
+    assert stat is not None  # noqa: S101 - the caller filters absent znodes
     return {
         "path": znode.path,
         "data": znode.data,
@@ -245,7 +245,7 @@ def _znode(znode: Znode) -> Row:
 def _batch(
     rows: Sequence[Mapping[str, Any]], columns_present: set[str], schema: StructType, **same: str
 ) -> pa.RecordBatch:
-    """Columns of the rows' values, of one value for all, and of nulls."""
+    """Make a batch of `schema`: columns present in the rows, columns with one constant, and null columns."""
     arrow = to_arrow_schema(schema)
     columns = []
     for field in arrow:

@@ -1,8 +1,9 @@
-"""Topics and their partitions as ZooKeeper holds them: read in bulk, decoded, and read once more where torn.
+"""Topics and their partitions as stored in ZooKeeper: read in bulk, decoded, and read again if torn.
 
-ZooKeeper gives no snapshot isolation: between the reading of a topic and of its states the controller may have moved
-on. What cannot be of one moment (a leader or an ISR outside of the replicas, a state that nobody assigned or that is
-missing) is read once more, whole; the second reading stands. A topic that vanishes meanwhile is no row.
+ZooKeeper has no snapshot isolation: the controller may write between the read of a topic and the read of its states. A
+topic whose znodes cannot belong to one moment (a leader or an ISR that is not among the replicas, a missing state, a
+state of a partition that is not assigned) is read once more as a whole, and the second read is kept. A topic that is
+deleted in the meantime yields no row.
 """
 
 import time
@@ -27,10 +28,10 @@ from schemas.znodes import (
 )
 
 PARTITIONS_PER_CHUNK: Final = 50_000
-"""Partitions held at a time: what bounds a reader's memory."""
+"""Partitions in memory at a time; this bounds a reader's memory."""
 
 _NO_KNOWN_REPLICAS: Final[list[int]] = []
-"""The replicas of a partition whose entry in the assignment is not understood."""
+"""The replicas of a partition whose entry in the assignment cannot be decoded."""
 
 NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
 
@@ -39,7 +40,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class TopicRows:
-    """Rows by kind, the topics that may be torn, and the seconds it took to read and to decode."""
+    """Rows by kind, the topics that may be torn, and the durations of reading and decoding in seconds."""
 
     topics: list[Row] = field(default_factory=list)
     partitions: list[Row] = field(default_factory=list)
@@ -50,7 +51,7 @@ class TopicRows:
 
 
 def latest_epoch_of_states(client: KazooClient) -> int:
-    """Return the latest controller epoch that a state carries, 0 where there is none; what is illegible has none."""
+    """Return the latest controller epoch in any partition state, 0 if there is none; undecodable states are skipped."""
     names = children(client, TOPICS) or []
     partitions = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
     numbered = zip(names, partitions, strict=True)
@@ -70,14 +71,14 @@ def _controller_epoch(znode: Znode) -> int:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic between the reading of its own znodes and of its states."""
+    """A topic whose own znodes have been read and whose states have not."""
 
     row: Row
     assignment: Assignment = NO_ASSIGNMENT
     opaque: frozenset[int] = frozenset()
-    """Partitions whose entry in the assignment is not understood: they have no replicas that are known."""
+    """Partitions whose entry in the assignment cannot be decoded, so their replicas are unknown."""
     orphans: list[str] = field(default_factory=list)
-    """Partitions that have a znode and are not assigned."""
+    """Partitions that have a znode but are not in the assignment."""
     quarantine: list[Row] = field(default_factory=list)
 
     def state_paths(self) -> Iterator[str]:
@@ -86,7 +87,7 @@ class _Topic:
 
 
 def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[TopicRows]:
-    """Read topics, some at a time; what looks torn is read once more."""
+    """Read topics in chunks; torn topics are read once more."""
     for reading in _read(client, names, is_retry=False):
         yield reading
         if reading.torn:
@@ -138,7 +139,7 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: boo
 
 
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
-    """Decode a topic's own znodes; what is not understood goes to quarantine and leaves the rest."""
+    """Decode a topic's own znodes; parts that cannot be decoded are quarantined, and the rest is kept."""
     name = znode.path.rsplit("/", 1)[1]
     topic = _Topic({"topic": name, "topic_version": znode.version})
     settings, unread = ({}, []) if config.data is None else read_config(config.data)
@@ -153,14 +154,14 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
         "assignment_understood": not reason,
         "understood": not (reason or unread),
     }
-    if topic.assignment is not NO_ASSIGNMENT or not znode.data:  # of what is there but illegible nobody can say
+    if topic.assignment is not NO_ASSIGNMENT or not znode.data:  # without a decoded assignment, orphans are unknown
         assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.opaque)}
         topic.orphans = [child for child in children if child not in assigned]
     return topic
 
 
 def _read_assignment(topic: _Topic, name: str, znode: Znode) -> str:
-    """Decode the partitions of a topic; return why some, or all, are not understood, empty where all are."""
+    """Decode a topic's assignment; return why some or all of it cannot be decoded, or an empty string."""
     try:
         check_topic_name(name)
         topic.assignment = read_assignment(znode.data)
@@ -172,7 +173,7 @@ def _read_assignment(topic: _Topic, name: str, znode: Znode) -> str:
 
 
 def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[Row], bool]:
-    """Decode a topic's states, the next of `states`: its partitions, what is in quarantine, whether it may be torn."""
+    """Decode a topic's states, the next of `states`; return partitions, quarantine rows and whether it may be torn."""
     partitions, quarantine, torn = [], list(topic.quarantine), False
     for row in _assigned_partitions(topic):
         znode = next(states)
@@ -192,7 +193,7 @@ def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], l
 
 
 def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
-    """One row a partition, its state still to be added; one that is opaque has no replicas that are known."""
+    """Yield one row per partition without its state; an opaque partition has no known replicas."""
     assignment = topic.assignment
     topic_columns = {name: topic.row[name] for name in ("topic", "topic_version")}
     for partition, replicas in sorted(
@@ -209,7 +210,7 @@ def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
 
 
 def _add_state(row: Row, znode: Znode) -> bool:
-    """Add the state to its partition; tell whether the two may be of different moments."""
+    """Add a state to its partition's row; return whether state and assignment may be of different moments."""
     if znode.stat is None:
         return True
     row["state_version"] = znode.version
@@ -220,6 +221,6 @@ def _add_state(row: Row, znode: Znode) -> bool:
     row["controller_epoch"] = state.controller_epoch
     row["leader_recovery_state"] = state.leader_recovery_state
     replicas = row["replicas"]
-    if not row["understood"] or (state.isr == replicas and state.leader in replicas):  # nearly all, and seen quickly
+    if not row["understood"] or (state.isr == replicas and state.leader in replicas):  # nearly all
         return False
     return bool({state.leader, *state.isr}.difference(replicas, (NO_LEADER,)))

@@ -88,7 +88,7 @@ def test_what_the_cluster_has_in_the_way(
     assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over and broker start: ")
     assert findings["permissions"][1] == "not to be written by anybody, as Surveyor comes: /controller_epoch"
     assert findings["clock"][1] in {"60 s behind ZooKeeper's", "59 s behind ZooKeeper's"}
-    assert "broker 1 has no PLAINTEXT endpoint, but SSL (SSL)" in findings["control requests"][1]
+    assert "broker 1 has no PLAINTEXT endpoint; it has SSL (SSL)" in findings["control requests"][1]
 
 
 def test_what_kafka_cannot_start_over_is_named_with_what_ends_it(

@@ -224,7 +224,7 @@ def test_an_answer_for_each_who_asks() -> None:
         page.shutdown()
 
     assert answers == [
-        (HTTPStatus.NOT_FOUND, "only /metrics is here\n"),
+        (HTTPStatus.NOT_FOUND, "only /metrics exists here\n"),
         (HTTPStatus.SERVICE_UNAVAILABLE, "no table\n"),
         (HTTPStatus.SERVICE_UNAVAILABLE, "unexpected ValueError: odd\n"),
         (HTTPStatus.OK, "fine 1\n"),

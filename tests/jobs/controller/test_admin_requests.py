@@ -419,7 +419,7 @@ def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913
     ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
     assert (recorded, outcome) == (action, "applied")
     assert why.startswith(f"{path}: ")
-    assert (why == f"{path}: it asks for nothing") is is_legible
+    assert (why == f"{path}: it is empty") is is_legible
 
 
 def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: ResidentController) -> None:

@@ -314,13 +314,13 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     assert "needs ClusterAction on the Cluster" in told(plain, *control, sasl_username=GUEST)
     for way in (plain, "SCRAM-SHA-512 at the control plane"):
         assert "SaslAuthenticationFailedError (58)" in told(way, *control, sasl_password="wrong")  # noqa: S106 - it is
-    assert "it takes SCRAM-SHA-256, not PLAIN" in told(plain, "--conf", str(conf(tmp_path, "USERS")))
-    assert "it does not take our certificate" in told(plain, security_protocol="SSL")
-    assert "has no SASL_PLAINTEXT endpoint, but INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in told(
+    assert "it accepts SCRAM-SHA-256, not PLAIN" in told(plain, "--conf", str(conf(tmp_path, "USERS")))
+    assert "it does not accept our certificate" in told(plain, security_protocol="SSL")
+    assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in told(
         plain, security_protocol="SASL_PLAINTEXT"
     )
     named = told("a certificate", *control)
-    assert "has no SSL endpoint called CONTROL, but" in named
+    assert "has no SSL endpoint called CONTROL; it has" in named
     assert "control_listener" in named
 
 
@@ -377,8 +377,8 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
 
     by_certificate = Listener.of(ways["a certificate"].config, None)
 
-    assert "it speaks TLS there, and was spoken to without" in reason(PLAIN, ports["MUTUAL"])
-    assert "is TLS what it speaks there?" in reason(by_certificate, ports["INSIDE"])
+    assert "the listener uses TLS, and the request was plain text" in reason(PLAIN, ports["MUTUAL"])
+    assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 
 def test_doctor_says_whether_brokers_can_be_told(

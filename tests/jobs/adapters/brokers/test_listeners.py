@@ -113,8 +113,8 @@ def test_endpoint_is_the_first_of_the_protocol_or_the_one_that_is_named(
 @pytest.mark.parametrize(
     ("protocol", "name", "why"),
     [
-        ("SSL", None, "has no SSL endpoint, but INSIDE (PLAINTEXT), CLIENTS (SASL_SSL), CONTROL (SASL_SSL): set"),
-        ("PLAINTEXT", "CONTROL", "has no PLAINTEXT endpoint called CONTROL, but"),
+        ("SSL", None, "has no SSL endpoint; it has INSIDE (PLAINTEXT), CLIENTS (SASL_SSL), CONTROL (SASL_SSL): set"),
+        ("PLAINTEXT", "CONTROL", "has no PLAINTEXT endpoint called CONTROL; it has"),
         ("SASL_SSL", "control", "or control_listener in the conf"),
     ],
 )
@@ -251,7 +251,7 @@ def test_broker_that_wants_a_certificate(
     reason = why(serve(certificates.server, certificates.ca).port, by(tmp_path, ssl_ca_location=certificates.ca))
 
     assert (
-        "it does not take our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location" in reason
+        "it does not accept our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location" in reason
     )
 
 
@@ -282,7 +282,7 @@ def test_plain_text_where_tls_is_spoken() -> None:
     with answering(b"\x15\x03\x03\x00\x02\x02\x50") as port:
         reason = why(port, PLAIN)
 
-    assert f"broker 3 at {LOOPBACK}:{port} (it speaks TLS there, and was spoken to without" in reason
+    assert f"broker 3 at {LOOPBACK}:{port} (the listener uses TLS, and the request was plain text" in reason
 
 
 @pytest.mark.usefixtures("impatient")
@@ -291,7 +291,7 @@ def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Pa
     with answering(b"") as port:
         reason = why(port, by(tmp_path, ssl_ca_location=certificates.ca))
 
-    assert "it closed the connection when TLS began: is TLS what it speaks there?" in reason
+    assert "it closed the connection during the TLS handshake: does that listener use TLS?" in reason
 
 
 @pytest.mark.usefixtures("impatient")
@@ -304,7 +304,7 @@ def test_broker_that_says_nothing_when_tls_begins(
 
     reason = why(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
 
-    assert "it did not answer when TLS began: is TLS what it speaks there?" in reason
+    assert "it did not answer the TLS handshake: does that listener use TLS?" in reason
 
 
 def test_reader_of_tls_is_woken_up(
@@ -379,9 +379,9 @@ def test_plain_is_taken() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "answers", "why"),
     [
-        ("PLAIN", scripted(mechanisms=()), "UnsupportedSaslMechanismError (33): it takes GSSAPI, not PLAIN"),
+        ("PLAIN", scripted(mechanisms=()), "UnsupportedSaslMechanismError (33): it accepts GSSAPI, not PLAIN"),
         ("PLAIN", scripted(answer(58, f"not {PASSWORD}")), "SaslAuthenticationFailedError (58): see sasl.username"),
-        ("PLAIN", scripted(answer(data=b"?")), "its answer to PLAIN makes no sense"),
+        ("PLAIN", scripted(answer(data=b"?")), "its response to PLAIN is invalid"),
         ("PLAIN", [b"\0"], "are not those of a broker that knows the user"),
         ("SCRAM-SHA-256", scripted(answer(data=b"r=somebody-else,s=AAAA,i=4096")), "are not those of a broker"),
         ("SCRAM-SHA-512", scripted(answer(data=b"\xff")), "are not those of a broker that knows the user"),

@@ -338,8 +338,8 @@ def test_silent_broker_is_refused_before_anything_is_written(
 
     message = str(refused.value)
     assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in message
-    assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in message
-    assert "--allow-silent 1,2 writes nevertheless" in message
+    assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it supports LeaderAndIsr up to version 3 only)" in message
+    assert "--allow-silent 1,2 writes anyway" in message
     refuse_unresponsive(live, OURS, {1, 2})
 
 

@@ -53,7 +53,7 @@ def test_epoch_and_its_version(tree: KafkaTree) -> None:
         ("/controller", V2, f"/controller {MADE_BY_HAND}"),
         ("/controller", V2.replace(b"-1}", b"3}"), "/controller carries kraftControllerEpoch 3"),
         ("/migration", b'{"version":0,"kraft_controller_id":3000}', "/migration names KRaft controller 3000"),
-        ("/migration", b"{}", "/migration is there and could not be understood"),
+        ("/migration", b"{}", "/migration exists and could not be decoded"),
     ],
 )
 def test_signs_of_a_migration(bare_tree: KafkaTree, path: str, data: bytes, sign: str) -> None:

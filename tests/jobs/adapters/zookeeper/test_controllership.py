@@ -144,7 +144,7 @@ def test_refuses_where_another_surveyor_is_in_control(
 def test_takes_nothing_over_that_rests_on_an_earlier_controller(tree: KafkaTree) -> None:
     before, intended = tree.dump(), list[int]()
 
-    with pytest.raises(OvertakenError, match="another controller took over meanwhile, by epoch 7"):
+    with pytest.raises(OvertakenError, match="another controller took over in the meantime, with epoch 7"):
         take_over(tree.client, tree.hosts, OURS, record_intent=intended.append, expected_epoch=6)
     assert (tree.dump(), intended) == (before, [])
 
@@ -161,7 +161,7 @@ def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str, data: bytes) -
     tree.client.set(znode, data)
     before = tree.dump()
 
-    with pytest.raises(RefusedError, match=f"{znode} could not be understood"):
+    with pytest.raises(RefusedError, match=f"{znode} could not be decoded"):
         take_over(tree.client, tree.hosts, OURS)
     assert tree.dump() == before
 

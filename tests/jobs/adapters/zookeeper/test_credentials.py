@@ -129,7 +129,7 @@ def test_an_acl_that_is_not_shown_as_it_is_is_not_copied(tree: KafkaTree, config
     ours = make_digest_acl("surveyor", "other", read=True, write=True, create=True, delete=True)
     secure(tree, [make_digest_acl(USER, PASSWORD, all=True), ours])
     configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
-    with connected(tree.hosts) as client, pytest.raises(SurveyorError, match=r"not shown to us.*nothing was written"):
+    with connected(tree.hosts) as client, pytest.raises(SurveyorError, match=r"masked for us.*nothing was written"):
         use_kafka_acl(client)
 
 
@@ -141,7 +141,7 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
             assert read(client, "/zookeeper").stat is not None
     register_config(guarded.secure, None)
     with (
-        pytest.raises(UnreadableError, match=r"whether it wants TLS \(--zookeeper-config\)"),
+        pytest.raises(UnreadableError, match=r"whether it requires TLS \(--zookeeper-config\)"),
         connected(guarded.secure, 2.0),
     ):
         pass
@@ -150,13 +150,13 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (SASL | {"sasl.password": "wrong-one"}, "does not know the user, or not the password"),
+        (SASL | {"sasl.password": "wrong-one"}, "does not accept the user or the password"),
         (
             SASL | {"security.protocol": "PLAINTEXT", "digest.user": "x"},
             "'digest.user' is not known or has no value; known are ",
         ),
         (SASL | {"security.protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
-        (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI'; ZooKeeper is spoken to by DIGEST-MD5"),
+        (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI'; only DIGEST-MD5 is supported"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: there is no file /nowhere"),
         ({"security.protocol": "SSL", "ssl.ca.location": __file__}, "ssl.ca.location: not the PEM file it should be"),
@@ -202,7 +202,7 @@ def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured
             poll_until(lambda: client.client_state, lambda state: state == KeeperState.CLOSED, 10.0)
             client.get("/")
 
-    with pytest.raises(UnreadableError, match="does not know the user"):
+    with pytest.raises(UnreadableError, match="does not accept the user"):
         read_once_closed()
 
 

@@ -129,7 +129,7 @@ def test_whoever_lost_it_asks_for_nothing_more(
     again = run(surveyor, kafka, plan)
 
     assert (stopped.exit_code, status) == (RUNNING, PlanStatus.PARTIAL)
-    assert "is not ours any more (nobody has it now)" in stopped.stderr
+    assert "was lost (it has no holder now)" in stopped.stderr
     assert throttled == {f"brokers/{broker}": {"1000"} for broker in (0, 1, 3)}
     assert controller.waves == [[(T, 0)], [(T, 1)]]
     assert (again.exit_code, controller.replicas(T), overrides(kafka)) == (DONE, AFTER, {})

@@ -66,7 +66,10 @@ def test_what_the_other_has_done_is_not_done_again(
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert (done.exit_code, epoch(tree)) == (DONE, BEFORE + 1)
-    assert f"another controller took over meanwhile, by epoch {BEFORE + 1}: what is due is judged anew" in done.stderr
+    assert (
+        f"another controller took over in the meantime, with epoch {BEFORE + 1}: what is due is judged anew"
+        in done.stderr
+    )
     assert "nothing is due" in done.stderr
     assert "written under the fence" not in done.stderr
     assert f"committed; {plan.size} applied (0 of them now)" in done.stdout

@@ -65,7 +65,7 @@ def test_silent_broker_is_refused_before_anything_is_taken_over(
     dry, done = surveyor.commit(tree.hosts, plan.plan_id), surveyor.apply(tree.hosts, plan.plan_id)
 
     assert (dry.exit_code, done.exit_code) == (REFUSED, REFUSED)
-    assert "--allow-silent 2 writes nevertheless" in done.stderr
+    assert "--allow-silent 2 writes anyway" in done.stderr
     assert tree.dump() == before
     assert surveyor.commits(plan.plan_id) == []
 
