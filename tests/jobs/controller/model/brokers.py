@@ -1,9 +1,9 @@
-"""Brokers in memory: they take control requests, lead, follow and change ISRs as Kafka 2.6 to 3.9 do with ZooKeeper.
+"""Simulated brokers, which handle control requests, lead, follow and change ISRs as Kafka 2.6 to 3.9 with ZooKeeper.
 
-What a process knows goes with it, its logs stay. A request is judged as `KafkaApis` and `ReplicaManager` judge it: by
-broker epoch, controller epoch, then by partition; a leader writes its ISR by compare-and-set at the state version and
-the leader epoch that it was told, as `ZkAlterPartitionManager` does, and whoever was told to follow catches up between
-two turns. A follower whose leader is not among the brokers alive by its metadata takes no note of what it was told.
+The memory of a process ends with it; its logs remain. A request is checked as in `KafkaApis` and `ReplicaManager`: by
+broker epoch, controller epoch, then by partition. A leader writes its ISR by compare-and-set at the state version and
+the leader epoch that it was sent, as `ZkAlterPartitionManager` does. A follower catches up between two turns. A
+follower whose leader is not alive by its metadata ignores a LeaderAndIsr.
 """
 
 import json
@@ -20,13 +20,13 @@ from tests.jobs.support.zookeeper.kafka_tree import registration, state_path
 
 NONE, UNKNOWN, STALE_CONTROLLER, STORAGE, FENCED, STALE_BROKER = 0, 3, 11, 56, 74, 77
 FAILED = -1
-"""UNKNOWN_SERVER_ERROR: it failed over a request, or over a partition of it."""
+"""UNKNOWN_SERVER_ERROR: the broker failed to handle a request, or one partition of it."""
 _REGISTRATION: Final = registration()
 
 
 @dataclass(slots=True)
 class Replica:
-    """What a process was told of a replica, and has made of it."""
+    """The state of a replica in a process."""
 
     leader: int
     leader_epoch: int
@@ -50,7 +50,7 @@ class Replica:
 
 @dataclass(slots=True)
 class Process:
-    """What a broker that runs knows; another process begins anew."""
+    """The state of a running broker; another process starts without it."""
 
     epoch: int
     controller_epoch: int = 0
@@ -60,11 +60,11 @@ class Process:
     lacks_dir: bool = False
     alive: set[int] = field(default_factory=set)
     metadata: dict[Key, tuple[int, int, list[int]]] = field(default_factory=dict)
-    """Leader, leader epoch and ISR, as clients hear them."""
+    """Leader, leader epoch and ISR, as the broker returns them to clients."""
     forgotten: set[Key] = field(default_factory=set)
-    """Partitions that it was told to forget, as their topics were to be deleted, and not told of since they are not."""
+    """Partitions that were removed from its metadata because of a topic deletion, and not sent since."""
     unreported_isrs: list[Key] = field(default_factory=list)
-    """Partitions whose ISR it changed, and has not notified of."""
+    """Partitions whose ISR the broker changed without a notification so far."""
 
 
 @dataclass(slots=True)
@@ -74,17 +74,17 @@ class SimulatedBroker:
     id: int
     tree: Tree
     add_fault: Callable[[str], None]
-    """Takes what must never happen."""
+    """Called with each violation."""
     process: Process | None = None
     logs: set[Key] = field(default_factory=set)
     stalled: bool = False
-    """It takes no requests for a while."""
+    """It handles no requests for a while."""
     lags: bool = False
     """Its followers do not catch up for a while."""
     fails: int = 0
-    """Requests that it fails over, from now on."""
+    """The number of requests that it will fail to handle."""
     fails_in_part: bool = False
-    """Over some of their partitions, where they are answered one by one; it heeds the others."""
+    """It fails for single partitions, if the API has errors by partition, and handles the others."""
 
     def start(self) -> None:
         path = f"/brokers/ids/{self.id}"
@@ -110,7 +110,7 @@ class SimulatedBroker:
         return self.process is not None and key in self.process.replicas and key not in self.process.offline
 
     def check_epochs(self, broker_epoch: int, controller_epoch: int) -> int:
-        """Say whether it takes requests of such epochs: an error code."""
+        """Return the error code for a request with these epochs."""
         assert self.process is not None
         if self.fails and not self.fails_in_part:
             self.fails -= 1
@@ -123,7 +123,7 @@ class SimulatedBroker:
         return NONE
 
     def apply(self, api: str, notice: Notice) -> int:
-        """Take what a request says of a partition; return an error code."""
+        """Handle one partition of a request; return an error code."""
         if self.fails and api != UPDATE_METADATA:
             self.fails -= 1
             return FAILED
@@ -182,14 +182,14 @@ class SimulatedBroker:
         return NONE
 
     def follows(self, key: Key, leader: int, leader_epoch: int) -> bool:
-        """Whether it fetches from this leader under this leader epoch, and keeps up."""
+        """Whether it fetches from this leader at this leader epoch, and keeps up."""
         if not self.hosts(key) or self.lags or self.process is None:
             return False
         replica = self.process.replicas[key]
         return (replica.leader, replica.leader_epoch, replica.stopped) == (leader, leader_epoch, False)
 
     def update_isrs(self, others: dict[int, "SimulatedBroker"]) -> None:
-        """Let followers join or leave the ISRs of what it leads, and notify of what changed before."""
+        """Update the ISRs of the partitions that it leads, and notify of earlier changes."""
         if self.process is None:
             return
         if self.process.unreported_isrs:

@@ -1,8 +1,8 @@
-"""An island: a little cluster of its own beside others in one ZooKeeper, and what happens to it by its script.
+"""A small simulated cluster, one of many in one ZooKeeper, and the events of its scenario.
 
-Whatever must never be, at no time, is looked for at each write and at each notice: leaders outside of the ISR, epochs
-that fall back, replicas forgotten before they were stopped, leaders given to partitions whose state was lost. What must
-be once all is quiet stands in `invariants`.
+Each write and each request is checked for what must never happen: leaders outside of the ISR, epochs that decrease,
+replicas removed before they were stopped, leaders for partitions whose state was lost. `invariants` checks what must
+hold once everything is quiet.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ CONFIGS, CONFIG_CHANGES = "/config/topics", "/config/changes"
 
 @dataclass
 class SimulatedCluster:
-    """One of many; `log` is its history, `faults` what must not have been."""
+    """One of many clusters; `log` is its history, `faults` are the violations found."""
 
     index: int
     scenario: Scenario
@@ -50,15 +50,15 @@ class SimulatedCluster:
     log: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     turn_began_at: int = 0
-    """The zxid at which the turn began: who registered since may not have been seen by the controller."""
+    """The zxid at which the turn began: the controller may not have seen brokers that registered later."""
     last_turn_began_at: int = 0
-    """That of the turn before: states that were there by then have been seen."""
+    """The zxid at which the previous turn began: the controller has seen states that existed then."""
     allowed: set[str] = field(default_factory=set)
-    """Topics that allowed unclean elections when the turn began: what is taken back since may not have been read."""
+    """Topics that allowed unclean elections when the turn began: the controller may not have read later changes."""
     lost: set[Key] = field(default_factory=set)
-    """Partitions whose state vanished or became illegible, by no doing of the controller: to be left alone."""
+    """Partitions whose state was removed or corrupted by an event; the controller must leave them alone."""
     last_turn: int = 0
-    """The last turn in which something was written or told here."""
+    """The last turn with a write or a request in this cluster."""
 
     def __post_init__(self) -> None:
         for local in range(self.scenario.brokers):
@@ -86,13 +86,13 @@ class SimulatedCluster:
         return None if data is None else decode_assignment(data)
 
     def state(self, key: Key) -> tuple[State, int] | None:
-        """A state and its version; None where there is none, or none that could be read."""
+        """Return a state and its version; None if there is none that can be decoded."""
         node = self.tree.nodes.get(state_path(*key))
         state = None if node is None else _legible(node.data)
         return None if node is None or state is None else (state, node.version)
 
     def allows_unclean(self, topic: str) -> bool:
-        """Whether the settings of a topic allow that somebody leads who was not in sync."""
+        """Whether the settings of a topic allow unclean elections."""
         data = self.tree.get(f"{CONFIGS}/{topic}")
         return data is not None and decode_config(data).get(UNCLEAN_ELECTION) == "true"
 
@@ -109,14 +109,14 @@ class SimulatedCluster:
         return broker_id in self.brokers and self.brokers[broker_id].process is not None
 
     def orders(self, path: str) -> Iterator[TopicPartition]:
-        """What is asked for of its partitions."""
+        """Yield the requests for partitions of this cluster."""
         data = self.tree.get(path)
         prefix = self.topic("")
         yield from (each for each in decode_partitions(data) if each.topic.startswith(prefix)) if data else ()
 
-    # what happens
+    # events
     def set_up(self) -> None:
-        """Start the brokers, and have the topics of the script, led and in sync."""
+        """Start the brokers, and create the topics of the scenario, led and in sync."""
         for broker in self.brokers.values():
             broker.start()
         for name, partitions in self.scenario.topics.items():
@@ -130,7 +130,7 @@ class SimulatedCluster:
                     self.brokers[holder].logs.add((topic, number))
 
     def apply_events(self, round_number: int, point: Point) -> None:
-        """Let happen what the script has for this moment."""
+        """Apply the events that the scenario has for this moment."""
         for event in self.scenario.events:
             if (event.round, event.point) == (round_number, point):
                 self.apply(event)
@@ -140,18 +140,18 @@ class SimulatedCluster:
         getattr(self, f"_{event.kind}")(*event.args)
 
     def begin_turn(self) -> None:
-        """Remember what the controller may count on in this turn."""
+        """Store what the controller may rely on in this turn."""
         self.last_turn_began_at, self.turn_began_at = self.turn_began_at, self.tree.zxid
         self.allowed = {topic for topic in self.topics if self.allows_unclean(topic)}
 
     def run_leaders(self) -> None:
-        """Let leaders do what they do now and then."""
+        """Let leaders change ISRs and send notifications."""
         for broker in self.brokers.values():
             if not broker.stalled:
                 broker.update_isrs(self.brokers)
 
     def heal(self) -> None:
-        """End all that is out of order, but for what stays so for good."""
+        """Start what is down and end all disturbances, except for permanent ones."""
         self.log.append("calm")
         for local, broker in enumerate(self.brokers.values()):
             broker.stalled = broker.lags = False
@@ -201,7 +201,7 @@ class SimulatedCluster:
             self.tree.put(f"/brokers/topics/{topic}", encode_assignment(Assignment(assigned, {}, {}, None)))
 
     def _grow(self, name: str, replicas: list[int]) -> None:
-        """Add a partition; also to a topic that is queued for deletion, as whoever writes the znode can."""
+        """Add a partition; also to a topic that is queued for deletion, as any client that writes the znode can."""
         topic = self.topic(name)
         before = self.assignment(topic)
         if before is not None:
@@ -213,14 +213,14 @@ class SimulatedCluster:
         self.tree.put(f"/admin/delete_topics/{self.topic(name)}")
 
     def _keep(self, name: str) -> None:
-        """Take back that a topic is to be deleted, as operators do by hand; Kafka knows no such request."""
+        """Withdraw the deletion of a topic, as operators do by hand; Kafka has no such request."""
         self.tree.remove(f"/admin/delete_topics/{self.topic(name)}")
 
     def _reassign(self, name: str, partition: int, replicas: list[int]) -> None:
         self._order(REASSIGN, TopicPartition(self.topic(name), partition, self.ids(replicas)))
 
     def _cancel(self, name: str, partition: int) -> None:
-        """Ask for the replicas from before the reassignment under way."""
+        """Request the replicas from before the reassignment in progress."""
         before = self.assignment(self.topic(name))
         if before is not None and partition in before.partitions:
             adding = before.adding_replicas.get(partition, [])
@@ -229,7 +229,7 @@ class SimulatedCluster:
                 self._order(REASSIGN, TopicPartition(self.topic(name), partition, origin))
 
     def _junk(self) -> None:
-        """Leave behind what asks for nothing, and what nobody can read."""
+        """Create empty requests and notifications, and one that cannot be decoded."""
         self.tree.put("/isr_change_notification/isr_change_", b"{illegible", sequence=True)
         self.tree.put("/log_dir_event_notification/log_dir_event_", b"", sequence=True)
         for path in (REASSIGN, ELECT):
@@ -254,14 +254,14 @@ class SimulatedCluster:
             broker.fail_dir(key for key in broker.logs if (len(key[0]) + key[1]) % 3 == of_three)
 
     def _unclean(self, name: str, allowed: bool) -> None:  # noqa: FBT001 - an argument of an event
-        """Allow a topic unclean elections, or take that back, and notify of it as Kafka's tools do."""
+        """Allow a topic unclean elections or forbid them, with the notification that Kafka's tools write."""
         topic = self.topic(name)
         if topic in self.topics:
             self.tree.put(f"{CONFIGS}/{topic}", encode_config({UNCLEAN_ELECTION: str(allowed).lower()}))
             self.tree.put(f"{CONFIG_CHANGES}/config_change_", encode_config_change(f"topics/{topic}"), sequence=True)
 
     def _vanish(self, name: str, partition: int) -> None:
-        """Lose the state of a partition that the controller knows to have had one."""
+        """Remove the state of a partition that the controller has seen."""
         key = self.topic(name), partition
         node = self.tree.nodes.get(state_path(*key))
         if node is not None and node.czxid <= self.last_turn_began_at:
@@ -269,16 +269,16 @@ class SimulatedCluster:
             self.tree.remove(state_path(*key))
 
     def _garble(self, name: str, partition: int) -> None:
-        """Let the state of a partition be illegible, whether there was one before or not."""
+        """Corrupt the state of a partition, whether there was one before or not."""
         key = self.topic(name), partition
         assignment = self.assignment(key[0])
         if assignment is not None and partition in assignment.partitions:
             self.lost.add(key)
             self.tree.put(state_path(*key), b"{illegible")
 
-    # what must never be
+    # checks at each write and request
     def check_write(self, write: Write) -> None:
-        """Look at a write of one of its topics."""
+        """Check a write to one of its topics."""
         parts = write.path.split("/")
         if parts[-1] == "state":
             self.log.append(f"  {_writer(write)} {parts[3]}-{parts[5]}: {_text(write.before)} -> {_text(write.after)}")
@@ -293,13 +293,13 @@ class SimulatedCluster:
     def _check_state(self, key: Key, write: Write) -> None:
         if write.after is None:
             if write.session and not self.is_queued(key[0]):
-                self.add_fault(f"the state of {key} is deleted, and its topic is not queued for deletion")
+                self.add_fault(f"the state of {key} is deleted, but its topic is not queued for deletion")
             return
         if key in self.lost:
             if write.session:
-                self.add_fault(f"{key} is given a state, though its own was lost or illegible: {_text(write.after)}")
+                self.add_fault(f"{key} is given a state, although its own was lost or corrupt: {_text(write.after)}")
             elif _legible(write.after) is not None:
-                # a leader that runs goes by its own state: where the version is the one it knows, it writes that anew
+                # a running leader keeps its own state, and writes it if the version is the one it knows
                 self.lost.discard(key)
             return
         self._check_values(key, write)
@@ -307,50 +307,51 @@ class SimulatedCluster:
     def _check_values(self, key: Key, write: Write) -> None:
         after = decode_state(write.after)
         if after.leader != NO_LEADER and after.leader not in after.isr:
-            self.add_fault(f"{key}: leader {after.leader} is outside of the ISR {after.isr}")
+            self.add_fault(f"{key}: leader {after.leader} is not in the ISR {after.isr}")
         if write.before is None:
             if after.leader_epoch != 0:
-                self.add_fault(f"{key} begins at leader epoch {after.leader_epoch}")
+                self.add_fault(f"{key} starts at leader epoch {after.leader_epoch}")
             return
         before = decode_state(write.before)
         if after.leader_epoch < before.leader_epoch or after.controller_epoch < before.controller_epoch:
-            self.add_fault(f"{key}: an epoch falls back: {before} -> {after}")
+            self.add_fault(f"{key}: an epoch decreases: {before} -> {after}")
         if not write.session:
             return
         if after.leader_epoch != before.leader_epoch + 1:
             self.add_fault(f"{key}: the controller does not raise the leader epoch by one: {before} -> {after}")
         if not set(after.isr) <= set(before.isr) and not self._is_allowed_unclean(key, before, after):
-            self.add_fault(
-                f"{key}: the controller elects, or takes into the ISR, who was not in it: {before} -> {after}"
-            )
+            self.add_fault(f"{key}: the controller adds a replica to the ISR: {before} -> {after}")
 
     def _is_allowed_unclean(self, key: Key, before: State, after: State) -> bool:
-        """Whether its topic allows that one leads alone who was not in sync, and nobody who was is alive."""
+        """Whether an unclean election was allowed.
+
+        The topic must allow it, the new leader must be alone in the ISR, and no former member may be healthy.
+        """
         allowed = key[0] in self.allowed or self.allows_unclean(key[0])
         return allowed and after.isr == [after.leader] and not any(self.is_healthy(each, key) for each in before.isr)
 
     def _check_topic(self, topic: str, before: Assignment, data: bytes | None) -> None:
         after = None if data is None else decode_assignment(data)
         if after is not None and after.partitions.keys() != before.partitions.keys():
-            self.add_fault(f"{topic}: the controller changes which partitions there are")
+            self.add_fault(f"{topic}: the controller adds or removes partitions")
         for number, replicas in before.partitions.items():
             left = set(replicas) - set(after.partitions.get(number, ()) if after else ())
             for broker in sorted(left):
                 if self._could_stop(broker, (topic, number)) and (topic, number) in self.brokers[broker].logs:
-                    self.add_fault(f"{topic}-{number}: replica {broker} is forgotten before its log is deleted")
+                    self.add_fault(f"{topic}-{number}: replica {broker} is removed before its log is deleted")
 
     def _could_stop(self, broker_id: int, key: Key) -> bool:
         process = self.brokers[broker_id].process if broker_id in self.brokers else None
         return process is not None and key not in process.offline and process.epoch <= self.turn_began_at
 
     def check_request(self, broker: SimulatedBroker, api: str, notice: Notice) -> None:
-        """Look at what a broker is told."""
+        """Check a request to a broker."""
         key = notice.topic, notice.partition
         if api != UPDATE_METADATA or notice.leader < NO_LEADER:
-            self.log.append(f"  {broker.id} hears {api} {_notice(notice)}")
+            self.log.append(f"  {broker.id} receives {api} {_notice(notice)}")
         state = self.state(key)
         if api == LEADER_AND_ISR and state is not None and notice.leader_epoch > state[0].leader_epoch:
-            self.add_fault(f"{broker.id} is told of leader epoch {notice.leader_epoch} of {key}, which is not written")
+            self.add_fault(f"{broker.id} is sent leader epoch {notice.leader_epoch} of {key}, which is not written")
 
 
 def _legible(data: bytes | None) -> State | None:

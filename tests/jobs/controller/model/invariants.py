@@ -1,4 +1,4 @@
-"""What must hold of an island once nothing new happens and the controller has come to rest."""
+"""Invariants of a simulated cluster once no new events happen and the controller is quiet."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.jobs.controller.model.clusters import ELECT, REASSIGN, SimulatedClust
 
 
 def violations(cluster: SimulatedCluster) -> list[str]:
-    """Say what does not hold."""
+    """Return the violated invariants."""
     return [*_topic_violations(cluster), *_request_violations(cluster), *_log_violations(cluster)]
 
 
@@ -21,28 +21,32 @@ def _topic_violations(cluster: SimulatedCluster) -> Iterator[str]:
         for number, replicas in sorted(assignment.partitions.items()):
             key = topic, number
             if not cluster.is_queued(topic):
-                yield from (f"{topic}-{number}: {what}" for what in _partition_violations(cluster, key, replicas))
-                yield from (f"{topic}-{number}: {what}" for what in _reassignment_violations(cluster, key, assignment))
+                yield from (
+                    f"{topic}-{number}: {violation}" for violation in _partition_violations(cluster, key, replicas)
+                )
+                yield from (
+                    f"{topic}-{number}: {violation}" for violation in _reassignment_violations(cluster, key, assignment)
+                )
 
 
 def _partition_violations(cluster: SimulatedCluster, key: Key, replicas: list[int]) -> Iterator[str]:
     znode = cluster.state(key)
     healthy = [broker for broker in replicas if cluster.is_healthy(broker, key)]
     if znode is None:
-        # somebody whose log dir failed cannot be told from somebody whose log dir is fine before it was told
+        # before brokers were sent a LeaderAndIsr, one with a failed log dir cannot be distinguished from others
         if healthy and key not in cluster.lost:
-            yield f"nobody leads it, and {healthy} are alive"
+            yield f"it has no leader, but {healthy} are alive"
         return
     state, version = znode
     in_sync = [broker for broker in state.isr if broker in healthy]
     if not in_sync:
         if state.leader != NO_LEADER:
-            yield f"{state.leader} leads it, and nobody of the ISR {state.isr} is alive"
+            yield f"{state.leader} leads it, but no replica of the ISR {state.isr} is alive"
         if healthy and cluster.allows_unclean(key[0]):
-            yield f"nobody leads it, and {healthy} are alive, and its topic allows unclean elections"
+            yield f"it has no leader, but {healthy} are alive, and its topic allows unclean elections"
         return
     if state.leader not in in_sync:
-        yield f"nobody alive leads it: {state}, alive and in sync are {in_sync}"
+        yield f"it has no live leader: {state}, alive and in sync are {in_sync}"
         return
     leader = _replica(cluster, state.leader, key)
     if leader is None or (leader.leader, leader.leader_epoch, leader.state_version) != (
@@ -50,13 +54,13 @@ def _partition_violations(cluster: SimulatedCluster, key: Key, replicas: list[in
         state.leader_epoch,
         version,
     ):
-        yield f"its leader does not know it: {state} at version {version}, and it knows {leader}"
+        yield f"its leader has another state: {state} at version {version}, the leader has {leader}"
     yield from _follower_violations(cluster, key, state, healthy)
 
 
 def _follower_violations(cluster: SimulatedCluster, key: Key, state: State, healthy: list[int]) -> Iterator[str]:
     if sorted(state.isr) != sorted(healthy):
-        yield f"the ISR is {state.isr}, and {healthy} are alive"
+        yield f"the ISR is {state.isr}, but {healthy} are alive"
     for broker in healthy:
         replica = _replica(cluster, broker, key)
         if replica is None or (replica.leader, replica.leader_epoch, replica.stopped) != (
@@ -64,11 +68,11 @@ def _follower_violations(cluster: SimulatedCluster, key: Key, state: State, heal
             state.leader_epoch,
             False,
         ):
-            yield f"{broker} does not follow: {state}, and it knows {replica}"
+            yield f"{broker} does not follow: {state}, the broker has {replica}"
     for each in cluster.brokers.values():
-        known = each.process.metadata.get(key) if each.process else None
-        if each.process and known != (state.leader, state.leader_epoch, state.isr):
-            yield f"{each.id} tells clients {known}: {state}"
+        metadata = each.process.metadata.get(key) if each.process else None
+        if each.process and metadata != (state.leader, state.leader_epoch, state.isr):
+            yield f"{each.id} returns {metadata} to clients: {state}"
 
 
 def _replica(cluster: SimulatedCluster, broker: int, key: Key) -> Replica | None:
@@ -82,7 +86,7 @@ def _reassignment_violations(cluster: SimulatedCluster, key: Key, assignment: As
         return
     target = [broker for broker in assignment.partitions[key[1]] if broker not in removing]
     if all(cluster.is_healthy(broker, key) for broker in target):
-        yield f"it moves for ever: {assignment}"
+        yield f"its move never ends: {assignment}"
 
 
 def _is_led(cluster: SimulatedCluster, key: Key) -> bool:
@@ -99,17 +103,17 @@ def _request_violations(cluster: SimulatedCluster) -> Iterator[str]:
             *assignment.removing_replicas,
         }
         if _is_led(cluster, key) and not moves and all(map(cluster.is_up, order.replicas or [])):
-            yield f"a reassignment is asked for ever: {order}"
+            yield f"a reassignment request is never withdrawn: {order}"
         if assignment is None or order.partition not in assignment.partitions:
-            yield f"a reassignment of nothing is asked for ever: {order}"
-    yield from (f"a preferred election is asked for ever: {order}" for order in cluster.orders(ELECT))
+            yield f"a reassignment request for no partition is never withdrawn: {order}"
+    yield from (f"an election request is never withdrawn: {order}" for order in cluster.orders(ELECT))
     for topic in cluster.tree.names("/admin/delete_topics"):
         if topic.startswith(cluster.topic("")) and _is_deletable(cluster, topic):
-            yield f"{topic} is queued for deletion for ever"
+            yield f"{topic} is never deleted"
     for path in (REASSIGN, ELECT):
         data = cluster.tree.get(path)
         if data is not None and not decode_partitions(data):
-            yield f"{path} asks for nothing, and stays"
+            yield f"{path} is empty, and is never removed"
     for path in ("/isr_change_notification", "/log_dir_event_notification"):
         if cluster.tree.names(path):
             yield f"{path} has {cluster.tree.names(path)}"
@@ -132,10 +136,10 @@ def _is_deletable(cluster: SimulatedCluster, topic: str) -> bool:
 
 
 def _is_blocked(cluster: SimulatedCluster, key: Key, assignment: Assignment) -> bool:
-    """Whether a move waits for somebody who is not there, or was told of the leader while that was not there.
+    """Whether a move waits for a broker that is down, or for one that ignored its leader because it was down then.
 
-    A topic that is queued for deletion elects nobody, as in Kafka: a leader that comes back leads on under the leader
-    epoch it had, and of that nobody is told but itself.
+    A topic that is queued for deletion elects no leaders, as in Kafka. A leader that comes back continues at its former
+    leader epoch, and only the leader itself is sent that state.
     """
     removing = assignment.removing_replicas.get(key[1], [])
     target = [broker for broker in assignment.partitions[key[1]] if broker not in removing]
@@ -153,10 +157,10 @@ def _ignored_its_leader(cluster: SimulatedCluster, broker: int, key: Key) -> boo
 
 
 def _log_violations(cluster: SimulatedCluster) -> Iterator[str]:
-    """Processes host what is assigned to them, and nothing else, and tell clients of no topic that they forgot.
+    """Processes must host exactly what is assigned to them, and not return topics to clients that they have removed.
 
-    Who took no requests while a topic was deleted, until the controller ended, tells clients of it for ever, as with
-    Kafka: the next controller does not know that there was such a topic.
+    A broker that handled no requests while a topic was deleted, until the controller ended, returns it to clients for
+    ever, as with Kafka: the next controller does not know that the topic existed.
     """
     assigned = {
         (topic, number): replicas
@@ -170,4 +174,4 @@ def _log_violations(cluster: SimulatedCluster) -> Iterator[str]:
                 yield f"{broker.id} still hosts {key}, which is assigned to {assigned.get(key)}"
         for key in broker.process.forgotten & broker.process.metadata.keys() if broker.process else ():
             if key not in assigned:
-                yield f"{broker.id} tells clients again of {key}, which is deleted"
+                yield f"{broker.id} returns {key} to clients again, which is deleted"

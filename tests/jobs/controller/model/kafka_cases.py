@@ -1,39 +1,42 @@
-"""Kafka's own tests of its ZooKeeper controller, as a table: what they set up, what they do, what they expect.
+"""Kafka's own tests of its ZooKeeper controller, as a table: their setup, their events, and what they expect.
 
 Names are those of the methods in Kafka 3.9: ControllerIntegrationTest (C), TopicDeletionManagerTest (D),
-DeleteTopicTest (T), ReplicaStateMachineTest (R), PartitionStateMachineTest (P), and what concerns the controller of
-ReassignPartitionsIntegrationTest (A), which later became ReassignPartitionsCommandTest. Each is an island of its own,
-but for moves, and one controller serves all of them. Where Kafka creates a topic first, it is there already, at leader
-epoch 5: epochs are counted from there. What needs another controller in the midst stands in a table of its own, as the
-world is small: whoever takes over tells everybody everything, and would mend what the other rows are to show.
+DeleteTopicTest (T), ReplicaStateMachineTest (R), PartitionStateMachineTest (P), and the parts of
+ReassignPartitionsIntegrationTest (A) that concern the controller, which later became ReassignPartitionsCommandTest.
+Each case is a cluster of its own, except for reassignments, and one controller serves all of them. If Kafka creates a
+topic first, it exists here already, at leader epoch 5, and epochs are counted from there. Cases that need another
+controller in between are in a table of their own, run in a small simulation: a new controller sends all brokers the
+full state, which would hide errors that the other cases are to find.
 
-Deviations on purpose: a move to a broker that is not alive begins once it is, where Kafka assigns it at once; a
-broker that dies costs one leader epoch, also at a fail-over, where Kafka's takes two; replicas are stopped before they
-are forgotten, so that a move from a to b also costs three (start, narrow, end), and one whose target restarts under
-way costs no more; a topic is not told to be deleted before all its replicas are in reach, where Kafka deletes those it
-reaches; a preferred election that is asked for is done before a deletion goes on; partitions added to a topic that is
-queued are deleted with it, where Kafka takes them out of the znode; who leads already and is preferred is not elected
-anew; a cancelled or overridden move goes on at one more leader epoch.
+Intended differences:
+- A move to a broker that is not alive starts once the broker is, where Kafka assigns it at once.
+- A broker that dies costs one leader epoch, also at a fail-over, where Kafka takes two.
+- Replicas are stopped before they are removed from the assignment, so a move from a to b also costs three leader epochs
+  (start, narrow, end), and one whose target restarts in between costs no more.
+- No replica of a topic is deleted before all replicas are reachable, where Kafka deletes those that are.
+- A requested preferred election is done before a deletion continues.
+- Partitions added to a topic that is queued for deletion are deleted with it, where Kafka removes them from the znode.
+- A preferred replica that leads already is not elected again.
+- A cancelled or overridden move costs one more leader epoch.
 
-Not here, and why:
-- testAlterPartition*, testIdempotentAlterPartition, testShutdownBrokerNotAddedToIsr: AlterPartition is not served.
+Not included, and why:
+- testAlterPartition*, testIdempotentAlterPartition, testShutdownBrokerNotAddedToIsr: AlterPartition is not supported.
 - testControlledShutdown, testControllerRejectControlledShutdown…, …TransitionForControlledShutdown: nor is that API.
 - testControllerFeatureZNodeSetup*: /feature is for inter.broker.protocol.version 2.7 and later, which is refused.
 - testTopicId*, testNoTopicId*: topics keep the ids they have; from 2.8 on only the controller would add them.
-- testAutoPreferredReplicaLeaderElection*: time stands still here; when leaders are balanced, and which, is tested in
+- testAutoPreferredReplicaLeaderElection*: time stands still here. When leaders are balanced, and which, is tested in
   tests/jobs/controller/test_auto_rebalance.py, and once due these are elections as in
   testPreferredReplicaLeaderElection.
 - testPreemption*, testControllerEpochPersists…, testControllerMove…: take-overs are tested on a real ZooKeeper
   (tests/jobs/controller/test_controller.py), and by the histories here.
-- testMetadataPropagation*, testEmptyCluster: who is told which brokers are alive is an invariant of each history here.
-- testInvalid…Transition, …PartitionsCount, P's …ToNewPartition…, …ToOffline… and …ToNonexistentPartition…: there are
-  no states in memory; legal transitions are a table of the planner
-  (tests/planner/reconciliation/test_replica_states.py).
-- …ZooKeeperClientException…, …ErrorCodeFrom…: lost connections and refused multis befall each history here.
+- testMetadataPropagation*, testEmptyCluster: that brokers know which brokers are alive is an invariant of each history.
+- testInvalid…Transition, …PartitionsCount, P's …ToNewPartition…, …ToOffline… and …ToNonexistentPartition…: there are no
+  states in memory; legal transitions are a table of the planner (tests/planner/reconciliation/test_replica_states.py).
+- …ZooKeeperClientException…, …ErrorCodeFrom…: lost connections and refused multis occur in each history here.
 - KRaft's half of DeleteTopicTest, and testDeleteTopicWithCleaner: not the controller's.
-- of ReassignPartitionsIntegrationTest, throttles, log dirs and --generate: the tool's and the brokers'; records and
-  high watermarks: of real brokers (tests/jobs/stories/test_control_brokers.py); testReassignmentCompletionDuring…: with
-  brokers of which some use AlterPartition `surveyor control` does not begin.
+- of ReassignPartitionsIntegrationTest, throttles, log dirs and --generate: they belong to the tool and the brokers.
+  Records and high watermarks are tested with real brokers (tests/jobs/stories/test_control_brokers.py).
+  testReassignmentCompletionDuring…: `surveyor control` does not start with brokers of which some use AlterPartition.
 """
 
 from typing import Any, Final, NamedTuple
@@ -41,28 +44,28 @@ from typing import Any, Final, NamedTuple
 from tests.jobs.controller.model.scenarios import Event, Point, Scenario
 
 FIRST_LEADER_EPOCH: Final = 5
-"""The leader epoch of what is there at the beginning."""
+"""The leader epoch of partitions that exist at the beginning."""
 
 ROUNDS: Final = 8
 ALL_BROKERS: Final = frozenset(range(4))
 
-Led = tuple[int, int, list[int]]
+LeaderState = tuple[int, int, list[int]]
 """Leader, leader epoch, ISR."""
 
 
 class Case(NamedTuple):
-    """`states` and `replicas` are what is expected at the end, by topic and partition; None: nothing is there."""
+    """A case. `states` and `assigned` are expected at the end, by topic and partition; None if nothing exists then."""
 
     replicas: dict[int, list[int]]
     events: list[tuple[int, str, tuple[Any, ...]]]
-    states: dict[tuple[str, int], Led | None]
-    assigned: dict[tuple[str, int], list[int]] = {}  # noqa: RUF012 - nobody changes it
+    states: dict[tuple[str, int], LeaderState | None]
+    assigned: dict[tuple[str, int], list[int]] = {}  # noqa: RUF012 - it is never changed
     queued: bool = False
-    """The deletion still waits."""
+    """The deletion is still queued at the end."""
     stay_dead: frozenset[int] = ALL_BROKERS
     stay_failed: bool = True
-    is_asked: bool = False
-    """A request for a move that has not begun still stands."""
+    has_request: bool = False
+    """A request for a move that has not started still exists at the end."""
 
 
 T0: Final = ("a", 0)
@@ -86,14 +89,14 @@ CASES: Final[dict[str, Case]] = {
         {T0: (1, FIRST_LEADER_EPOCH + 3, [1])},
         {T0: [1]},
     ),
-    "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: on purpose not begun": Case(
+    "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: intentionally not started": Case(
         {0: [0]},
         [(0, "kill", (1,)), (1, "reassign", ("a", 0, [1]))],
         {T0: (0, FIRST_LEADER_EPOCH, [0])},
         {T0: [0]},
-        is_asked=True,
+        has_request=True,
     ),
-    "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: dies under way, on purpose waited for": Case(
+    "C.testPartitionReassignmentWithOfflineReplicaHaltingProgress: dies in between, intentionally waited for": Case(
         {0: [0]},
         [(0, "lag", (1,)), (0, "reassign", ("a", 0, [1])), (2, "kill", (1,))],
         {T0: (0, FIRST_LEADER_EPOCH + 1, [0])},
@@ -186,7 +189,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 SLOW_BROKER: Final = 4
-"""The broker whose followers lag until the fifth round."""
+"""The broker that lags until the fifth round."""
 
 REASSIGNMENT_CASES: Final[dict[str, Case]] = {
     "A.testReassignmentWithAlterIsrDisabled": Case(
@@ -219,17 +222,18 @@ REASSIGNMENT_CASES: Final[dict[str, Case]] = {
         {("in_sync", 0): (0, FIRST_LEADER_EPOCH + 4, [0, 1, 2])},
         {("in_sync", 0): [0, 1, 2]},
     ),
-    "A: a request for what moves overrides the one before, as KIP-455 has it": Case(
+    "A: a request for a moving partition overrides the one before, as in KIP-455": Case(
         {0: [0, 1]},
         [(0, "reassign", ("other", 0, [0, SLOW_BROKER])), (3, "reassign", ("other", 0, [3, 0]))],
         {("other", 0): (0, FIRST_LEADER_EPOCH + 4, [0, 3])},
         {("other", 0): [3, 0]},
     ),
-    "P.testOnlinePartitionToOnlineTransition: on purpose not written": Case(
+    "P.testOnlinePartitionToOnlineTransition: intentionally not written": Case(
         {0: [0]}, [(0, "elect", ("led", 0))], {("led", 0): (0, FIRST_LEADER_EPOCH, [0])}
     ),
 }
-"""They do not get into each other's way, so that one island does for all: what a decision costs grows with brokers."""
+"""They do not interfere with each other, so that one cluster runs them all: the cost of decisions grows with brokers.
+"""
 
 REASSIGNMENT_SCENARIO: Final = Scenario(
     0,

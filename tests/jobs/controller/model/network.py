@@ -1,7 +1,7 @@
-"""What lies between the controller's queues and the brokers in memory: the real queues, without threads and sockets.
+"""Connects the controller's queues to the simulated brokers: the queues are real, without threads and sockets.
 
-A `ModelQueue` is the real `BrokerQueue` but for its thread and its connection, so that what waits is put together by
-the real code. Of each wave an island's brokers get what concerns their island: the rest would change nothing there.
+A `ModelQueue` is a `BrokerQueue` except for its thread and its connection, so that the real code merges what waits. The
+brokers of a cluster get only the part of each batch that concerns their cluster; the rest would change nothing there.
 """
 
 from collections import defaultdict
@@ -19,15 +19,15 @@ from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from tests.jobs.controller.model.brokers import NONE, SimulatedBroker
 
 MAX_BROKERS: Final = 10
-"""Brokers of an island, at most: ids of island 7 are 70 to 79."""
+"""Maximum number of brokers in a cluster: ids of cluster 7 are 70 to 79."""
 
 _NEVER_EXPIRES: Final = float("inf")
 
 
 def cluster_of_topic(topic: str) -> int:
-    """Tell whose topic it is.
+    """Return the index of a topic's cluster.
 
-    >>> island_of_topic("i00007.orders")
+    >>> cluster_of_topic("i00007.orders")
     7
     """
     return int(topic[1:6]) if topic[1:6].isdecimal() else -1
@@ -39,7 +39,7 @@ def cluster_of_broker(broker_id: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse(BrokerResponse):
-    """An answer that need not be decoded."""
+    """A response that need not be decoded."""
 
     top: int = NONE
     codes: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class ModelResponse(BrokerResponse):
 
 
 class ModelQueue(BrokerQueue):
-    """The queue to one registration; `step` does what its thread would do."""
+    """The queue of one registration; `step` does what its thread would do."""
 
     def __init__(self, broker: Row, client_id: str, on_response: OnResponse, network: "Network") -> None:
         super().__init__(broker, client_id, on_response)
@@ -69,13 +69,13 @@ class ModelQueue(BrokerQueue):
 
     def put(self, wave: _Pending) -> None:
         self.network.on_put(self.broker["broker_id"])
-        mine = self.network.restrict_to_cluster(wave.messages.batch, cluster_of_broker(self.broker["broker_id"]))
-        if (mine.batch.notices or wave.send_live_brokers) and self.network.accepts(self.broker["broker_id"]):
+        own = self.network.restrict_to_cluster(wave.messages.batch, cluster_of_broker(self.broker["broker_id"]))
+        if (own.batch.notices or wave.send_live_brokers) and self.network.accepts(self.broker["broker_id"]):
             self.network.deliveries += 1
-            super().put(replace(wave, messages=mine))
+            super().put(replace(wave, messages=own))
 
     def step(self) -> None:
-        """Send what waits, and hear the answers."""
+        """Send what waits, and handle the responses."""
         while not self.is_idle and (wave := self._next()) is not None:
             self._send(wave)
             self._busy = False
@@ -94,31 +94,31 @@ class Network:
     deliveries: int = 0
     on_put: Callable[[int], None] = lambda _: None
     accepts: Callable[[int], bool] = lambda _: True
-    """Whether what is put into the queue of a broker arrives there."""
+    """Whether a broker's queue accepts what is put into it."""
     on_request: Callable[[SimulatedBroker, str, Notice], None] = lambda *_: None
-    """Called with all that a broker is told."""
+    """Called with all notices that a broker receives."""
     _announced: ControlBatch | None = None
     _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
     def queue(self, broker: Row, client_id: str, on_response: OnResponse, _listener: Listener) -> ModelQueue:
-        """Stand in for the class of queues."""
+        """Replaces the class of queues."""
         return ModelQueue(broker, client_id, on_response, self)
 
     def restrict_to_cluster(self, announcement: ControlBatch, cluster: int) -> EncodedRequests:
-        """What of an announcement concerns an island."""
+        """Return the part of a batch that concerns a cluster."""
         if announcement is not self._announced:
             self._announced, self._parts = announcement, {}
             self._notices = _by_cluster(announcement.notices)
         if cluster not in self._parts:
             rows = [row for row in announcement.brokers if cluster_of_broker(row["broker_id"]) == cluster]
-            here = {row["broker_id"] for row in rows}
-            notices = [*_restricted(self._notices.get(cluster, []), here)]
+            brokers = {row["broker_id"] for row in rows}
+            notices = [*_to_brokers(self._notices.get(cluster, []), brokers)]
             self._parts[cluster] = EncodedRequests(replace(announcement, brokers=rows, notices=notices), _NEVER_EXPIRES)
         return self._parts[cluster]
 
     def step(self, only: Callable[[SimulatedBroker], bool] = lambda _: True) -> None:
-        """Let brokers that run take what waits for them."""
+        """Let running brokers handle what waits for them."""
         self.queues = [queue for queue in self.queues if not queue.over]
         for queue in self.queues:
             broker = self.brokers[queue.broker["broker_id"]]
@@ -128,13 +128,13 @@ class Network:
 
     @property
     def waiting(self) -> bool:
-        """Whether something waits for a broker that runs."""
+        """Whether a running broker has requests waiting."""
         return any(not queue.is_idle for queue in self.queues if not queue.over)
 
     def answer(
         self, row: Row, broker: SimulatedBroker, announcement: ControlBatch, request: Request
     ) -> BrokerResponse | None:
-        """Let a broker judge a request, partition by partition."""
+        """Let a broker handle a request, partition by partition."""
         if broker.process is None:
             return None
         top = broker.check_epochs(row["broker_epoch"], announcement.controller_epoch)
@@ -154,17 +154,17 @@ class Network:
 
 
 def _by_cluster(notices: Sequence[Notice]) -> dict[int, list[Notice]]:
-    by_island: dict[int, list[Notice]] = defaultdict(list)
+    notices_by_cluster: dict[int, list[Notice]] = defaultdict(list)
     for notice in notices:
-        by_island[cluster_of_topic(notice.topic)].append(notice)
-    return by_island
+        notices_by_cluster[cluster_of_topic(notice.topic)].append(notice)
+    return notices_by_cluster
 
 
-def _restricted(notices: Sequence[Notice], here: set[int]) -> Iterator[Notice]:
-    """Name to the brokers of an island those brokers only."""
-    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+def _to_brokers(notices: Sequence[Notice], brokers: set[int]) -> Iterator[Notice]:
+    """Restrict the recipients of notices to these brokers."""
+    restricted: dict[tuple[int, ...], tuple[int, ...]] = {}
     for notice in notices:
-        if notice.brokers not in known:
-            known[notice.brokers] = tuple(broker for broker in notice.brokers if broker in here)
-        if known[notice.brokers]:
-            yield with_values(notice, brokers=known[notice.brokers])
+        if notice.brokers not in restricted:
+            restricted[notice.brokers] = tuple(broker for broker in notice.brokers if broker in brokers)
+        if restricted[notice.brokers]:
+            yield with_values(notice, brokers=restricted[notice.brokers])

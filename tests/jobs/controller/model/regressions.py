@@ -1,6 +1,6 @@
-"""Histories that the model has found to go wrong, as short as they get: each failed before it was mended.
+"""Scenarios that the model has found to fail, minimised; each failed before the bug was fixed.
 
-They are run in `test_kafka_cases`, beside Kafka's: one world more would take as long as all of them.
+They run in `test_kafka_cases`, together with Kafka's cases: one more simulation would take as long as all of them.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from tests.jobs.controller.model.scenarios import Event, Point, Scenario
 BEFORE_CYCLE: Final = Point.BEFORE_CYCLE
 
 REGRESSIONS: Final = {
-    "a leader that bounces before it notified is told of the ISR that it wrote": Scenario(
+    "a leader that bounces before its notification is sent the ISR that it wrote": Scenario(
         0,
         3,
         {"a": {0: [0, 1]}},
@@ -20,7 +20,7 @@ REGRESSIONS: Final = {
             Event(3, BEFORE_CYCLE, "bounce", (0,)),
         ),
     ),
-    "a replica whose log dir failed need not stop before it is forgotten": Scenario(
+    "a replica whose log dir failed is removed without a stop": Scenario(
         1,
         3,
         {"a": {0: [0, 1]}},
@@ -32,7 +32,7 @@ REGRESSIONS: Final = {
         ),
         stay_failed=True,
     ),
-    "who restarts is told of what moves, though its topic is queued for deletion": Scenario(
+    "a restarted broker is sent moving partitions of a topic that is queued for deletion": Scenario(
         2,
         3,
         {"a": {0: [0, 1]}},
@@ -48,13 +48,13 @@ REGRESSIONS: Final = {
         3,
         {"a": {0: [0, 1]}},
         (
-            # after all that the other islands do: whenever a broker registers, everybody is told anew
+            # after all events of the other clusters, because each registration resends the deletion to all brokers
             Event(6, BEFORE_CYCLE, "stall", (1,)),
             Event(6, BEFORE_CYCLE, "delete", ("a",)),
             Event(7, BEFORE_CYCLE, "grow", ("a", [0, 1])),
         ),
     ),
-    "a state that was illegible when its topic was first seen, and then goes, is not that of a new partition": Scenario(
+    "a partition whose state was corrupt and then vanishes is not new": Scenario(
         4,
         3,
         {"a": {0: [0, 1]}},
@@ -65,7 +65,7 @@ REGRESSIONS: Final = {
             Event(3, BEFORE_CYCLE, "grow", ("b", [1, 0])),
         ),
     ),
-    "a replica whose log dir failed, and that is told to stop before it could say so, is not waited for": Scenario(
+    "a replica whose log dir failed before it was sent a stop is not waited for": Scenario(
         5,
         3,
         {"a": {0: [0, 1]}},
@@ -76,7 +76,7 @@ REGRESSIONS: Final = {
         ),
         stay_failed=True,
     ),
-    "who bounces after it has stopped is stopped once more before it is forgotten": Scenario(
+    "a replica whose broker bounces after the stop is stopped again before its removal": Scenario(
         6,
         3,
         {"a": {0: [0, 1]}},
@@ -84,11 +84,11 @@ REGRESSIONS: Final = {
             Event(0, BEFORE_CYCLE, "stall", (1,)),
             Event(0, BEFORE_CYCLE, "reassign", ("a", 0, [0])),
             Event(4, BEFORE_CYCLE, "stall", (1,)),
-            # while others elect uncleanly: that somebody bounces elsewhere is nothing to them
+            # while other clusters elect uncleanly, which a bounce in this one must not affect
             Event(5, BEFORE_CYCLE, "bounce", (1,)),
         ),
     ),
-    "who has deleted a topic does not begin it anew, whatever it is asked about its log dirs": Scenario(
+    "a broker that deleted a topic does not start it again when asked for its log dirs": Scenario(
         7,
         3,
         {"a": {0: [0, 1]}},
@@ -99,19 +99,19 @@ REGRESSIONS: Final = {
             Event(2, BEFORE_CYCLE, "bounce", (1,)),
         ),
     ),
-    "who has deleted a topic is not told of its ISR, though that was notified late": Scenario(
+    "a broker that deleted a topic is not sent its ISR after a late notification": Scenario(
         8,
         3,
         {"a": {0: [0, 1, 2]}},
         (
-            # after others have registered: with each that does, a deletion is told anew
+            # after all registrations in other clusters, because each of them resends the deletion
             Event(5, BEFORE_CYCLE, "stall", (2,)),
             Event(5, BEFORE_CYCLE, "lag", (1,)),
             Event(6, BEFORE_CYCLE, "delete", ("a",)),
             Event(7, BEFORE_CYCLE, "stall", (2,)),
         ),
     ),
-    "a leader that runs writes its own state in the place of one that is illegible": Scenario(
+    "a running leader overwrites a corrupt state with its own": Scenario(
         9,
         3,
         {"a": {0: [0, 1]}},
@@ -122,7 +122,7 @@ REGRESSIONS: Final = {
             Event(3, BEFORE_CYCLE, "kill", (1,)),
         ),
     ),
-    "a move goes on while a request in its place waits for its target": Scenario(
+    "a move continues while an overriding request waits for its target": Scenario(
         10,
         3,
         {"a": {0: [0, 1]}},
@@ -133,7 +133,7 @@ REGRESSIONS: Final = {
             Event(5, BEFORE_CYCLE, "reassign", ("a", 0, [7])),
         ),
     ),
-    "who restarted while a topic waited for its deletion is told of it once it is kept": Scenario(
+    "a broker that restarted during a deletion is sent the topic when the deletion is withdrawn": Scenario(
         11,
         3,
         {"a": {0: [0, 1, 2]}},
@@ -144,19 +144,19 @@ REGRESSIONS: Final = {
             Event(5, BEFORE_CYCLE, "keep", ("a",)),
         ),
     ),
-    "a topic that was kept half deleted can be deleted": Scenario(
+    "a topic that was kept when half deleted can be deleted": Scenario(
         12,
         3,
         {"a": {0: [0, 1, 2]}},
         (
-            # after others have registered: with each that does, a deletion is told anew
+            # after all registrations in other clusters, because each of them resends the deletion
             Event(5, BEFORE_CYCLE, "stall", (2,)),
             Event(5, BEFORE_CYCLE, "delete", ("a",)),
             Event(6, BEFORE_CYCLE, "keep", ("a",)),
             Event(7, BEFORE_CYCLE, "delete", ("a",)),
         ),
     ),
-    "who fails over what it is told after a failure is told again": Scenario(
+    "a request that fails after a broker failure is retried": Scenario(
         13,
         3,
         {"a": {0: [0, 1, 2]}},
@@ -166,7 +166,7 @@ REGRESSIONS: Final = {
         ),
         frozenset({0}),
     ),
-    "who fails over one partition is told of it again": Scenario(
+    "a partition that fails in a request is retried": Scenario(
         14,
         3,
         {"a": {0: [0, 1, 2], 1: [0, 1, 2]}},
@@ -176,7 +176,7 @@ REGRESSIONS: Final = {
         ),
         frozenset({0}),
     ),
-    "who fails over a deletion is told of it again": Scenario(
+    "a deletion that fails is retried": Scenario(
         15,
         3,
         {"a": {0: [0, 1, 2]}, "b": {0: [0, 1]}},
@@ -187,7 +187,7 @@ REGRESSIONS: Final = {
             Event(4, BEFORE_CYCLE, "delete", ("b",)),
         ),
     ),
-    "who fails to stop a replica that leaves is asked again": Scenario(
+    "a failed stop of a leaving replica is retried": Scenario(
         16,
         3,
         {"a": {0: [0, 1]}},
@@ -196,7 +196,7 @@ REGRESSIONS: Final = {
             Event(4, BEFORE_CYCLE, "fail", (0, 2, True)),
         ),
     ),
-    "who fails over who is alive is told everything again": Scenario(
+    "a broker that fails to handle the live brokers is sent the full state": Scenario(
         17,
         4,
         {"a": {0: [0, 1, 2]}},
@@ -207,7 +207,7 @@ REGRESSIONS: Final = {
             Event(5, BEFORE_CYCLE, "start", (0,)),
         ),
     ),
-    "who is introduced again while it stops a replica is told nothing that starts it": Scenario(
+    "the full state sent to a broker does not start a replica that it stops": Scenario(
         18,
         3,
         {"a": {0: [2, 1]}},

@@ -1,9 +1,9 @@
-"""One island alone, by its seed; and the shortest history that still fails.
+"""Run one simulated cluster by its seed, or find the shortest scenario that still fails.
 
-    .venv/bin/python -m tests.jobs.controller.model.replay SEED ROUNDS WORLD [--shorter]
+    .venv/bin/python -m tests.jobs.controller.model.replay SEED ROUNDS FAULT_SEED [--shorter]
 
-`WORLD` is the seed of what befalls the controller. The shortest history is found by running all histories that lack one
-event of it side by side, again and again: a world of fifty islands takes no longer than a world of one.
+`FAULT_SEED` is the seed of the controller's faults. The shortest scenario is found by running all scenarios that lack
+one event of it side by side, repeatedly: a simulation of fifty clusters takes no longer than one of a single cluster.
 """
 
 import argparse
@@ -23,17 +23,17 @@ MAX_SHOWN = 3
 
 
 def format_history(cluster: SimulatedCluster) -> str:
-    """Tell the history of an island, with what befell it."""
+    """Return the history of a cluster with its faults."""
     script_ = replace(cluster.scenario, events=())
     return "\n".join([f"{script_}", *cluster.log, *(f"=> {add_fault}" for add_fault in cluster.faults)])
 
 
 def format_failures(failing: Sequence[SimulatedCluster], simulation: int, rounds: int) -> str:
-    """Say which islands fail, the shortest histories first and whole, and how to run one of them alone."""
-    some = sorted(failing, key=lambda cluster: len(cluster.log))
-    lines = [f"{len(failing)} islands fail"]
-    lines += [f"seed {cluster.scenario.seed}: {cluster.faults[0]}" for cluster in some]
-    for cluster in some[:MAX_SHOWN]:
+    """Return which clusters fail, with the shortest histories in full, and the command that runs one of them alone."""
+    shown = sorted(failing, key=lambda cluster: len(cluster.log))
+    lines = [f"{len(failing)} clusters fail"]
+    lines += [f"seed {cluster.scenario.seed}: {cluster.faults[0]}" for cluster in shown]
+    for cluster in shown[:MAX_SHOWN]:
         command = (
             f"python -m tests.jobs.controller.model.replay {cluster.scenario.seed} {rounds} {simulation} --shorter"
         )
@@ -44,7 +44,7 @@ def format_failures(failing: Sequence[SimulatedCluster], simulation: int, rounds
 def run_scenarios(
     spark: SparkSession, scenarios: Sequence[Scenario], rounds: int, simulation: int
 ) -> list[SimulatedCluster]:
-    """Run histories in a world of their own; return all islands."""
+    """Run scenarios in a simulation of their own; return all clusters."""
     with tempfile.TemporaryDirectory() as folder:
         whole = Simulation(spark, Warehouse(folder, "model"), scenarios, rounds, draw_faults(simulation, rounds))
         whole.run()
@@ -52,19 +52,19 @@ def run_scenarios(
 
 
 def shrink(spark: SparkSession, history: Scenario, rounds: int, simulation: int) -> Scenario:
-    """Leave out events as long as some fault stays."""
+    """Leave out events as long as any fault remains."""
     while history.events:
         variants = [history.without(index) for index in range(len(history.events))]
-        lean = [
+        removable = [
             index for index, cluster in enumerate(run_scenarios(spark, variants, rounds, simulation)) if cluster.faults
         ]
-        if not lean:
+        if not removable:
             break
         without_all = replace(
-            history, events=tuple(each for index, each in enumerate(history.events) if index not in lean)
+            history, events=tuple(each for index, each in enumerate(history.events) if index not in removable)
         )
-        (together,) = run_scenarios(spark, [without_all], rounds, simulation)
-        history = without_all if together.faults else history.without(lean[0])
+        (reduced,) = run_scenarios(spark, [without_all], rounds, simulation)
+        history = without_all if reduced.faults else history.without(removable[0])
     return history
 
 
@@ -73,13 +73,13 @@ def main() -> None:
     for name in ("seed", "rounds", "world"):
         parser.add_argument(name, type=int)
     parser.add_argument("--shorter", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     spark = start_session("surveyor-model", {"spark.master": "local[2]", **INTERPRETED})
-    history = draw_scenario(given.seed, given.rounds)
-    if given.shorter:
-        history = shrink(spark, history, given.rounds, given.simulation)
-    (cluster,) = run_scenarios(spark, [history], given.rounds, given.simulation)
-    print(format_history(cluster))  # noqa: T201 - what it is for
+    history = draw_scenario(arguments.seed, arguments.rounds)
+    if arguments.shorter:
+        history = shrink(spark, history, arguments.rounds, arguments.simulation)
+    (cluster,) = run_scenarios(spark, [history], arguments.rounds, arguments.simulation)
+    print(format_history(cluster))  # noqa: T201 - the output of the script
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""What happens to an island: a history drawn from a seed, beforehand, so that it can be run again with parts left out.
+"""Scenarios for simulated clusters: drawn from a seed in advance, so that they can be run again with parts left out.
 
-A script does not know what the controller makes of it: what cannot happen when its turn comes (a dead broker is
-killed, an absent topic is deleted) does not. That is why an own minimiser does better here than Hypothesis would: a
-decision by Spark takes a second whatever its size, so a history is not run once for each attempt at shrinking it, but
-all its variants that lack one event side by side, in one archipelago (`replay`).
+A scenario does not know how the controller responds. Events that are impossible when they are due (a dead broker is
+killed, an absent topic is deleted) are skipped. That is why a minimiser of our own works better here than Hypothesis: a
+decision by Spark takes a second whatever its size, so all variants of a scenario that lack one event run side by side
+in one simulation (`replay`), instead of one after another.
 
-States vanish and become illegible for good: that one is mended is seen with the next audit, and time stands still here.
-Topics and registrations stay legible: a topic's znode is what the islands themselves go by, and beside a broker that is
-alive and not understood next to nothing is decided on an island.
+States vanish and are corrupted for good, because only a resync would find that one is restored, and time stands still
+here. Topics and registrations stay readable: the simulated clusters themselves read the topic's znode, and while a live
+broker is not understood, almost nothing is decided in its cluster.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ from typing import Any, Final
 
 
 class Point(IntEnum):
-    """When in a cycle something happens."""
+    """When in a cycle an event happens."""
 
     BEFORE_CYCLE = 0
-    """Before the controller looks."""
+    """Before the controller reads."""
     AFTER_DECISION = 1
-    """Between its decision and its writing."""
+    """Between the decision and the write."""
     BEFORE_SENDING = 2
-    """Right before the first telling of the cycle, of what was read or written."""
+    """Right before the first requests of the cycle are sent."""
 
 
 @dataclass(frozen=True, order=True)
 class Event:
-    """Something that happens, in a round, at a point of its cycle; brokers and topics are named as on the island."""
+    """An event in a round, at a point of its cycle; brokers and topics have their local names."""
 
     round: int
     point: Point
@@ -43,18 +43,18 @@ class Event:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A history to be. `topics` are there from the beginning, led and in sync."""
+    """A scenario. Its `topics` exist from the beginning, led and in sync."""
 
     seed: int
     brokers: int
     topics: dict[str, dict[int, list[int]]]
     events: tuple[Event, ...]
     stay_dead: frozenset[int] = frozenset()
-    """Brokers that, if dead at the end, are so for good."""
+    """Brokers that stay dead at the end if they are dead."""
     stay_failed: bool = False
-    """Log dirs that failed are not mended at the end."""
+    """Failed log dirs are not repaired at the end."""
     leads_first: bool = False
-    """Leaders change ISRs before they take what the controller tells in a turn."""
+    """Leaders change ISRs before they handle the requests of a turn."""
 
     def without(self, index: int) -> "Scenario":
         return replace(self, events=self.events[:index] + self.events[index + 1 :])
@@ -82,12 +82,12 @@ _EVENT_WEIGHTS: Final = {
     "garble": 1,
     "junk": 1,
 }
-"""How often each happens, in proportion."""
+"""Relative frequencies of the events."""
 
 
 @dataclass
-class _Draft:
-    """What an island may look like while its script is drawn: good guesses make events that do something."""
+class _ScenarioDraft:
+    """The expected state of a cluster while its scenario is drawn: good guesses make events that have an effect."""
 
     random: Random
     brokers: int
@@ -95,21 +95,21 @@ class _Draft:
     partitions: dict[str, int] = field(default_factory=dict)
     factor: int = 2
 
-    def replicas(self, strangers: float = 0.0) -> list[int]:
-        known = [*range(self.brokers)]
-        some = self.random.sample(known, self.random.randint(1, min(len(known), self.factor + 1)))
-        return [self.brokers + 2, *some[1:]] if self.random.random() < strangers else some
+    def replicas(self, unknown_broker_share: float = 0.0) -> list[int]:
+        broker_ids = [*range(self.brokers)]
+        chosen = self.random.sample(broker_ids, self.random.randint(1, min(len(broker_ids), self.factor + 1)))
+        return [self.brokers + 2, *chosen[1:]] if self.random.random() < unknown_broker_share else chosen
 
     def partition(self) -> tuple[str, int]:
         topic = self.random.choice([*self.partitions] or ["a"])
         count = self.partitions.get(topic, 1)
-        nonsense = self.random.random()
-        if nonsense < 0.03:
+        dice = self.random.random()
+        if dice < 0.03:
             return self.random.choice((("nothing", 0), (topic, count + 5)))
         return topic, self.random.randrange(count)
 
     def args(self, kind: str) -> tuple[Any, ...] | None:  # noqa: C901, PLR0911 - a case for each kind
-        """What an event of a kind is about; None where it makes no sense."""
+        """Draw the arguments of an event; None if the event makes no sense."""
         broker = self.random.randrange(self.brokers)
         match kind:
             case "kill":
@@ -139,7 +139,7 @@ class _Draft:
             case "delete":
                 return (self.random.choice([*TOPIC_NAMES, "nothing"]),)
             case "reassign":
-                return (*self.partition(), self.replicas(strangers=0.08))
+                return (*self.partition(), self.replicas(unknown_broker_share=0.08))
             case "cancel" | "elect" | "vanish" | "garble":
                 return self.partition()
             case "unclean":
@@ -148,9 +148,9 @@ class _Draft:
 
 
 def draw_scenario(seed: int, rounds: int) -> Scenario:
-    """Draw an island and its history."""
+    """Draw a cluster and its events."""
     random = Random(seed)  # noqa: S311 - no secret
-    draft = _Draft(random, random.randint(3, 5))
+    draft = _ScenarioDraft(random, random.randint(3, 5))
     draft.up = set(range(draft.brokers))
     draft.factor = random.randint(1, 3)
     topics = {name: {0: draft.replicas()} for name in TOPIC_NAMES[: random.randint(1, 2)]}
@@ -167,13 +167,13 @@ def draw_scenario(seed: int, rounds: int) -> Scenario:
     )
 
 
-def _events(random: Random, draft: _Draft, rounds: int) -> Iterator[Event]:
-    calm = random.random() * 0.4
+def _events(random: Random, draft: _ScenarioDraft, rounds: int) -> Iterator[Event]:
+    stop_probability = random.random() * 0.4
     for number in range(rounds):
-        while random.random() > calm:
+        while random.random() > stop_probability:
             kind = random.choices([*_EVENT_WEIGHTS], [*_EVENT_WEIGHTS.values()])[0]
             args = draft.args(kind)
             if args is not None:
                 point = random.choices([*Point], (6, 3, 1))[0]
                 yield Event(number, point, kind, args)
-            calm = max(calm, 0.25)
+            stop_probability = max(stop_probability, 0.25)

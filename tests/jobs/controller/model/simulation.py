@@ -1,9 +1,10 @@
-"""Many islands in one ZooKeeper, and the real controller, whose every cycle decides for all of them at once.
+"""Many simulated clusters in one ZooKeeper, and the real controller, whose every cycle decides for all of them.
 
-A decision by Spark takes about a second whether it is about one partition or a thousand: so little clusters stand side
-by side, each with brokers, topics and a history of its own. `ResidentController.run` itself cycles: between two cycles
-it asks whether it was interrupted, and there the world takes its turn. What befalls the controller befalls all islands:
-it crashes after a write or half through telling, connections and sessions are lost, another controller takes over.
+A decision by Spark takes about a second for one partition as for a thousand. So many small clusters run side by side,
+each with its own brokers, topics and scenario. `ResidentController.run` itself runs the cycles: between two cycles it
+asks whether it was interrupted, and there the simulation takes its turn. A fault of the controller concerns all
+clusters: it crashes after a write or after sending some requests, connections and sessions are lost, another controller
+takes over.
 """
 
 import threading
@@ -49,15 +50,22 @@ CONTROLLER_FAULTS: Final = (
     "expired",
     "read_lost",
 )
-"""What befalls the controller: it crashes at its n-th multi, once that is done; at its n-th telling; having told some
-brokers and not others; a multi is lost on its way, or its answer; another controller takes over; its session ends;
-a reading is lost."""
+"""Faults of the controller, at the n-th occasion in a round:
+
+- `crash`: it crashes after a multi is done.
+- `crash_before_sending`: it crashes before it sends requests.
+- `partly_sent`: it crashes after it has sent requests to some brokers only.
+- `lost`, `lost_done`: the connection is lost before a multi arrives, or before its response.
+- `fenced`: another controller takes over.
+- `expired`: its session ends.
+- `read_lost`: the connection is lost before a read.
+"""
 
 MAX_TURNS_UNTIL_QUIET: Final = 30
-"""Turns without anything new after which there must be rest."""
+"""Turns without new events after which the clusters must be quiet."""
 
 QUIET_TURNS: Final = 2
-"""Turns in a row without a write or a notice after which it is quiet."""
+"""Turns in a row without a write or a request after which the clusters are quiet."""
 
 _OTHER_CONTROLLER: Final = 1_999_999_999
 
@@ -68,17 +76,19 @@ class CrashError(Exception):
 
 @dataclass(frozen=True)
 class ControllerFault:
-    """What befalls the controller in a round: one of FATES, or `killed`, before it looks at all."""
+    """A fault in a round: one of CONTROLLER_FAULTS, or `killed`, before the cycle reads anything."""
 
     kind: str
     count: int
     late: bool
-    """Brokers still take what the crashed controller had put into their queues; of readings, one that sets a watch is
-    lost."""
+    """Brokers still receive the requests in the queues of the crashed controller.
+
+    Of reads, one that sets a watch is lost.
+    """
 
 
 def draw_faults(seed: int, rounds: int, often: float = 0.6) -> dict[int, ControllerFault]:
-    """Draw what befalls the controller, by round."""
+    """Draw the faults of the controller, by round."""
     random = Random(f"ordeals {seed}")  # noqa: S311 - no secret
     return {
         number: ControllerFault(random.choice(CONTROLLER_FAULTS), random.randint(1, 3), random.random() < 0.5)
@@ -88,21 +98,21 @@ def draw_faults(seed: int, rounds: int, often: float = 0.6) -> dict[int, Control
 
 
 class _DiscardingLog(WriteBehindLog):
-    """The tables are another matter."""
+    """Discards all records, as no test of the model reads the tables."""
 
     def record(self, what: CycleRecord | BrokerResponse | AuditEntry | EndedDrains) -> None:
         pass
 
 
 class _NonBlockingEvent(threading.Event):
-    """Nobody waits for the next tick."""
+    """Does not wait for the next cycle."""
 
     def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - as Event's
         return True
 
 
 class _InterceptedChannels(ChannelManager):
-    """Lets something happen before and after each telling."""
+    """Calls `on_send` in place of each send."""
 
     on_send: Callable[..., None]
 
@@ -113,7 +123,7 @@ class _InterceptedChannels(ChannelManager):
 
 
 class _InterceptedEngine(DecisionEngine):
-    """Lets something happen between a decision and its writing."""
+    """Calls `on_decided` between a decision and the write."""
 
     on_decided: Callable[[], None]
 
@@ -125,13 +135,13 @@ class _InterceptedEngine(DecisionEngine):
 
 @dataclass
 class Simulation:
-    """All of it: runs until everything is quiet, then says what is wrong with which island."""
+    """Runs all clusters until they are quiet, then checks them."""
 
     spark: SparkSession
     lake: Warehouse
     scenarios: Sequence[Scenario]
     rounds: int
-    draw_faults: dict[int, ControllerFault] = field(default_factory=dict)
+    faults: dict[int, ControllerFault] = field(default_factory=dict)
     tree: Tree = field(default_factory=Tree)
     network: Network = field(default_factory=lambda: Network({}))
     clusters: list[SimulatedCluster] = field(default_factory=list)
@@ -161,24 +171,24 @@ class Simulation:
         self.tree.on_writes = self._on_writes
         self.network.on_request = self._on_request
         self.network.accepts = self._accepts
-        decider = _InterceptedEngine.of(SparkWarehouse(self.spark, self.lake), [], allow_unclean=False)
-        assert isinstance(decider, _InterceptedEngine)
-        self.decider = decider
-        self.decider.on_decided = lambda: self._apply_events(Point.AFTER_DECISION)
+        engine = _InterceptedEngine.of(SparkWarehouse(self.spark, self.lake), [], allow_unclean=False)
+        assert isinstance(engine, _InterceptedEngine)
+        self.engine = engine
+        self.engine.on_decided = lambda: self._apply_events(Point.AFTER_DECISION)
 
     # the controller
     def run(self) -> list[SimulatedCluster]:
-        """Live through all rounds, and come to rest; return the islands that have faults."""
+        """Run all rounds until the clusters are quiet; return the clusters that have faults."""
         with _patched(self):
             while not self._is_over:
                 self._run_controller()
         if self._quiet_turns < QUIET_TURNS:
             for cluster in self.clusters:
                 if cluster.last_turn > self.cycles - QUIET_TURNS:
-                    cluster.add_fault("it does not come to rest")
+                    cluster.add_fault("it does not become quiet")
         for cluster in self.clusters:
-            for add_fault in violations(cluster):
-                cluster.add_fault(add_fault)
+            for violation in violations(cluster):
+                cluster.add_fault(violation)
         return [cluster for cluster in self.clusters if cluster.faults]
 
     def _run_controller(self) -> None:
@@ -187,13 +197,13 @@ class Simulation:
         try:
             control = take_over(session, "memory", OURS)
             controller = ResidentController(
-                control, self.decider, _DiscardingLog(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.log.append
+                control, self.engine, _DiscardingLog(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.log.append
             )
             controller.watches.wakeup = _NonBlockingEvent()
-            controller.precomputer = None  # time stands still here, and what is foreseen would be out of date at once
+            controller.precomputer = None  # time stands still here, and precomputed decisions would be outdated at once
             controller.broker_requests.queues = _InterceptedChannels(str(OURS), controller.responses.receive)
             controller.broker_requests.queues.on_send = self._intercept_send
-            # stands for what history says at each take-over (`tenure`)
+            # replaces the recorded history, which `lifecycle` reads before each take-over
             controller.context.lost_states |= {key for cluster in self.clusters for key in cluster.lost}
             controller.initialize()
             controller.run()
@@ -209,9 +219,9 @@ class Simulation:
             self.network.queues = []
             session.expire()
 
-    # the turn of the world
+    # between two cycles
     def run_between_cycles(self) -> bool:
-        """Let all others do something, before each cycle; tell whether it is over."""
+        """Run brokers and scenarios before each cycle; return whether the simulation is over."""
         if self._is_crashing:
             raise CrashError
         self.cycles += 1
@@ -243,7 +253,7 @@ class Simulation:
                 cluster.run_leaders()
 
     def _arm_fault(self) -> None:
-        self._pending_fault = self.draw_faults.get(self.round)
+        self._pending_fault = self.faults.get(self.round)
         self._fault_countdown = self._pending_fault.count if self._pending_fault else 0
         if self._pending_fault:
             self._log_to_all(f"round {self.round}: {self._pending_fault}")
@@ -268,9 +278,9 @@ class Simulation:
         for cluster in self.clusters:
             cluster.log.append(f"-- {what}")
 
-    # what befalls the controller
+    # faults of the controller
     def _is_fault_due(self, *kinds: str) -> bool:
-        """Whether it befalls it now: the n-th time."""
+        """Whether the pending fault occurs now, which is its n-th occasion."""
         if self._pending_fault is None or self._pending_fault.kind not in kinds or self._fault_countdown <= 0:
             return False
         self._fault_countdown -= 1
@@ -312,7 +322,7 @@ class Simulation:
         return Interception.DONE
 
     def _elect_another(self) -> None:
-        """A broker becomes the controller, does nothing, and lets go again."""
+        """A broker becomes the controller, does nothing, and resigns."""
         epoch = int(self.tree.get("/controller_epoch") or b"0") + 1
         data = encode_controller(_OTHER_CONTROLLER, 0)
         self.tree.multi([Delete("/controller", -1), Create("/controller", data, None, 1)], -2)
@@ -330,13 +340,13 @@ class Simulation:
             self._is_crashing = True
 
     def _accepts(self, broker: int) -> bool:
-        """While it crashes in the midst of telling, only the first brokers of each island are told."""
+        """Whether a broker is sent requests; in a crash while sending, only the first brokers of each cluster are."""
         half = (
             self._pending_fault is not None and self._pending_fault.kind == "partly_sent" and self._fault_countdown <= 1
         )
         return not half or (self._pending_fault is not None and broker % MAX_BROKERS < self._pending_fault.count)
 
-    # who looks
+    # checks
     def _on_writes(self, writes: Sequence[Write]) -> None:
         for write in writes:
             cluster = None
@@ -354,21 +364,21 @@ class Simulation:
 
 @contextmanager
 def _patched(simulation: Simulation) -> Iterator[None]:
-    """Put the models in the place of what they stand for: sockets, threads, pauses, and the wish to end."""
+    """Replace sockets, threads, pauses and the check for signals by those of the model."""
     with ExitStack() as stack:
         for name, value in {
             "jobs.adapters.zookeeper.multi_read.supports_multi_read": lambda _: True,
             "jobs.adapters.brokers.channel_manager.BrokerQueue": simulation.network.queue,
             "jobs.controller.controller.interrupted": simulation.run_between_cycles,
-            "jobs.controller.controller.BrokerStartup.start": lambda _: None,  # a thread of its own, at any time
+            "jobs.controller.controller.BrokerStartup.start": lambda _: (
+                None
+            ),  # it is a thread, and would run at any time
             "jobs.controller.controller.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),
-            # whoever refused is told again in the next cycle
+            # refused requests are sent again in the next cycle
             "jobs.controller.broker_requests.retries.time": SimpleNamespace(
                 monotonic=lambda: simulation.cycles * MAX_DELAY_SECONDS
             ),
-            "jobs.controller.auto_rebalance.time": SimpleNamespace(
-                monotonic=lambda: 0.0
-            ),  # nothing is balanced by itself
+            "jobs.controller.auto_rebalance.time": SimpleNamespace(monotonic=lambda: 0.0),  # no automatic balancing
         }.items():
             stack.enter_context(patch(name, value))
         yield

@@ -1,8 +1,8 @@
-"""ZooKeeper in memory: one tree of znodes with versions, ephemerals, one-shot watches and multis, and sessions on it.
+"""ZooKeeper in memory: a tree of znodes with versions, ephemerals, one-shot watches and multis, and sessions on it.
 
-A `Session` has as much of kazoo's client as the controller uses, multiRead included, so that the real readers and
-writers run on it unchanged. `meddle` is called before each multi, with None before each reading, and without operations
-before a watch is set: it may raise whatever a test wants to happen there, or say what becomes of it.
+A `Session` has those methods of kazoo's client that the controller uses, multiRead included, so that the real readers
+and writers run on it unchanged. `intercept` is called before each multi, with None before each read, and without
+operations before a watch is set. It may raise an error, or decide the outcome.
 """
 
 import logging
@@ -36,11 +36,11 @@ Watch = Callable[[object], None]
 
 
 class Interception(Enum):
-    """What becomes of a multi."""
+    """The outcome of a multi."""
 
     DONE = auto()
     LOST_AND_DONE = auto()
-    """It is carried out, and the answer is lost with the connection."""
+    """It is carried out, and the response is lost with the connection."""
     LOST = auto()
     """The connection is lost before it arrives."""
 
@@ -64,7 +64,7 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One znode written, by whichever session; `before` and `after` are None where there was none, and is none."""
+    """One written znode; `before` and `after` are None if it did not exist, or was deleted."""
 
     path: str
     before: bytes | None
@@ -78,7 +78,7 @@ def parent_of(path: str) -> str:
 
 @dataclass
 class Tree:
-    """What all sessions see. `seen` is called with the writes of each multi once it is done."""
+    """The znodes that all sessions see. `on_writes` is called with the writes of each multi once it is done."""
 
     nodes: dict[str, Znode] = field(default_factory=lambda: {"/": Znode(None, 0, 0)})
     zxid: int = 0
@@ -87,20 +87,20 @@ class Tree:
     writes: int = 0
     _sequence: int = 0
     _watches: dict[tuple[str, bool], list[tuple[int, Watch]]] = field(default_factory=lambda: defaultdict(list))
-    """By path, and whether it is of the children."""
+    """By path, and whether children are watched."""
 
     def new_session(self) -> int:
         self.sessions += 1
         return self.sessions
 
     def expire(self, session: int) -> None:
-        """End a session: its ephemerals and its watches go."""
+        """End a session: its ephemerals and its watches are removed."""
         for path in [path for path, node in self.nodes.items() if node.owner == session]:
             self.multi([Delete(path, _ANY_VERSION)], session)
         self.drop_watches(session)
 
     def drop_watches(self, session: int) -> list[Watch]:
-        """Forget the watches of a session; return them."""
+        """Remove and return the watches of a session."""
         dropped = [watch for watches in self._watches.values() for owner, watch in watches if owner == session]
         for key, watches in self._watches.items():
             self._watches[key] = [each for each in watches if each[0] != session]
@@ -110,7 +110,7 @@ class Tree:
         self._watches[path, children].append((session, watch))
 
     def multi(self, ops: Sequence[Any], session: int) -> list[Any]:
-        """Carry out all operations, or none; results as kazoo gives them."""
+        """Carry out all operations, or none; return the results that kazoo returns."""
         self.zxid += 1
         results: list[Any] = []
         undo: list[Callable[[], None]] = []
@@ -182,7 +182,7 @@ class Tree:
             for _, watch in self._watches.pop(key, ()):
                 watch(None)
 
-    # what a test does itself, by nobody's session
+    # used by tests, without a session
     def put(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> None:
         """Create or overwrite a znode, with its parents."""
         if path in self.nodes and not sequence:
@@ -194,11 +194,11 @@ class Tree:
         self.multi([Create(path, data, None, flags)], owner)
 
     def set_at(self, path: str, data: bytes, version: int) -> bool:
-        """Compare and set; tell whether it was at that version."""
+        """Set the data if the version is this one; return whether it was."""
         return not isinstance(self.multi([SetData(path, data, version)], 0)[0], Exception)
 
     def remove(self, path: str) -> None:
-        """Delete a znode, if it is there."""
+        """Delete a znode, if it exists."""
         self.multi([Delete(path, _ANY_VERSION)], 0)
 
     def get(self, path: str) -> bytes | None:
@@ -210,7 +210,7 @@ class Tree:
 
 
 class _Result:
-    """An answer that is there at once."""
+    """A result that is available at once."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -228,7 +228,7 @@ class _Result:
 
 
 class Session:
-    """One session, as kazoo's client."""
+    """One session, with the interface of kazoo's client."""
 
     chroot = ""
     default_acl = None
@@ -305,7 +305,7 @@ class Session:
         return results
 
     def _disconnect(self) -> None:
-        """Lose the connection and find it again: all watches fire, as kazoo lets them."""
+        """Lose the connection and reconnect: all watches fire, as in kazoo."""
         for watch in self.tree.drop_watches(self.client_id[0]):
             watch(None)
         raise ConnectionLoss
