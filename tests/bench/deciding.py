@@ -1,12 +1,12 @@
-"""What a broker's failure costs who decides: by the partitions that it concerns, not by those that there are.
+"""The cost of the decisions after a broker failure: it depends on the affected partitions, not on all partitions.
 
     python -m tests.bench.deciding 100000,1000000
 
-The memory of a controller that stays is filled with synthetic partitions of three replicas on 100 brokers, without a
-ZooKeeper; one broker is on the same number of them at each size. It goes, and of all that it is on is decided who leads
-and who is in sync, and who is told what. Reading states and writing them is left out: it is the same work at each size.
-The small cluster comes before and after the large one, and is gone while that is measured: garbage is collected of
-what there is. Of all turns at a size the quickest counts, as other work on the machine only adds.
+The context of the resident controller is filled with synthetic partitions of three replicas on 100 brokers, without a
+ZooKeeper; one broker has the same number of them at each size. It fails, and leaders, ISRs and notices are decided for
+all its partitions. Reading and writing states is left out, as it is the same work at each size. The small cluster is
+measured before and after the large one, and is removed while that is measured, because garbage collection depends on
+the number of objects. Of all runs at a size the quickest counts, as other work on the machine only adds.
 """
 
 import gc
@@ -36,18 +36,18 @@ VICTIM: Final = 0
 TURNS: Final = 12
 
 TARGET: Final = 1.5
-"""What ten times the partitions may cost, if the failure concerns as many."""
+"""The cost of ten times the partitions, if the failure concerns as many."""
 
 
 class Spent(NamedTuple):
-    """Seconds to decide and to say who is told what: where it was foreseen, and where Spark had to be asked."""
+    """Seconds to decide and to make the notices, with precomputed decisions and with a query."""
 
     foreseen: float
     by_spark: float
 
 
 def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
-    """Let a broker fail that is on as many partitions in a small cluster as in a large one."""
+    """Let a broker fail that has as many partitions in a small cluster as in a large one."""
     small, large = min(sizes), max(sizes)
     concerned = min(CONCERNED, small // 10)
     before, of_large, after = (_spent(spark, partitions, concerned) for partitions in (small, large, small))
@@ -71,7 +71,7 @@ def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
 
 
 def _filled(partitions: int, concerned: int) -> ControllerContext:
-    """Spread leaders and followers over the others; the victim leads a third of what it is on."""
+    """Spread leaders and followers over the other brokers; the victim leads a third of its partitions."""
     memory = ControllerContext()
     for broker in range(BROKER_COUNT):
         memory.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}

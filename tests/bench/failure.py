@@ -1,12 +1,12 @@
-"""What a broker's failure costs the controller, from its registration that goes to the last answer of the others.
+"""The cost of a broker failure for the resident controller, from the lost registration to the last response.
 
     python -m tests.bench.failure 100000,1000000
 
-On an embedded ZooKeeper with as many partitions, and 100 brokers that answer at once. The controller is the one of
-`surveyor control`, cycle by cycle: it reads, decides, writes under the fence, and tells. Three brokers fail one after
-another, each of them on the same number of partitions at each size, of which it leads a third; what to do is foreseen,
-as whenever nothing is due. Of the three the quickest counts, as other work on the machine only adds. Left out is the
-take-over, which costs what there is, and that the brokers are told everything then.
+On an embedded ZooKeeper with as many partitions, and 100 brokers that respond at once. The controller is the one of
+`surveyor control`, cycle by cycle: it reads, decides, writes under the fence, and sends requests. Three brokers fail
+one after another, each with the same number of partitions at each size, of which it leads a third; the decisions are
+precomputed, as always when nothing is due. The quickest of the three counts, as other work on the machine only adds.
+The take-over is left out, whose cost depends on the size of the cluster, and so is the full state sent then.
 """
 
 import gc
@@ -38,20 +38,20 @@ CONCERNED: Final = 10_000
 VICTIMS: Final = range(3)
 
 TARGET: Final = 1.5
-"""What ten times the partitions may cost, if the failure concerns as many."""
+"""The cost of ten times the partitions, if the failure concerns as many."""
 
 _OURS: Final = 2147483647
 
 
 class Spent(NamedTuple):
-    """Seconds until all of it is written, leaders first, and until all brokers have answered."""
+    """Seconds until all changes are written, leaders first, and until all brokers have responded."""
 
     written: float
     told: float
 
 
 def bench_failure(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
-    """Let a broker fail that is on as many partitions in a small cluster as in a large one."""
+    """Let a broker fail that has as many partitions in a small cluster as in a large one."""
     small, large = min(sizes), max(sizes)
     concerned = min(CONCERNED, small // 10)
     of_small, of_large = (_spent(spark, partitions, concerned) for partitions in (small, large))
@@ -90,7 +90,7 @@ def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
 
 
 def _placed(every: int) -> Place:
-    """Of so many partitions each victim is on one, and leads every third of these; the others are everywhere."""
+    """Each victim is on one of so many partitions, and leads every third of these; the others are spread evenly."""
     others = BROKER_COUNT - len(VICTIMS)
 
     def place(topic: int, partition: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the tests of a controller that stays share: one in office."""
+"""Fixtures of the resident controller."""
 
 from collections.abc import Iterator
 
@@ -24,13 +24,13 @@ def log() -> list[str]:
 
 @pytest.fixture(scope="session")
 def questions(spark: SparkSession) -> DecisionQueries:
-    """Built once for all tests of a worker: that is most of the work of a small one."""
+    """Built once for all tests of a worker, as building them is most of the work of a small query."""
     return DecisionQueries.of(spark, CLUSTER, allow_unclean=False)
 
 
 @pytest.fixture
 def decider(questions: DecisionQueries, lake: Warehouse) -> DecisionEngine:
-    """One that knows nothing yet."""
+    """An engine with an empty cache."""
     lay_tables(lake)
     return DecisionEngine(lake, [], questions)
 
@@ -39,7 +39,7 @@ def decider(questions: DecisionQueries, lake: Warehouse) -> DecisionEngine:
 def controller(
     tree: KafkaTree, control: Controllership, decider: DecisionEngine, log: list[str]
 ) -> Iterator[ResidentController]:
-    """In office, on a cluster of three brokers and whatever the test has made before it asks for a cycle."""
+    """A controller of a cluster of three brokers, with what the test has created before its first cycle."""
     behind = WriteBehindLog(decider.warehouse)
     some = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
     tree.write("/admin/delete_topics/.keep", b"")

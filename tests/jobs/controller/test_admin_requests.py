@@ -1,4 +1,4 @@
-"""What is asked for in /admin, and what balance asks for, carried out cycle by cycle to its end."""
+"""Requests in /admin and automatic balancing, carried out cycle by cycle until they complete."""
 
 import time
 from collections.abc import Collection
@@ -42,16 +42,14 @@ REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_ele
 
 
 def owned(lake: Warehouse) -> list[tuple[Any, ...]]:
-    """What `commits` says of requests that were taken away: action, topic, partition, outcome, why."""
+    """Rows of `commits` for withdrawn requests: action, topic, partition, outcome, message."""
     about = {*WITHDRAWALS, OperationKind.DELETE_TOPIC}
     rows = [row for row in lake.rows("commits") if row["action"] in about]
     named = ("action", "topic", "partition", "outcome", "message")
     return sorted((tuple(row[name] for name in named) for row in rows), key=str)
 
 
-def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
-    tree: KafkaTree, controller: ResidentController, lake: Warehouse
-) -> None:
+def test_requested_reassignment_completes(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
@@ -103,10 +101,10 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
 
 
 @pytest.mark.parametrize("asked", ["move", "deletion"])
-def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
+def test_request_for_a_topic_created_during_the_cycle_is_kept(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    """The topic and then the request are made after topics were read in a cycle, and before requests are."""
+    """The topic and then the request are created after a cycle has read topics, and before it reads requests."""
     initialize(controller)
     read = MetadataReader._requests  # noqa: SLF001 - what lies between two readings
     made: list[str] = []
@@ -135,7 +133,7 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
+def test_withdrawal_without_a_response_is_unknown(
     tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
@@ -158,7 +156,7 @@ def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
     assert [row[3] for row in owned(lake)] == ["applied", "unknown"][is_done:]
 
 
-def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
+def test_too_large_move_does_not_block_others(
     tree: KafkaTree, controller: ResidentController, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
@@ -191,9 +189,7 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
     assert assigned(tree, "large").partitions[0] == [0, 2, 1]
 
 
-def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
+def test_late_response_to_a_deletion_is_ignored(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     stands = partition_notification(controller.context.partitions["orders", 0], None, STOP_REPLICA, (0,))
@@ -207,9 +203,7 @@ def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
     assert not controller.context.stopped
 
 
-def test_a_topic_is_deleted_once_all_its_replicas_are(
-    tree: KafkaTree, controller: ResidentController, lake: Warehouse
-) -> None:
+def test_topic_is_deleted_after_its_replicas(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
     controller.log.start()
     tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
@@ -237,8 +231,8 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(
     ]
 
 
-def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, controller: ResidentController) -> None:
-    """Kafka's controllers resign over it one after another; nothing would ever end that move."""
+def test_moving_topic_without_state_is_deleted(tree: KafkaTree, controller: ResidentController) -> None:
+    """Kafka's controllers resign over it one after another; that move would never end."""
     assigned = Assignment({0: [0, 1]}, {0: [1]}, {}, None)
     tree.write("/brokers/topics/unborn", encode_assignment(assigned))
     tree.client.create("/admin/delete_topics/unborn")
@@ -250,7 +244,7 @@ def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, control
     assert tree.client.get_children("/admin/delete_topics") == []
 
 
-def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: ResidentController) -> None:
+def test_unknown_children_of_a_topic_are_deleted(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("odd", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     for path in ("extra/deep", "partitions/0/state/child", "partitions/7/state"):
@@ -263,9 +257,7 @@ def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controlle
     assert tree.client.get_children("/admin/delete_topics") == []
 
 
-def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
+def test_undeletable_notification_does_not_block_others(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     changed = encode_partitions([TopicPartition("orders", 0)])
@@ -316,9 +308,7 @@ def led_by_others(tree: KafkaTree, controller: ResidentController) -> None:
     initialize(controller)
 
 
-def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_others(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
+def test_election_that_waits_for_a_change_is_kept(tree: KafkaTree, controller: ResidentController) -> None:
     led_by_others(tree, controller)
     tree.unregister(2)
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0), TopicPartition("orders", 1)]))
@@ -333,7 +323,7 @@ def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_other
     assert tree.client.exists(ELECTION) is None
 
 
-def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
+def test_outdated_election_is_retried_in_the_next_cycle(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     led_by_others(tree, controller)
@@ -350,10 +340,10 @@ def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
     assert tree.client.exists(ELECTION) is None
 
 
-def test_an_election_whose_partition_cannot_be_written_is_let_go(
+def test_election_of_an_unwritable_partition_is_dropped(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Kafka does; the request would be in the way of all others."""
+    """As in Kafka; the request would block all others."""
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 40)
     led_by_others(tree, controller)
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2, 1])]))
@@ -366,10 +356,10 @@ def test_an_election_whose_partition_cannot_be_written_is_let_go(
     assert tree.client.exists(REASSIGN) is not None
 
 
-def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
+def test_isr_change_during_the_first_read_is_noticed(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Old notifications go before anything is read, as with Kafka: what is notified meanwhile stays."""
+    """Old notifications are deleted before anything is read, as in Kafka; those written in the meantime are kept."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     read = MetadataReader._topics  # noqa: SLF001 - the moment in question
 
@@ -398,7 +388,7 @@ def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
         ("/log_dir_event_notification/log_dir_event_0000000001", b"[]", "discard_notification", False),
     ],
 )
-def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913 - a table
+def test_empty_or_unreadable_requests_are_removed(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     controller: ResidentController,
     lake: Warehouse,
@@ -422,8 +412,8 @@ def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913
     assert (why == f"{path}: it is empty") is is_legible
 
 
-def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: ResidentController) -> None:
-    """`checkAndTriggerAutoLeaderRebalance`: what nobody asked for, and a request meanwhile stays what it is."""
+def test_leadership_is_balanced_automatically(tree: KafkaTree, controller: ResidentController) -> None:
+    """`checkAndTriggerAutoLeaderRebalance` elects without a request, and an existing request is not withdrawn."""
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2], 2: [1, 0]}, topic_id=None)
     initialize(controller)
     for partition, leader in ((0, 1), (1, 2)):

@@ -1,4 +1,4 @@
-"""When leadership is led back to the preferred replicas by itself, and what of it."""
+"""When leadership is moved back to the preferred replicas automatically, and for which partitions."""
 
 import random
 from typing import Any
@@ -30,7 +30,9 @@ NEVER = float("inf")
     ],
     ids=["Kafka's defaults", "as all say", "the most patient", "off where one says so", "not said"],
 )
-def test_brokers_say_when(configs: list[tuple[str, str | None]], interval_seconds: float, threshold: float) -> None:
+def test_broker_settings_determine_the_interval(
+    configs: list[tuple[str, str | None]], interval_seconds: float, threshold: float
+) -> None:
     balance = AutoLeaderRebalance.of({"name": name, "value": value} for name, value in configs)
 
     assert (balance.interval_seconds, balance.threshold) == (interval_seconds, threshold)
@@ -54,7 +56,7 @@ def at_once(threshold: float) -> AutoLeaderRebalance:
     return AutoLeaderRebalance(0.0, threshold, _next_check=0.0)
 
 
-def test_only_brokers_beyond_the_threshold_and_only_what_can_be_elected() -> None:
+def test_only_electable_partitions_beyond_the_threshold_are_due() -> None:
     memory = learned(
         partition(0, [0, 1], 1),
         partition(1, [0, 1], 0),
@@ -84,8 +86,8 @@ def test_between_two_checks_nothing_is_due() -> None:
     assert AutoLeaderRebalance(NEVER, 0.0, _next_check=0.0).due(memory) == set()
 
 
-def test_the_memory_counts_as_the_planner_does(spark: SparkSession, lake: Warehouse) -> None:
-    """Whatever was learned and forgotten on the way."""
+def test_context_counts_imbalance_as_the_planner(spark: SparkSession, lake: Warehouse) -> None:
+    """After many random changes of the context."""
     chance = random.Random(7)  # noqa: S311 - a test's
     memory = learned()
     for _ in range(400):

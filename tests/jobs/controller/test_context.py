@@ -1,4 +1,4 @@
-"""What a controller that stays knows: it is found by its key, however much there is of it."""
+"""The context of the resident controller: lookups by key, independent of the size of the cluster."""
 
 from collections.abc import Iterator
 from random import Random
@@ -20,8 +20,8 @@ class _NeverScanned(dict[Key, dict[int, int]]):
         raise AssertionError("all of it was looked through for one topic")
 
 
-def test_notifications_ask_for_nothing() -> None:
-    """There may be one for each partition, and what is asked for is decided on one by one."""
+def test_notifications_are_not_requests() -> None:
+    """There may be one for each partition, and requested partitions are decided on one by one."""
     names = (RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.ISR_CHANGE)
     rows = [{"kind": kind.value, "topic": kind.value, "partition": 0} for kind in names]
     rows += [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "gone"}]
@@ -34,7 +34,7 @@ def test_notifications_ask_for_nothing() -> None:
     assert memory.topics_to_be_deleted == {"gone"}
 
 
-def test_a_topic_is_forgotten_by_its_partitions_alone() -> None:
+def test_removing_a_topic_scans_only_its_partitions() -> None:
     memory = ControllerContext(stopped=_NeverScanned())
     for topic in ("gone", "stays"):
         row: dict[str, Any] = {"topic": topic, "topic_version": 0, "topic_id": None, "config": {}, "understood": True}
@@ -48,7 +48,7 @@ def test_a_topic_is_forgotten_by_its_partitions_alone() -> None:
 
 
 @pytest.mark.parametrize("topics", [2, 20])
-def test_who_is_queued_is_asked_as_often_whatever_there_is(
+def test_number_of_queue_lookups_is_independent_of_topics(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, topics: int
 ) -> None:
     for number in range(topics):

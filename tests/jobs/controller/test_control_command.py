@@ -1,4 +1,4 @@
-"""`surveyor control` as a command: dry unless applied, until quiet or told to stop, refused where it cannot serve."""
+"""`surveyor control` as a command: dry run, apply until quiet or until stopped, and refusals."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker becomes the controller again here, and the session of the tests has compiled what it needs."""
+    """No broker becomes the controller again here, and the Spark session of the tests is warm already."""
     monkeypatch.setattr(lifecycle, "RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(broker_protocols, "CONFIG_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(lifecycle, "warm_up", lambda _: None)
@@ -35,13 +35,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
-    """On a cluster with a dead leader, and a topic that nobody has taken up yet."""
+    """On a cluster with a dead leader, and a topic without states."""
     tree.add_topic("orders", {0: [7, 1], 1: [0, 1]}, topic_id=None)
     tree.write("/brokers/topics/auto", encode_assignment(Assignment({0: [1, 2]}, {}, {}, None)))
     return Surveyor(tree.hosts, tmp_path / "w")
 
 
-def test_dry_it_says_what_is_due_and_writes_nothing(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_dry_run_shows_due_changes_without_writing(tree: KafkaTree, surveyor: Surveyor) -> None:
     before = tree.dump()
 
     ran = surveyor("control")
@@ -53,7 +53,7 @@ def test_dry_it_says_what_is_due_and_writes_nothing(tree: KafkaTree, surveyor: S
     assert tree.dump() == before
 
 
-def test_applied_it_does_what_is_due_and_resigns_once_nothing_is(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_apply_resigns_once_nothing_is_due(tree: KafkaTree, surveyor: Surveyor) -> None:
     summary = surveyor.json(*APPLY, "--until-quiet")
 
     assert (summary["elect"], summary["create"], summary["stale"]) == (1, 1, 0)
@@ -72,7 +72,7 @@ def test_applied_it_does_what_is_due_and_resigns_once_nothing_is(tree: KafkaTree
     assert again.keys().isdisjoint({"elect", "create"})
 
 
-def test_a_partition_that_history_knows_is_not_taken_for_new(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_partition_with_a_recorded_state_is_not_new(tree: KafkaTree, surveyor: Surveyor) -> None:
     write_first_snapshot(surveyor)
     tree.client.delete("/brokers/topics/orders/partitions/1/state")
 
@@ -84,7 +84,7 @@ def test_a_partition_that_history_knows_is_not_taken_for_new(tree: KafkaTree, su
     assert tree.state("orders", 0).leader == 1
 
 
-def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     holders: list[int] = []
 
     def cycle(_: ResidentController) -> bool:
@@ -106,7 +106,7 @@ def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatc
 
 
 def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Let something happen after a cycle in which nothing was due; the controller goes on."""
+    """Run `then` after a cycle in which nothing was due; the controller continues."""
     cycle = ResidentController.cycle
 
     def cycle_then(controller: ResidentController) -> bool:
@@ -117,7 +117,7 @@ def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> Non
     monkeypatch.setattr(ResidentController, "cycle", cycle_then)
 
 
-def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
+def test_fenced_controller_reports_totals_and_successor(
     tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once_quiet(monkeypatch, lambda: tree.elect(2, epoch=99))
@@ -141,10 +141,10 @@ def over(*_: object) -> None:
 
 
 @pytest.mark.parametrize(("loss", "code"), [(ConnectionLoss, 0), (SessionExpiredError, 1)])
-def test_a_connection_lost_while_it_takes_up(
+def test_connection_lost_during_initialization(
     tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, loss: type[Exception], code: int
 ) -> None:
-    """It begins again in the same session; without its session it ends as later on, and not as what never began."""
+    """It starts again in the same session. Without its session it ends as it would later."""
     introduce, losses = BrokerRequestBatch.send_full_state, [loss()]
 
     def lose_once(teller: BrokerRequestBatch, broker_ids: Collection[int], *, have_started: bool = True) -> None:
@@ -165,7 +165,7 @@ def test_a_connection_lost_while_it_takes_up(
     ]
 
 
-def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_session_reports_totals(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     once_quiet(monkeypatch, over)
 
     ran = surveyor(*APPLY)
@@ -177,7 +177,7 @@ def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, mo
     assert "commit again" not in ran.stderr
 
 
-def test_brokers_that_do_not_tell_their_protocol_are_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_brokers_without_a_known_protocol_are_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
     before = tree.dump()
 
     ran = surveyor("control", "--apply", "--yes")
@@ -187,7 +187,7 @@ def test_brokers_that_do_not_tell_their_protocol_are_refused(tree: KafkaTree, su
     assert tree.dump() == before
 
 
-def test_an_id_that_a_broker_has_is_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_id_of_a_broker_is_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
     tree.register(2147483647)
 
     ran = surveyor("control", "--apply", "--yes", "--allow-silent", "0,1,2,2147483647")

@@ -1,4 +1,4 @@
-"""A controller that stays, cycle by cycle, on a tree of ZooKeeper's own and brokers that only listen."""
+"""The resident controller, cycle by cycle, on a real ZooKeeper and brokers that only listen."""
 
 import threading
 import time
@@ -38,9 +38,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 REASSIGN = "/admin/reassign_partitions"
 
 
-def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
+def test_take_over_sends_live_brokers_first_then_full_state(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     tree.client.create(
         "/isr_change_notification/isr_change_0000000001", encode_partitions([TopicPartition("orders", 0)])
@@ -59,9 +57,7 @@ def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
     assert tree.version("orders") == 0  # nothing was due
 
 
-def test_topics_written_by_anybody_and_partitions_added_get_leaders(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
+def test_new_topics_and_partitions_get_leaders(tree: KafkaTree, controller: ResidentController) -> None:
     initialize(controller)
     put_assignment(tree, "auto", {0: [1, 2], 1: [7, 0], 2: [7, 8]})
     run_until_quiet(controller)
@@ -81,9 +77,7 @@ def test_topics_written_by_anybody_and_partitions_added_get_leaders(
     assert tree.state("auto", 2).leader == 8  # nobody was alive: tried again when somebody came
 
 
-def test_brokers_that_fail_come_back_and_bounce(
-    tree: KafkaTree, controller: ResidentController, log: list[str]
-) -> None:
+def test_brokers_fail_return_and_bounce(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}, topic_id=None)
     initialize(controller)
 
@@ -119,10 +113,10 @@ def test_brokers_that_fail_come_back_and_bounce(
     assert "  broker 0 has registered" in log
 
 
-def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
+def test_epoch_is_raised_above_states_and_brokers(
     tree: KafkaTree, controller: ResidentController, log: list[str]
 ) -> None:
-    """/controller_epoch was set back before the take-over: 57 is in a state, and broker 1 alone has heard of 60."""
+    """/controller_epoch was set back before the take-over: 57 is in a state, and only broker 1 knows 60."""
     tree.add_topic("orders", {0: [7, 1, 2], 1: [1, 2, 0]}, topic_id=None)
     state = State(controller_epoch=57, leader=7, leader_epoch=5, isr=[7, 1, 2])
     tree.client.set(state_path("orders", 0), encode_state(state))
@@ -143,7 +137,7 @@ def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
     assert "surveyor: broker 1 refused controller epoch 58, as stale: ours is raised above the later epoch" in log
 
 
-def test_who_has_no_leader_is_not_read_with_all_the_others(
+def test_leaderless_partitions_are_read_first(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
@@ -165,7 +159,7 @@ def test_who_has_no_leader_is_not_read_with_all_the_others(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
-def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
+def test_due_work_survives_a_lost_connection(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 0]}, topic_id=None)
@@ -188,7 +182,7 @@ def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
-def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
+def test_deferred_writes_are_made_in_the_next_cycle(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
@@ -207,7 +201,7 @@ def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
 
 
 @pytest.mark.parametrize("reading", ["_requests", "refresh_partitions"])
-def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
+def test_bounced_broker_gets_full_state_after_a_lost_read(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
@@ -230,10 +224,10 @@ def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
 
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
-def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
+def test_bounced_only_isr_member_leads_at_a_later_epoch(
     tree: KafkaTree, controller: ResidentController, unclean: str
 ) -> None:
-    """Nobody who is not in sync is elected, whatever is allowed: the leader is back already."""
+    """No replica outside of the ISR is elected, whatever is allowed: the leader is back already."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     config = f'{{"version":1,"config":{{"unclean.leader.election.enable":"{unclean}"}}}}'
     tree.write("/config/topics/orders", config.encode())
@@ -248,7 +242,7 @@ def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
     assert requests_to(tree, 0, "leader_and_isr")["orders", 0].leader_epoch == 7
 
 
-def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
+def test_failure_is_written_although_the_broker_is_back(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
@@ -267,7 +261,7 @@ def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1], 6)
 
 
-def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller: ResidentController) -> None:
+def test_failed_log_dir_takes_replicas_offline(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
@@ -281,7 +275,7 @@ def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller
     assert tree.client.get_children("/log_dir_event_notification") == []
 
 
-def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controller: ResidentController) -> None:
+def test_isr_changes_without_notification_count(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
     initialize(controller)
     put_isr(tree, "orders", [0, 2])
@@ -294,7 +288,7 @@ def test_what_leaders_wrote_and_did_not_say_yet_counts(tree: KafkaTree, controll
     assert controller.summary.stale == 0
 
 
-def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
+def test_outdated_partitions_are_read_again(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0, 2]}, topic_id=None)
@@ -310,8 +304,10 @@ def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
     assert controller.summary.stale == 1
 
 
-def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
-    """Kafka would let the first live replica lead at epoch 0, whoever has the records."""
+def test_partition_with_a_vanished_state_is_not_new(
+    tree: KafkaTree, controller: ResidentController, log: list[str]
+) -> None:
+    """Kafka would let the first live replica lead at leader epoch 0, whichever replica has the records."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
     tree.client.delete(state_path("orders", 0))
@@ -330,7 +326,7 @@ def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: ResidentC
     assert tree.state("orders", 0).leader == 1
 
 
-def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: ResidentController) -> None:
+def test_another_controller_ends_it_immediately(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     tree.elect(2, epoch=99)
@@ -342,7 +338,7 @@ def test_another_controller_ends_it_at_once(tree: KafkaTree, controller: Residen
     assert tree.version("orders") == 0
 
 
-def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controller: ResidentController) -> None:
+def test_lost_session_ends_it_without_a_write(tree: KafkaTree, controller: ResidentController) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     client = controller.control.client
@@ -359,7 +355,7 @@ def test_a_session_that_ended_ends_it_without_a_write(tree: KafkaTree, controlle
     assert tree.version("orders") == 0
 
 
-def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
+def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
     controller.log.start()
     controller.log.record(controller.cycle_record(verdicts=[]))
@@ -391,8 +387,8 @@ def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: ResidentC
     assert (1, "LeaderAndIsr", 6) in answered
 
 
-def test_two_never_hold_it_at_once(tree: KafkaTree, controller: ResidentController) -> None:
-    """The second waits for the first, and is in office when that has resigned."""
+def test_controllership_is_exclusive(tree: KafkaTree, controller: ResidentController) -> None:
+    """The second controller waits for the first, and takes over once that has resigned."""
     initialize(controller)
     second: list[Controllership] = []
     client = KazooClient(tree.hosts)
@@ -410,10 +406,10 @@ def test_two_never_hold_it_at_once(tree: KafkaTree, controller: ResidentControll
     client.close()
 
 
-def test_intents_are_in_the_tables_before_what_became_of_them(
+def test_intents_are_recorded_before_outcomes(
     tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cycle that takes longer than Delta, or that ends in the midst of it."""
+    """In a cycle that takes longer than Delta, or that ends in between."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)

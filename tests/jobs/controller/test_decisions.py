@@ -1,4 +1,4 @@
-"""What is decided of partitions that are alike is what each gets that is decided on by itself."""
+"""Decisions by class of partitions are the same as decisions on each partition separately."""
 
 from collections.abc import Collection, Sequence
 from itertools import product
@@ -76,10 +76,8 @@ def sorted_rows(decided: Decisions) -> tuple[list[str], ...]:
     return tuple(sorted(map(str, part)) for part in parts)
 
 
-def test_who_stands_for_others_gets_what_they_would_get(
-    decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where it is known from another decision, at other epochs, what is to be done."""
+def test_class_decision_equals_individual_decisions(decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the decision is cached from partitions at other epochs."""
     actions = set()
     for seed, requested in product(range(3), (True, False)):
         memory = some_memory(chance(seed))
@@ -102,8 +100,8 @@ def each_by_itself(memory: ControllerContext, keys: Collection[Key], _: object) 
     return [PartitionClass(None, [key]) for key in keys if key in memory.partitions]
 
 
-def test_a_failure_that_was_foreseen_takes_no_query(decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One partition has changed since: that one is asked about."""
+def test_precomputed_failure_needs_no_query(decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One partition has changed since, and only that one is queried."""
     memory = some_memory(chance(4))
     memory.requests = []
     foresight = FailurePrecomputer(decider, memory)
@@ -124,9 +122,7 @@ def test_a_failure_that_was_foreseen_takes_no_query(decider: DecisionEngine, mon
     assert len(foreseen.changes) > 100
 
 
-def test_a_broker_is_foreseen_again_when_others_are_there_or_its_partitions_change(
-    decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_is_precomputed_again_after_changes(decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = some_memory(chance(5))
     looked_at: list[int] = []
     monkeypatch.setattr(
@@ -145,7 +141,7 @@ def test_a_broker_is_foreseen_again_when_others_are_there_or_its_partitions_chan
     assert looked_at == [1, 2, 3, 1, 2, 1, 2, 3]
 
 
-def test_nobody_is_foreseen_who_would_hold_up_too_much(
+def test_failure_with_too_many_classes_is_not_precomputed(
     decider: DecisionEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = some_memory(chance(6))
@@ -171,7 +167,7 @@ def asked_about(monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
     return queries
 
 
-def test_what_was_asked_for_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_decisions_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.controller.decisions.cache.MAX_CACHED_CLASSES", 2)
     known = DecisionCache()
     for broker in (1, 2):
@@ -181,7 +177,7 @@ def test_what_was_asked_for_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyP
     assert known.for_brokers([{"broker_id": 1}]) == {}
 
 
-def test_names_epochs_and_versions_alone_tell_nobody_apart() -> None:
+def test_names_epochs_and_versions_do_not_separate_classes() -> None:
     memory = ControllerContext()
     topic: Row = {"topic_version": 1, "topic_id": None, "config": {}, "understood": True, "deletion_requested": False}
     like = some_partition(chance(1), "a", 0)
@@ -202,7 +198,7 @@ def test_names_epochs_and_versions_alone_tell_nobody_apart() -> None:
 
 
 def like_it(row: PartitionInfo, topic: str, partition: int) -> PartitionInfo:
-    """The same, of another name, at other epochs and versions."""
+    """Another partition of the same class: with another name, other epochs and versions."""
     return PartitionInfo(
         topic=topic,
         partition=partition,

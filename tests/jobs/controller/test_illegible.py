@@ -1,4 +1,4 @@
-"""What cannot be read, or stands there and nobody was told: it stops nobody, and is told once it is legible."""
+"""Unreadable znodes, and states that were not sent: they block nothing, and are sent once they are readable."""
 
 from collections.abc import Callable
 
@@ -27,10 +27,8 @@ def orders(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
-    orders: KafkaTree, controller: ResidentController
-) -> None:
-    """Clean elections and first leaders need no settings, as Kafka's."""
+def test_unreadable_settings_block_nothing(orders: KafkaTree, controller: ResidentController) -> None:
+    """Clean elections and first leaders need no settings, as in Kafka. Once readable, the settings count."""
     orders.write(CONFIG, b"{illegible")
     orders.write("/config/topics/new", b"{illegible")
     put_assignment(orders, "new", {0: [1, 2]})
@@ -55,8 +53,8 @@ def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
     assert orders.state("later").leader == 0
 
 
-def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, controller: ResidentController) -> None:
-    """Kafka elects both; what is not understood is kept as it is in the topic's znode."""
+def test_unreadable_partition_does_not_affect_others(orders: KafkaTree, controller: ResidentController) -> None:
+    """Kafka elects both. What is not understood is kept unchanged in the topic's znode."""
     data = b'{"version":2,"partitions":{"0":[0,1],"1":[65633,65633,65633],"2":[2,1]},"adding_replicas":{}}'
     orders.add_topic("clicks", {0: [0, 1], 1: [1, 2], 2: [2, 1]}, topic_id=None)
     orders.write("/brokers/topics/clicks", data)
@@ -70,7 +68,7 @@ def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, 
     assert orders.state("clicks", 1).leader == 1
 
 
-def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
+def test_partition_without_isr_is_elected_uncleanly_if_allowed(
     orders: KafkaTree, controller: ResidentController
 ) -> None:
     orders.write(state_path("orders", 0), encode_state(State(1, -1, 9, [])))
@@ -85,9 +83,7 @@ def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
 
 
 @pytest.mark.parametrize("find", ["watch", "audit"])
-def test_unclean_elections_that_are_allowed_happen_however_that_is_found_out(
-    orders: KafkaTree, controller: ResidentController, find: str
-) -> None:
+def test_allowed_unclean_election_happens(orders: KafkaTree, controller: ResidentController, find: str) -> None:
     initialize(controller)
     put_assignment(orders, "orders", {0: [0, 1], 1: [1, 2]})
     run_until_quiet(controller)
@@ -121,7 +117,7 @@ def illegible_state(tree: KafkaTree) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("spoil", [illegible_topic, illegible_state])
-def test_who_started_while_it_was_illegible_is_told_once_it_is_not(
+def test_started_broker_is_sent_a_state_once_readable(
     orders: KafkaTree, controller: ResidentController, spoil: Callable[[KafkaTree], Callable[[], None]]
 ) -> None:
     initialize(controller)
@@ -141,8 +137,8 @@ def test_who_started_while_it_was_illegible_is_told_once_it_is_not(
     assert requests_to(orders, 1, "update_metadata")["orders", 0].leader == 0
 
 
-def test_a_topic_that_was_put_back_with_its_states_is_told(tree: KafkaTree, controller: ResidentController) -> None:
-    """As from a copy of the znodes: nothing is due for it, and no broker knows of it."""
+def test_restored_topic_is_sent_to_brokers(tree: KafkaTree, controller: ResidentController) -> None:
+    """As from a copy of the znodes: nothing is due for it, and no broker has its state."""
     initialize(controller)
     tree.add_topic("restored", {0: [0, 1]}, topic_id=None)
     run_until_quiet(controller)

@@ -1,4 +1,4 @@
-"""Plans that commits hand in to a controller that stays, and what becomes of the commit."""
+"""Plans that commits submit to the resident controller, and their results."""
 
 import signal
 import subprocess
@@ -51,7 +51,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path, spark: SparkSession) -> Surveyor:
 
 @pytest.fixture
 def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
-    """Broker 1 is to lead the first partition."""
+    """Broker 1 should lead the first partition."""
     return store_plan(surveyor.lake, tree, [election(tree, "orders", 0, 1)]).plan_id
 
 
@@ -85,7 +85,7 @@ def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
 
 
 def carried_out(controller: ResidentController, process: CommitProcess) -> tuple[int, str]:
-    """Cycle until the commit has ended; its exit code, and all it said."""
+    """Run cycles until the commit has ended; return its exit code and its output."""
 
     def over() -> bool:
         controller.cycle()
@@ -105,21 +105,21 @@ def is_busy(controller: ResidentController) -> bool:
 
 
 def partitions_drained_from(tree: KafkaTree, broker: int, api: str) -> set[int]:
-    """The partitions of orders that a broker heard of by an API since it was last asked."""
+    """The partitions of orders in requests of an API to a broker, since the last call."""
     assert tree.brokers is not None
     partitions = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
     tree.brokers[broker].told.clear()
     return partitions
 
 
-def test_brokers_are_told_at_the_listener_that_was_named(controller: ResidentController) -> None:
+def test_requests_use_the_configured_listener(controller: ResidentController) -> None:
     assert controller.broker_requests.queues.listener.name == "PLAINTEXT"
 
 
-def test_a_broker_is_drained_and_led_back(
+def test_broker_is_drained_and_undrained(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
+    """`KafkaController.doControlledShutdown` and `onBrokerStartup`: its followers stop, then are started again."""
     controller.cycle()
     assert eventually(lambda: not controller.broker_requests.queues.busy)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
@@ -154,10 +154,10 @@ def test_a_broker_is_drained_and_led_back(
     assert controller.engine.drained == []
 
 
-def test_a_resident_drain_ends_when_its_broker_registers_again(
+def test_resident_drain_ends_at_reregistration(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
-    """It is sent all its partitions, at the epochs it was stopped at: a broker that starts knows of none."""
+    """The broker is sent all its partitions, at the epochs at which it was stopped, as it starts without state."""
     controller.log.start()
     controller.cycle()
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
@@ -177,10 +177,10 @@ def test_a_resident_drain_ends_when_its_broker_registers_again(
 
 
 @pytest.mark.parametrize("mode", DrainMode)
-def test_a_drained_broker_that_alone_is_in_sync_is_elected(
+def test_drained_broker_is_elected_if_alone_in_sync(
     tree: KafkaTree, controller: ResidentController, mode: DrainMode
 ) -> None:
-    """And a new topic whose other replicas are gone gets it as its leader."""
+    """It also becomes the leader of a new topic whose other replicas are down."""
     controller.engine.drained = [
         {"broker_id": 1, "mode": mode.value, "broker_epoch": tree.client.exists("/brokers/ids/1").czxid}
     ]
@@ -200,7 +200,7 @@ def test_a_drained_broker_that_alone_is_in_sync_is_elected(
 
 
 @pytest.mark.usefixtures("controller")
-def test_dry_it_says_who_would_do_it(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
+def test_dry_run_names_the_resident_controller(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
     before = tree.dump()
 
     done = surveyor("commit", plan)
@@ -210,7 +210,7 @@ def test_dry_it_says_who_would_do_it(tree: KafkaTree, surveyor: Surveyor, plan: 
     assert tree.dump() == before
 
 
-def test_a_commit_that_is_interrupted_takes_its_plan_back(
+def test_interrupted_commit_withdraws_its_plan(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
     with commit(surveyor, plan, "--apply") as process:
@@ -225,10 +225,10 @@ def test_a_commit_that_is_interrupted_takes_its_plan_back(
     assert controller.plan_inbox.answered_plans == 0
 
 
-def test_a_plan_that_is_refused_is_answered_for(
+def test_refused_plan_gets_a_result(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
-    """It is judged anew by the controller: one that is not in its warehouse, and one that is too large."""
+    """The controller checks the plan itself: one is not in its warehouse, and one is too large."""
     assert controller.plan_inbox is not None
     controller.plan_inbox.settings = settings_from(
         cluster="default",
@@ -246,10 +246,10 @@ def test_a_plan_that_is_refused_is_answered_for(
     assert tree.version("orders") == 0
 
 
-def test_a_failure_does_not_wait_for_a_plan(
+def test_broker_failure_does_not_wait_for_a_plan(
     tree: KafkaTree, controller: ResidentController, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what it has written since is not overwritten by the plan."""
+    """The plan does not overwrite what the controller has written in the meantime."""
     begun, may_go_on = Event(), Event()
 
     def slowly(*arguments: Any, **others: Any) -> CommitLog:  # noqa: ANN401 - those of `apply_plan`
@@ -276,7 +276,7 @@ def test_a_failure_does_not_wait_for_a_plan(
     tree.client.delete(f"/surveyor/plans/{plan}")
 
 
-def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
+def test_superseded_changes_are_sent_as_current_state(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
     drained = election(tree, "orders", 0, 1) | {"stop_replica_to": [0]}
@@ -297,8 +297,8 @@ def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
     assert [state.leader_epoch for state in epochs] == [9, 9]
 
 
-def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: ResidentController) -> None:
-    """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
+def test_interrupted_plan_gets_a_result(tree: KafkaTree, controller: ResidentController) -> None:
+    """It was interrupted by a lost connection, or with the previous controller. The commit must not wait for ever."""
     begun = SubmittedPlan(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
     tree.client.create("/surveyor/plans/1f", encode_submitted(begun), ephemeral=True)
 
@@ -325,10 +325,10 @@ FORGED = encode_submitted(
 
 
 @pytest.mark.parametrize("changed", ["another session", "other limits"])
-def test_a_well_formed_plan_of_another_client_is_not_carried_out(
+def test_plan_not_submitted_by_a_commit_is_refused(
     tree: KafkaTree, controller: ResidentController, plan: str, changed: str
 ) -> None:
-    """Nor is one that a commit did submit, put there again by another session or with other limits."""
+    """Also one that a commit did submit, put there again by another session or with other limits."""
     submitted_by_a_commit(tree, controller, plan)
     data, _ = tree.client.get(f"/surveyor/plans/{plan}")
     tree.client.delete(f"/surveyor/plans/{plan}")
@@ -359,10 +359,10 @@ JUNK = {
 
 
 @pytest.mark.parametrize("kind", JUNK)
-def test_junk_is_reported_once_and_left_alone(
+def test_invalid_submission_is_reported_once(
     tree: KafkaTree, controller: ResidentController, plan: str, kind: str
 ) -> None:
-    """A plan that is submitted after it is carried out, and what is changed is reported again."""
+    """A plan that is submitted afterwards is carried out, and a changed znode is reported again."""
     name, data, ephemeral = JUNK[kind]
     log: list[str] = []
     assert controller.plan_inbox is not None
@@ -389,7 +389,7 @@ def test_junk_is_reported_once_and_left_alone(
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("name", ["balance' OR '1'='1", "no such plan", "plän"])
-def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: ResidentController, name: str) -> None:
+def test_forged_plan_id_gets_a_result(tree: KafkaTree, controller: ResidentController, name: str) -> None:
     tree.client.create(f"/surveyor/plans/{name}", FORGED, ephemeral=True)
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
     answer = decode_submitted(tree.client.get(f"/surveyor/plans/{name}")[0]).answer
@@ -399,7 +399,7 @@ def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: Re
     assert "no plan" in str(answer.error)
 
 
-def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
+def test_commit_reports_an_invalid_znode_in_place_of_its_plan(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
     tree.write(f"/surveyor/plans/{plan}", FORGED)
@@ -409,10 +409,8 @@ def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
     assert (code, f"remove it by `delete /surveyor/plans/{plan}` in zookeeper-shell" in output) == (23, True), output
 
 
-def test_no_commit_is_advised_for_a_cycle_that_is_over(
-    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
-) -> None:
-    """Its rows that were stale are decided on again by the next cycle, and the plan stays `partial`."""
+def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentController, surveyor: Surveyor) -> None:
+    """The next cycle decides on stale rows again, and the plan stays `partial`."""
     surveyor.json("snapshot")
     before = surveyor.json("status")["due"]
     change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
@@ -434,7 +432,7 @@ def test_no_commit_is_advised_for_a_cycle_that_is_over(
 
 
 @pytest.mark.usefixtures("controller")
-def test_a_controller_that_goes_leaves_the_commit_to_try_again(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
+def test_resigned_controller_leaves_the_commit_to_retry(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
     with commit(surveyor, plan, "--apply") as process:
         assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
         tree.client.delete("/surveyor/control")
@@ -444,7 +442,9 @@ def test_a_controller_that_goes_leaves_the_commit_to_try_again(tree: KafkaTree, 
     assert "the controller went out of office before it came to plan" in stderr
 
 
-def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: ResidentController, surveyor: Surveyor) -> None:
+def test_reassignment_plan_is_submitted_as_a_request(
+    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
+) -> None:
     tree.add_topic("few", {0: [0, 1]}, topic_id=None)
     controller.cycle()
     moves = [reassignment(tree, "few", 0, [0, 2])]
@@ -460,10 +460,8 @@ def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: ResidentCon
     assert controller.context.partitions["few", 0].replicas == [0, 2]
 
 
-def test_what_moves_is_led_back_where_the_plan_is_cancelled(
-    tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
-) -> None:
-    """By a request that takes the place of the plan's own; what others ordered stays."""
+def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentController, surveyor: Surveyor) -> None:
+    """By a request that replaces the plan's own; requests of other clients stay."""
     for topic in ("few", "others"):
         tree.add_topic(topic, {0: [0, 1]}, topic_id=None)
     controller.cycle()

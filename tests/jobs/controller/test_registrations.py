@@ -1,4 +1,4 @@
-"""Brokers that write their registration again, and what they say of their settings while a controller is in office."""
+"""Brokers that write their registration again, and their settings as the resident controller reads them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 IBP, UNCLEAN = "inter.broker.protocol.version", "unclean.leader.election.enable"
 
 Case = tuple[dict[str, str] | None, str | None]
-"""What broker 3 says of itself, and what is said of it."""
+"""The setting that broker 3 returns, and the message about it."""
 
 
 class Brokers:
-    """What brokers say of their settings when they are asked, and who was."""
+    """Settings that brokers return when asked, and which brokers were asked."""
 
     def __init__(self) -> None:
         self.configs: dict[int, dict[str, str]] = {}
@@ -41,7 +41,7 @@ class Brokers:
 
 @pytest.fixture
 def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> Brokers:
-    """Brokers 0 to 2 that tell the controller of their settings; who does not is asked once."""
+    """Brokers 0 to 2 return their settings; a broker that does not is asked once."""
     monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 1)
     fake = Brokers()
     fake.configs = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
@@ -53,7 +53,7 @@ def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def heard(controller: ResidentController) -> None:
-    """Settle, once who was asked has answered."""
+    """Run until quiet, once the brokers that were asked have responded."""
     run_until_quiet(controller)
     asks = controller.config_poller
     assert asks is not None
@@ -78,7 +78,7 @@ def audited(controller: ResidentController) -> None:
         ({IBP: "2.7-IV1"}, None),
     ],
 )
-def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
+def test_registered_broker_is_asked_and_unsupported_protocol_logged_once(
     tree: KafkaTree,
     controller: ResidentController,
     brokers: Brokers,
@@ -101,10 +101,10 @@ def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
     assert line is None or about[0].startswith(f"surveyor: {line}")
 
 
-def test_who_is_about_to_start_is_asked_until_it_answers(
+def test_starting_broker_is_asked_until_it_responds(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker is registered before it takes connections; others that came with it have told by then."""
+    """A broker is registered before it accepts connections; other new brokers have responded by then."""
     monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 5)
     monkeypatch.setattr(broker_config_poller, "RETRY_SECONDS", 0.01)
     initialize(controller)
@@ -126,7 +126,7 @@ def test_who_is_about_to_start_is_asked_until_it_answers(
     assert sum("WARNING: broker 3 runs with" in line for line in log) == 1
 
 
-def test_settings_that_change_count_from_the_next_audit_on(
+def test_changed_settings_count_after_the_next_resync(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:
     tree.add_topic("orders", {0: [7, 1]}, topic_id=None)
@@ -148,7 +148,7 @@ def test_settings_that_change_count_from_the_next_audit_on(
     assert controller.auto_rebalance.threshold == 0.3
 
 
-def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_count(
+def test_settings_of_unresponsive_brokers_are_kept(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:
     initialize(controller)
@@ -166,7 +166,7 @@ def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_co
 
 
 @pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
-def test_other_settings_do_not_put_off_a_check_of_balance(interval_seconds: str, *, is_kept: bool) -> None:
+def test_changed_settings_do_not_delay_the_next_balance_check(interval_seconds: str, *, is_kept: bool) -> None:
     balance = AutoLeaderRebalance(60.0, 0.1, _next_check=12.0)
 
     changed = balance.with_configs([{"name": "leader.imbalance.check.interval.seconds", "value": interval_seconds}])
@@ -175,10 +175,8 @@ def test_other_settings_do_not_put_off_a_check_of_balance(interval_seconds: str,
     assert (changed._next_check == 12.0) is is_kept  # noqa: SLF001
 
 
-def test_who_moves_to_other_endpoints_is_spoken_to_there(
-    tree: KafkaTree, controller: ResidentController, log: list[str]
-) -> None:
-    """`updateBrokerInfo`: the same registration, written again."""
+def test_new_endpoints_of_a_broker_are_used(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
+    """`updateBrokerInfo`: the same registration with new contents."""
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
@@ -197,8 +195,8 @@ def test_who_moves_to_other_endpoints_is_spoken_to_there(
     assert "  broker 1 has written its registration again" in log
 
 
-def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: ResidentController) -> None:
-    """What waits for it would be sent for ever, and `--until-quiet` would wait for that."""
+def test_last_failed_broker_has_no_pending_requests(tree: KafkaTree, controller: ResidentController) -> None:
+    """Its requests would be sent for ever, and `--until-quiet` would wait for that."""
     tree.add_topic("orders", {0: [0]}, topic_id=None)
     initialize(controller)
     for broker in range(3):
@@ -208,10 +206,8 @@ def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, control
     assert (controller.broker_requests.queues.idle, controller.broker_requests.queues.busy) == ([], [])
 
 
-def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
-    """Once for a registration, and before the states of its replicas, which the next cycle sends."""
+def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controller: ResidentController) -> None:
+    """Once for each registration, and before the states of its replicas, which the next cycle sends."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 3]}, topic_id=None)
     initialize(controller)
     run_until_quiet(controller)
@@ -229,10 +225,8 @@ def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(
     assert [told.api for told in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
 
 
-def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(
-    tree: KafkaTree, controller: ResidentController
-) -> None:
-    """One that bounced is introduced once its failure is written: others lead then what it led."""
+def test_bounced_or_failed_broker_gets_no_early_metadata(tree: KafkaTree, controller: ResidentController) -> None:
+    """A bounced broker is sent the full state once its failure is written: other brokers lead its partitions then."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     run_until_quiet(controller)
@@ -251,8 +245,8 @@ def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(
     assert 4 not in {*controller.broker_requests.queues.idle, *controller.broker_requests.queues.busy}
 
 
-def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, controller: ResidentController) -> None:
-    """A broker that starts knows of no later controller, and would believe it."""
+def test_fenced_controller_sends_no_early_metadata(tree: KafkaTree, controller: ResidentController) -> None:
+    """A broker that starts does not know the later controller, and would accept the request."""
     initialize(controller)
     run_until_quiet(controller)
     assert tree.brokers is not None

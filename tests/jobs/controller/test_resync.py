@@ -1,4 +1,4 @@
-"""The audit: it finds what no watch told of, a part at a time, and holds up nobody."""
+"""The resync: it finds changes without a watch, part by part, and delays no other work."""
 
 import time
 
@@ -13,7 +13,7 @@ TOPICS = ("a", "b", "c")
 
 @pytest.fixture
 def in_parts(tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> ResidentController:
-    """In office, on topics that are read one by one."""
+    """An initialized controller, with topics that are read one by one."""
     monkeypatch.setattr("jobs.controller.resync.PARTITIONS_PER_CYCLE", 2)
     for topic in TOPICS:
         tree.add_topic(topic, {0: [0, 1, 2], 1: [1, 2, 0]}, topic_id=None)
@@ -21,9 +21,7 @@ def in_parts(tree: KafkaTree, controller: ResidentController, monkeypatch: pytes
     return controller
 
 
-def test_it_comes_around_and_is_over_until_the_next(
-    in_parts: ResidentController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resync_runs_in_parts_until_done(in_parts: ResidentController, monkeypatch: pytest.MonkeyPatch) -> None:
     audit = in_parts.resync
     assert audit.read_next_part() is None
     monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 301)
@@ -37,8 +35,8 @@ def test_it_comes_around_and_is_over_until_the_next(
     assert (audit.is_under_way, audit.read_next_part()) == (False, None)
 
 
-def test_what_nobody_told_of_is_found_and_told(tree: KafkaTree, in_parts: ResidentController) -> None:
-    """A leader takes a follower out of its ISR, and its notification is lost."""
+def test_change_without_notification_is_found(tree: KafkaTree, in_parts: ResidentController) -> None:
+    """A leader removes a follower from its ISR, and its notification is lost."""
     for topic in TOPICS:
         put_isr(tree, topic, [0, 1])
     run_until_quiet(in_parts)
@@ -50,7 +48,7 @@ def test_what_nobody_told_of_is_found_and_told(tree: KafkaTree, in_parts: Reside
     assert [seen.partitions for seen in audited if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
 
 
-def test_who_loses_its_leader_does_not_wait_for_the_audit(tree: KafkaTree, in_parts: ResidentController) -> None:
+def test_lost_leader_does_not_wait_for_the_resync(tree: KafkaTree, in_parts: ResidentController) -> None:
     in_parts.resync.begin_at_once()
     in_parts._run_resync()  # noqa: SLF001 - what `run` does before each cycle
     in_parts._run_resync()  # noqa: SLF001
@@ -68,8 +66,8 @@ def test_who_loses_its_leader_does_not_wait_for_the_audit(tree: KafkaTree, in_pa
     assert requests_to(tree, 1, "update_metadata")["c", 1].isr == (1,)
 
 
-def test_topics_that_all_fire_at_once_are_read_in_parts(tree: KafkaTree, in_parts: ResidentController) -> None:
-    """As when the connection was lost: who loses its leader does not wait until all of them are read."""
+def test_many_fired_topics_are_read_in_parts(tree: KafkaTree, in_parts: ResidentController) -> None:
+    """As after a lost connection: a partition that loses its leader does not wait until all topics are read."""
     for topic in TOPICS:
         in_parts.watches.signal(f"/brokers/topics/{topic}")
     put_isr(tree, "b", [0, 1], partition=0)

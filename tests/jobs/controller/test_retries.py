@@ -1,4 +1,4 @@
-"""Brokers that answer with an error: told again after a pause, until they take it or it is no longer due."""
+"""Brokers that answer with an error: requests are sent again after a delay, until accepted or no longer due."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ Wait = Callable[[float], None]
 
 @pytest.fixture
 def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
-    """Let time pass, for who tells again."""
+    """Let time pass for the retries."""
     now = [1000.0]
     monkeypatch.setattr(retries, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
@@ -34,7 +34,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_leader_that_failed_over_its_epoch_is_told_again(
+def test_failed_leader_and_isr_is_retried(
     tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str], *, whole: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
@@ -61,7 +61,7 @@ def test_a_leader_that_failed_over_its_epoch_is_told_again(
     assert len([line for line in log if "broker 1 answered" in line]) == 1
 
 
-def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: ResidentController, wait: Wait) -> None:
+def test_deletion_continues_after_a_retry(tree: KafkaTree, controller: ResidentController, wait: Wait) -> None:
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
@@ -78,9 +78,7 @@ def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: 
     assert tree.client.get_children("/admin/delete_topics") == []
 
 
-def test_a_move_goes_on_once_who_leaves_has_stopped(
-    tree: KafkaTree, controller: ResidentController, wait: Wait
-) -> None:
+def test_move_continues_after_a_retried_stop(tree: KafkaTree, controller: ResidentController, wait: Wait) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
@@ -96,7 +94,7 @@ def test_a_move_goes_on_once_who_leaves_has_stopped(
     assert assigned(tree, "orders").partitions == {0: [1]}
 
 
-def test_who_refuses_many_times_is_waited_for_no_longer(
+def test_exhausted_retries_are_not_waited_for(
     tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str]
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
@@ -129,7 +127,7 @@ def notice(api: str = LEADER_AND_ISR, partition: int = 0, *, is_new: bool = Fals
 
 
 class Heard:
-    """Answers of broker 1, and what is told again."""
+    """Responses of broker 1, and the requests that are sent again."""
 
     def __init__(self) -> None:
         self.memory = learned()
@@ -161,7 +159,7 @@ class Heard:
         (UPDATE_METADATA, 0, 0, False),
     ],
 )
-def test_which_answers_are_followed_up(wait: Wait, api: str, error: int, top: int, *, again: bool) -> None:
+def test_which_errors_are_retried(wait: Wait, api: str, error: int, top: int, *, again: bool) -> None:
     heard = Heard()
     heard.answers([error], notice(api), api=api, top=top)
     wait(1.0)
@@ -169,7 +167,7 @@ def test_which_answers_are_followed_up(wait: Wait, api: str, error: int, top: in
     assert heard.due_batches() == ([RetryBatch(1, [notice(api)], needs_full_state=False)] if again else [])
 
 
-def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: Wait) -> None:
+def test_delay_doubles_up_to_the_maximum_and_resets(wait: Wait) -> None:
     heard = Heard()
     pauses = []
     for _ in range(7):
@@ -185,7 +183,7 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_once_it_is_taken(wait: W
     assert [*pauses, heard.retelling.next_delay(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
 
 
-def test_what_is_taken_or_over_meanwhile_is_not_told_again(wait: Wait) -> None:
+def test_accepted_or_outdated_notices_are_not_retried(wait: Wait) -> None:
     heard = Heard()
     heard.answers([-1, -1], notice(is_new=True), notice(partition=1))
     heard.answers([0, -1], notice(partition=1), notice())
@@ -201,7 +199,7 @@ def test_what_is_taken_or_over_meanwhile_is_not_told_again(wait: Wait) -> None:
     assert heard.retelling.is_quiet
 
 
-def test_who_did_not_take_who_is_alive_is_introduced_again(wait: Wait) -> None:
+def test_refused_live_brokers_require_full_state(wait: Wait) -> None:
     heard = Heard()
     heard.answers([], api=UPDATE_METADATA, top=-1)
     wait(1.0)

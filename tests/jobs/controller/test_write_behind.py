@@ -1,4 +1,4 @@
-"""The tables behind a controller that stays: what a full disk keeps out of them gets there later, once."""
+"""Tables written in the background: rows that a full disk refuses are written later, once."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.jobs.support.rows.empty_tables import lay_tables
 
 
 class Disk(Warehouse):
-    """Has no room for rows of `commits` until something is deleted."""
+    """Has no space for rows of `commits` until something is deleted."""
 
     is_full = True
 
@@ -39,9 +39,7 @@ def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
     return WriteBehindLog(disk)
 
 
-def test_what_could_not_be_written_is_written_once_there_is_room(
-    behind: WriteBehindLog, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_are_written_once_the_disk_has_space(behind: WriteBehindLog, capsys: pytest.CaptureFixture[str]) -> None:
     behind.start()
     behind.record(EPISODE)
     behind.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
@@ -59,7 +57,7 @@ def test_what_could_not_be_written_is_written_once_there_is_room(
     assert stderr.count("writing to the warehouse has resumed") == 1
 
 
-def test_what_waits_too_long_for_the_warehouse_is_given_up(
+def test_too_many_buffered_rows_are_dropped(
     behind: WriteBehindLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The controller must not run out of memory."""

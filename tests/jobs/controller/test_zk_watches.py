@@ -1,4 +1,4 @@
-"""Watches that get lost with a connection, and a ZooKeeper that stays away."""
+"""Watches that are lost with a connection, and a ZooKeeper that stays unreachable."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -24,7 +24,7 @@ class _Answer:
 
 
 class _Client:
-    """Answers what it was given, one after the other."""
+    """Returns the given errors, one after the other."""
 
     def __init__(self, *errors: Exception | None) -> None:
         self.errors = [*errors]
@@ -34,7 +34,7 @@ class _Client:
         return _Answer(self.errors.pop(0))
 
 
-def test_what_could_not_be_armed_has_fired() -> None:
+def test_watches_that_cannot_be_set_count_as_fired() -> None:
     watches = ZkWatches(_Client(None, ConnectionLoss(), None))
     with pytest.raises(ConnectionLoss):
         watches.watch(["/a", "/b", "/c"])
@@ -44,16 +44,16 @@ def test_what_could_not_be_armed_has_fired() -> None:
     assert watches.drain() == set()
 
 
-def test_a_zookeeper_that_stays_away_is_not_waited_for_without_bound() -> None:
+def test_waiting_for_zookeeper_is_bounded() -> None:
     watches = ZkWatches(_Client(OperationTimeoutError()))
     with pytest.raises(OperationTimeoutError):
         watches.watch(["/a"])
 
 
-def test_a_topic_whose_watch_was_lost_is_watched_again(
+def test_lost_watch_of_a_topic_is_set_again(
     tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection is lost a second time, while everything is armed again after the first."""
+    """The connection is lost a second time, while all watches are set again after the first."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     arm, losses = KazooClient.exists_async, [ConnectionLoss()]

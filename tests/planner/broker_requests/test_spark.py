@@ -1,4 +1,4 @@
-"""Who is told what of a change: one example of all, and the transform against the rule on typed rows."""
+"""Notices for changes: one example of each kind, and the transform compared with the rule on typed rows."""
 
 from typing import Any
 
@@ -59,13 +59,13 @@ def by_spark(spark: SparkSession, decided: list[Change], understood: dict[int, b
 
 @BATCHES
 @given(changes, st.dictionaries(st.integers(0, 5), st.booleans()))
-def test_both_say_the_same(spark: SparkSession, decided: list[Change], understood: dict[int, bool]) -> None:
+def test_spark_and_typed_rows_agree(spark: SparkSession, decided: list[Change], understood: dict[int, bool]) -> None:
     live = {broker for broker, known in understood.items() if known}
 
     assert in_order(by_spark(spark, decided, understood)) == in_order(due_without_spark(decided, live))
 
 
-def test_those_named_are_told_of_the_state_and_all_others_of_the_metadata() -> None:
+def test_recipients_of_state_and_metadata() -> None:
     state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, "state_version": 2}
     change = typed(leader_and_isr_to=[3, 1, 9], stop_replica_to=[2], **state)
 
@@ -81,7 +81,7 @@ def test_those_named_are_told_of_the_state_and_all_others_of_the_metadata() -> N
     }
 
 
-def test_replicas_that_a_reassignment_adds_are_new_and_those_that_leave_are_no_longer_assigned() -> None:
+def test_added_replicas_are_new_and_leaving_ones_unassigned() -> None:
     moving = {"replicas_after": [3, 1], "adding_after": [3], "removing_after": [1], "leader_and_isr_to": [1, 3]}
     state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, **moving}
 
@@ -98,12 +98,12 @@ def test_replicas_that_a_reassignment_adds_are_new_and_those_that_leave_are_no_l
     assert [(row.api, row.brokers) for row in narrow if row.delete_partition] == [(STOP_REPLICA, (1,))]
 
 
-def test_what_kafkas_controller_decides_it_tells() -> None:
+def test_changes_decided_by_kafka_have_no_notices() -> None:
     assert due_without_spark([typed(leader_and_isr_to=[1])], [1]) == []
 
 
-def test_partitions_from_elsewhere_are_told_to_whom_they_name(spark: SparkSession) -> None:
-    """As to a broker that has just joined: all metadata, and of its replicas the state; and a log that is deleted."""
+def test_partitions_from_other_sources_have_their_recipients(spark: SparkSession) -> None:
+    """As for a broker that has just started: all metadata, and the state of its replicas; and a log that is deleted."""
     partitions = spark.range(1).selectExpr(
         "'t' AS topic",
         "0 AS partition",

@@ -1,4 +1,4 @@
-"""A cycle of a small cluster, and what comes of carrying it out: plain rows in, plain rows out."""
+"""A cycle of a small cluster, and the effect of its changes, as plain rows."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def decisions(cycle: Cycle) -> list[Row]:
 
 
 def carried_out(partition: Row, change: Row) -> Row:
-    """The partition once a change of it was written."""
+    """The partition after a change was written."""
     return partition | {
         "replicas": change["replicas_after"],
         "adding_replicas": change["adding_after"],

@@ -1,4 +1,4 @@
-"""Reassignments carried out step by step: the seed's example, and every way on which one is not moved on."""
+"""Reassignments step by step: an example, and every reason for which one does not continue."""
 
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ def after(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
-def test_the_example_of_the_seed_step_by_step(spark: SparkSession) -> None:
+def test_reassignment_step_by_step(spark: SparkSession) -> None:
     """[1,2,3] -> [3,4,5]: assigned together, in sync, led and in sync by the target alone, stopped, assigned alone."""
     order = [ordered(3, 4, 5)]
     partition = partition_row([1, 2, 3], 1, [1, 2, 3])
@@ -106,7 +106,7 @@ NOT_MOVED: Final[dict[str, tuple[Row | None, list[int], RejectionCode, bool]]] =
 }
 
 
-def test_what_is_asked_for_starts_or_waits_or_is_withdrawn_beside_the_others(spark: SparkSession) -> None:
+def test_requests_start_wait_or_are_withdrawn(spark: SparkSession) -> None:
     names = [*STARTS, *NOT_MOVED]
     given: list[Row | None] = [*(case[0] for case in STARTS.values()), *(case[0] for case in NOT_MOVED.values())]
     goals = [*(case[1] for case in STARTS.values()), *(case[1] for case in NOT_MOVED.values())]
@@ -128,7 +128,7 @@ def test_what_is_asked_for_starts_or_waits_or_is_withdrawn_beside_the_others(spa
         assert (name, row["action"], row["code"], row["withdrawn"]) == (name, None, code, withdrawn)
 
 
-def test_what_moves_goes_on_as_far_as_brokers_and_log_dirs_let_it(spark: SparkSession) -> None:
+def test_moves_continue_as_brokers_and_log_dirs_permit(spark: SparkSession) -> None:
     partitions = {
         "a target that came back": moving([9, 2, 1], [9, 2], [1], 1, [1, 2, 9]),
         "a dead member leaves first": moving([3, 4, 1, 8], [3, 4], [1, 8], 1, [1, 8, 3, 4]),
@@ -155,7 +155,7 @@ def test_what_moves_goes_on_as_far_as_brokers_and_log_dirs_let_it(spark: SparkSe
     assert after(unstoppable)[:2] == (END, [3, 4])
 
 
-def test_a_move_goes_on_to_its_end_while_a_request_in_its_place_waits_for_its_target(spark: SparkSession) -> None:
+def test_move_completes_while_an_overriding_request_waits(spark: SparkSession) -> None:
     steps = {
         NARROW: moving([3, 4, 1], [3, 4], [1], 1, [1, 3, 4]),
         END: moving([3, 4, 1], [3, 4], [1], 3, [3, 4]),
@@ -171,8 +171,8 @@ def test_a_move_goes_on_to_its_end_while_a_request_in_its_place_waits_for_its_ta
     assert [(row["action"], row["adding_after"]) for row in begun] == [(START, [9])] * 2
 
 
-def test_who_does_not_stay_tells_those_that_leave_with_each_narrowing(spark: SparkSession) -> None:
-    """What was answered holds for one leader epoch: all are told again, until all have answered in one."""
+def test_non_resident_controller_repeats_stops_with_each_narrowing(spark: SparkSession) -> None:
+    """A confirmation holds for one leader epoch: all are sent the stop again until all confirm at the same one."""
     in_sync = moving([3, 4, 1, 2], [3, 4], [1, 2], 1, [1, 2, 3, 4])
     narrowed = moving([3, 4, 1, 2], [3, 4], [1, 2], 3, [3, 4])
     rows = [row | {"partition": number} for number, row in enumerate((in_sync, narrowed, narrowed))]
@@ -195,10 +195,10 @@ DRAINED_TARGETS: Final[list[tuple[list[int], set[int], int]]] = [
 
 @pytest.mark.parametrize(("isr", "drained", "leader"), DRAINED_TARGETS)
 @pytest.mark.parametrize("mode", DrainMode)
-def test_a_target_of_drained_brokers_alone_is_led_by_one(
+def test_target_of_only_drained_brokers_gets_a_leader(
     spark: SparkSession, isr: list[int], drained: set[int], leader: int, mode: DrainMode
 ) -> None:
-    """A reassignment file may name them; the move completes, and the leader is sent what it leads."""
+    """A reassignment file may name them; the move completes, and the leader is sent its state."""
     partition = moving([4, 5, 1], [4, 5], [1], 1, isr)
 
     (narrow,) = decisions(cycle_of(spark, [partition], LIVE, drained=dict.fromkeys(drained, mode)))

@@ -1,4 +1,4 @@
-"""The replica state machine: every transition, where replicas stand, and ISRs that replicas leave."""
+"""The replica state machine: every transition, the states of replicas, and ISRs that replicas leave."""
 
 from itertools import product
 from typing import Final
@@ -31,7 +31,7 @@ ALLOWED: Final = {
 }
 
 
-def test_every_transition_is_legal_or_says_why_not(spark: SparkSession) -> None:
+def test_transitions_are_legal_or_have_a_reason(spark: SparkSession) -> None:
     assert set(VALID_PREVIOUS) == set(REQUESTS_BY_STATE) == set(S)
     states = spark.createDataFrame([(state.value,) for state in S], "state string")
     transitions = {(S(row["state"]), to): row for to in S for row in as_rows(states.transform(with_transition, to))}
@@ -45,7 +45,7 @@ def test_every_transition_is_legal_or_says_why_not(spark: SparkSession) -> None:
     )
 
 
-def test_where_a_replica_stands(spark: SparkSession) -> None:
+def test_state_of_a_replica(spark: SparkSession) -> None:
     names = ("assigned", "deletion_requested", "in_reach", "is_new", "told", "deleted")
     worlds = list(product((True, False), repeat=len(names)))
     rows = as_rows(spark.createDataFrame(worlds, ", ".join(f"{name} boolean" for name in names)).transform(with_state))
@@ -68,8 +68,8 @@ def test_where_a_replica_stands(spark: SparkSession) -> None:
     assert [row["state"] for row in rows] == [expected(row) for row in rows]
 
 
-def test_a_replica_that_leaves_the_isr(spark: SparkSession) -> None:
-    """`ReplicaStateMachineTest`: who is not in it writes nothing, the only member stays, the leader leaves -1."""
+def test_replica_leaves_the_isr(spark: SparkSession) -> None:
+    """`ReplicaStateMachineTest`: non-members change nothing, the only member stays, and the leader becomes -1."""
     cases = [
         # leader, ISR, who leaves -> leader, ISR after, or nothing
         (1, [1, 2, 3], [3], (1, [1, 2], 6)),

@@ -1,4 +1,4 @@
-"""Topics queued for deletion: which are deleted, which wait and for what, and what brokers are told."""
+"""Topics queued for deletion: which are deleted, which wait and for what, and which notices brokers are sent."""
 
 from typing import Final
 
@@ -52,7 +52,7 @@ def _partitions() -> list[Row]:
     ]
 
 
-def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSession) -> None:
+def test_deletion_steps_and_notices(spark: SparkSession) -> None:
     topics = [
         topic_row(
             name,
@@ -96,7 +96,7 @@ def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSe
         }
 
 
-def test_where_deletion_is_disabled_requests_are_refused_and_nothing_else_is_done(spark: SparkSession) -> None:
+def test_disabled_deletion_refuses_requests(spark: SparkSession) -> None:
     topics = [topic_row("plain", deletion_requested=True)]
     configs = [config_row(1, "delete.topic.enable", "true"), config_row(2, "delete.topic.enable", "False")]
     rows = [

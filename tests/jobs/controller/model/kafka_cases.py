@@ -232,8 +232,7 @@ REASSIGNMENT_CASES: Final[dict[str, Case]] = {
         {0: [0]}, [(0, "elect", ("led", 0))], {("led", 0): (0, FIRST_LEADER_EPOCH, [0])}
     ),
 }
-"""They do not interfere with each other, so that one cluster runs them all: the cost of decisions grows with brokers.
-"""
+"""They do not interfere with each other, so one cluster runs them all: the cost of decisions grows with brokers."""
 
 REASSIGNMENT_SCENARIO: Final = Scenario(
     0,

@@ -1,7 +1,7 @@
-"""What Kafka's controller does to ZooKeeper when the Admin API asks it for reassignments; no data is there to move.
+"""What Kafka's controller does to ZooKeeper when the Admin API requests reassignments; there is no data to move.
 
-Written from KIP-455 anew, so that it shares nothing with what is tested. A reassignment that adds replicas runs until
-the test lets it `finish`; answers and the whole caller can be lost, before or after what was asked is done.
+Written from KIP-455 independently, so that it shares no code with what is tested. A reassignment that adds replicas
+runs until the test calls `finish`; the response or the whole caller can be lost, before or after the request is done.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ INVALID = 39
 
 
 class CrashError(BaseException):
-    """The process ends here: nothing catches it."""
+    """Ends the process: no code catches it."""
 
 
 class MovingController:
-    """Stands for `Admin`; `requests` is what it was asked for, call by call."""
+    """Replaces `Admin`; `requests` contains what each call requested."""
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
@@ -43,7 +43,7 @@ class MovingController:
         return codes
 
     def reassignments(self) -> dict[Key, list[int]]:
-        """Where each partition that moves is going."""
+        """The target of each moving partition."""
         moving = {}
         for topic in self.tree.client.get_children("/brokers/topics"):
             assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
@@ -60,7 +60,7 @@ class MovingController:
         self.loses[call] = (KafkaTimeoutError, done)
 
     def finish(self, topic: str, partition: int = 0) -> None:
-        """The copies are in sync: the reassignment is complete."""
+        """The new replicas are in sync: the reassignment is complete."""
         replicas, _adding, removing = self.assigned(topic, partition)
         target = [replica for replica in replicas if replica not in removing]
         self._write(topic, partition, target, [], [])
@@ -116,7 +116,7 @@ class MovingController:
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
-    """Let every command ask this controller."""
+    """Let all commands use this controller."""
     controller = MovingController(tree)
 
     @contextmanager

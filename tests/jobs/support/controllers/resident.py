@@ -1,4 +1,4 @@
-"""A controller that stays, as a test drives it: cycles until nothing is due, and what brokers heard."""
+"""Drives a resident controller in tests: cycles until nothing is due, and the requests that brokers received."""
 
 import threading
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 
 def run_until_quiet(controller: ResidentController) -> None:
-    """Cycle until nothing is due and everybody has answered."""
+    """Run cycles until nothing is due and all brokers have responded."""
     for _ in range(30):
         drain_watches(controller)
         busy = controller.cycle()
@@ -33,7 +33,7 @@ def run_until_quiet(controller: ResidentController) -> None:
 
 
 def drain_watches(controller: ResidentController) -> None:
-    """Wait until the watches of all that is written by now have been called."""
+    """Wait until the watches of everything written so far have been called."""
     client = controller.control.client
     with suppress(KazooException):  # its session is over, and with it the watches
         client.sync("/")  # ZooKeeper sends events before the answers that follow them
@@ -48,7 +48,7 @@ def initialize(controller: ResidentController) -> None:
 
 
 def put_assignment(tree: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None:
-    """Write a topic as brokers do that create one themselves."""
+    """Write a topic as brokers do when they create one themselves."""
     tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
 
 
@@ -62,7 +62,7 @@ def put_isr(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0)
 
 
 def requests_to(tree: KafkaTree, broker: int, api: str) -> dict[tuple[str, int], Any]:
-    """What a broker heard last by an API, by topic and partition."""
+    """The last state that a broker received by an API, by topic and partition."""
     assert tree.brokers is not None
     return {
         (topic.topic_name, state.partition_index): state

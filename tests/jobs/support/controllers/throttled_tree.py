@@ -1,4 +1,4 @@
-"""A Kafka's brokers as far as configurations go: what the Admin API is asked, done to the tree."""
+"""The configuration API of Kafka's brokers: requests to the Admin API, applied to the tree."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,14 @@ Overrides = dict[str, dict[str, str]]
 
 
 class CrashError(Exception):
-    """The process is gone."""
+    """Ends the process."""
 
 
 class ConfigBrokers:
-    """Brokers that take overrides; `refuses` names one that does not, `crashes` counts the requests we live for."""
+    """Brokers with overrides.
+
+    `refuses` names a broker that refuses them, `crashes` is the number of requests before a crash.
+    """
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
@@ -44,7 +47,7 @@ def override(tree: KafkaTree, kind: str, resource: str, entries: Mapping[str, st
 
 
 def overrides(tree: KafkaTree) -> Overrides:
-    """What is set, of brokers and topics that have anything set."""
+    """The overrides of brokers and topics that have any."""
     by_resource: Overrides = {}
     for kind in ("brokers", "topics"):
         parent = f"/config/{kind}"

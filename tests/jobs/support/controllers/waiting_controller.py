@@ -1,4 +1,4 @@
-"""What Kafka's controller does to the tree when it is asked to reassign: first it moves, a step later it is there."""
+"""What Kafka's controller does to the tree on a reassignment: it moves first, and is complete one step later."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ PREFERRED = "/admin/preferred_replica_election"
 
 
 class MovingController(ConfigBrokers):
-    """The Admin API too; `events` are called, one after another, when somebody waits, before anything has moved on."""
+    """Replaces the Admin API; `events` are called, one for each wait of the caller, before anything moves."""
 
     def __init__(self, tree: KafkaTree) -> None:
         super().__init__(tree)
@@ -52,7 +52,7 @@ class MovingController(ConfigBrokers):
         return dict.fromkeys(partitions, 0)
 
     def begin(self, key: Key, replicas: list[int]) -> None:
-        """U1 of KIP-455: the full set of replicas, with those that come and those that go."""
+        """U1 of KIP-455: assign the full set of replicas, with the added and the removed ones."""
         origin = self.assignment(key[0]).partitions[key[1]]
         adding = [broker for broker in replicas if broker not in origin]
         removing = [broker for broker in origin if broker not in replicas]
@@ -61,7 +61,7 @@ class MovingController(ConfigBrokers):
             self.moving[key] = replicas
 
     def finish(self, key: Key) -> None:
-        """The target is in sync, and alone; or not in sync again at once, where it lags."""
+        """The target is in sync and assigned alone; a lagging partition is out of sync again."""
         replicas = self.moving.pop(key)
         self._assign(key, replicas, [], [])
         self.set_state(key, isr=replicas[:1] if key in self.lagging else replicas, leader=replicas[0])
@@ -71,7 +71,7 @@ class MovingController(ConfigBrokers):
         self._assign(key, replicas, [], [])
 
     def step(self, _seconds: float = 0) -> None:
-        """Some time passes."""
+        """Let some time pass."""
         if self.events:
             self.events.pop(0)()
         elif not self.stuck:
@@ -94,7 +94,7 @@ class MovingController(ConfigBrokers):
         return self.assignment(topic).partitions
 
     def _obey(self) -> None:
-        """Requests in /admin: begun at one step, taken away at the next."""
+        """Requests in /admin start at one step, and are removed at the next."""
         client = self.tree.client
         if client.exists(PREFERRED):
             elections = decode_partitions(client.get(PREFERRED)[0])
@@ -130,7 +130,7 @@ class MovingController(ConfigBrokers):
 
 
 def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commits find this controller, and time pass for it while they wait."""
+    """Let commits use this controller, and let its time pass while they wait."""
 
     @contextmanager
     def admin_of(*_: object) -> Iterator[MovingController]:

@@ -1,4 +1,4 @@
-"""A cluster of real brokers under `surveyor control`, as the acts of a story see and change it."""
+"""A cluster of real brokers under `surveyor control`, with the operations of the test stories."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ REASSIGN, ELECTION, DELETIONS = (
 
 @dataclass
 class Life:
-    """One cluster, and who is in office."""
+    """One cluster, and its controllers."""
 
     cluster: EmbeddedCluster
     kafka: KafkaTree
@@ -55,7 +55,7 @@ class Life:
         return self.folder / "w"
 
     def soon(self, holds: Callable[[], bool], seconds: float = 120) -> None:
-        """Wait until something holds; else say how the cluster is, and what the controller said."""
+        """Wait until a condition holds; otherwise fail with the states and the controller's output."""
         assert eventually(holds, seconds), (self.states(), self.office.output[-3000:])
 
     def states(self, topic: str = TOPIC) -> list[State]:
@@ -65,19 +65,19 @@ class Life:
         return self.kafka.client.exists(state_path(topic, partition)) is not None
 
     def is_whole(self, topic: str = TOPIC) -> bool:
-        """Whether all replicas of a topic are in sync, at first of the one that is written to."""
+        """Whether all replicas of a topic are in sync."""
         replicas = self.assigned(topic).partitions
         return all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states(topic)))
 
     # topics and what is asked for
     def by_hand(self, topic: str, replicas: dict[int, list[int]]) -> None:
-        """Write a topic as anybody can."""
+        """Write a topic as any client can."""
         settings = b'{"version":1,"config":{"min.insync.replicas":"%d"}}' % min(2, *map(len, replicas.values()))
         self.kafka.write(f"/config/topics/{topic}", settings)
         self.kafka.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
 
     def create(self, topic: str, replicas: dict[int, list[int]]) -> None:
-        """Write a topic, and wait until it is led and all its replicas are there."""
+        """Write a topic, and wait until it is led and all its replicas exist."""
         self.by_hand(topic, replicas)
         holders = [(broker, f"{topic}-{p}") for p, brokers in replicas.items() for broker in brokers]
         self.soon(lambda: all(name in self.log_names(broker, topic) for broker, name in holders), 60)
@@ -86,7 +86,7 @@ class Life:
         return decode_assignment(self.kafka.client.get(f"/brokers/topics/{topic}")[0])
 
     def ask_to_move(self, topic: str, targets: Mapping[int, list[int]]) -> None:
-        """Ask for all of these at once, in the place of what was asked for before."""
+        """Request all of these at once, in place of earlier requests."""
         orders = [TopicPartition(topic, partition, target) for partition, target in targets.items()]
         self.kafka.write(REASSIGN, encode_partitions(orders))
 
@@ -99,13 +99,13 @@ class Life:
         self.kafka.client.create(f"{DELETIONS}/{topic}")
 
     def is_deleted(self, topic: str) -> bool:
-        """Whether nothing is left of it: neither znodes, nor the request, nor a log."""
+        """Whether nothing of a topic remains: neither znodes, nor the request, nor a log."""
         znodes = f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"{DELETIONS}/{topic}"
         left = any(self.kafka.client.exists(path) for path in znodes)
         return not left and not any(self.logs(broker, topic) for broker in self.cluster.brokers)
 
     def logs(self, broker: int, topic: str) -> list[Path]:
-        """Folders of a topic's partitions on a broker; those marked for deletion go a minute later."""
+        """Folders of a topic's partitions on a broker; those marked for deletion disappear a minute later."""
         paths = (self.cluster.folder / f"broker-{broker}").rglob(f"{topic}-*")
         return [path for path in paths if path.is_dir() and not path.name.endswith("-delete")]
 
@@ -113,7 +113,7 @@ class Life:
         return [path.name for path in self.logs(broker, topic)]
 
     def takes_records(self, topic: str) -> bool:
-        """Whether a record is acknowledged by all in sync; also the first of a topic that is not there yet."""
+        """Whether a record is acknowledged by the whole ISR; also the first one of a topic that does not exist yet."""
         failed: list[object] = []
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
         producer.produce(topic, b"1", on_delivery=lambda error, _: failed.append(error))
@@ -130,7 +130,7 @@ class Life:
 
     @contextmanager
     def silent(self, broker: int) -> Iterator[None]:
-        """It is registered and answers nobody; killed meanwhile, it stays dead."""
+        """The broker is registered and does not respond. If it is killed in the meantime, it stays dead."""
         pid = self.cluster.brokers[broker].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -142,7 +142,7 @@ class Life:
 
     # other commands, while the controller is in office
     def drain(self, broker: int) -> None:
-        """Plan that a broker leads nothing and follows nothing that it followed, and hand the plan in."""
+        """Plan that a broker leads and follows no partitions, and submit the plan."""
         surveyor = Surveyor(self.kafka.hosts, self.warehouse)
         surveyor.json("plan", "drain", "--brokers", str(broker), "--mode", "resident", "--refresh", "--name", "out")
         surveyor.json("commit", "out", "--apply")

@@ -1,7 +1,7 @@
-"""Brokers that listen where a test's tree registers them: they take control requests as Kafka does, and remember them.
+"""Brokers that listen where a test's tree registers them, handle control requests as Kafka does, and record them.
 
 ApiVersions, LeaderAndIsr, UpdateMetadata and StopReplica are answered, in order, one at a time; on any other request
-the connection is closed. kio reads and writes, so what Surveyor sends is understood by somebody else's code.
+the connection is closed. kio decodes and encodes, so what Surveyor sends is verified by independent code.
 """
 
 import importlib
@@ -38,37 +38,37 @@ class Told(NamedTuple):
 
 @dataclass
 class FakeBroker:
-    """One broker; a test may make it slow, silent or refusing at any time."""
+    """One broker; a test may make it slow, unresponsive or refusing at any time."""
 
     listener: socket.socket
     told: list[Told] = field(default_factory=list)
     versions: dict[int, int] = field(default_factory=lambda: dict(VERSIONS))
-    """The highest version of each API that it says it speaks."""
+    """The highest version of each API that it reports."""
     slow: dict[str, float] = field(default_factory=dict)
     """Seconds that it takes for a request, by API; the next one waits, as for Kafka's replicaStateChangeLock."""
     refuses: int = 0
-    """The error code with which it answers everything."""
+    """The error code with which it answers all requests."""
     may_be_told: bool = True
-    """Whether its authorizer lets a controller that asks first tell it anything."""
+    """Whether its authorizer permits control requests."""
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Error codes of LeaderAndIsr by topic and partition, in place of what Kafka would answer."""
+    """Error codes of LeaderAndIsr by topic and partition, in place of Kafka's."""
     hangs_up_on: set[str] = field(default_factory=set)
-    """APIs whose first answer is lost: the request is heeded, and the connection closed."""
+    """APIs whose first response is lost: the request is handled, and the connection closed."""
     mistaken: list[Callable[[bytes], bytes]] = field(default_factory=list)
-    """What becomes of the next answers to control requests, each once."""
+    """Modifications of the next responses to control requests, each once."""
     on_told: Callable[[Told], object] = lambda _: None
     """Called with each control request, before it is answered."""
     broker_epoch: int = -1
-    """Requests that name an older one are answered 77."""
+    """Requests with an older one are answered 77."""
     controller_epoch: int = 0
-    """The latest that it has heard of: requests of an earlier one are answered 11, as Kafka does."""
+    """The latest that it knows: requests of an earlier one are answered 11, as in Kafka."""
     version_requests: int = 0
-    """How many ApiVersions were answered."""
+    """The number of ApiVersions that were answered."""
     leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     _awake: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
     connections: list[socket.socket] = field(default_factory=list)
-    """All that were ever made."""
+    """All connections that were ever made."""
 
     def __post_init__(self) -> None:
         self._awake.set()
@@ -79,14 +79,14 @@ class FakeBroker:
         return int(self.listener.getsockname()[1])
 
     def stop(self) -> None:
-        """Answer nothing from now on, as a process that got SIGSTOP; connections are still taken."""
+        """Respond to nothing from now on, as a process after SIGSTOP; connections are still accepted."""
         self._awake.clear()
 
     def go_on(self) -> None:
         self._awake.set()
 
     def close(self) -> None:
-        """Listen no more; connections are closed, as when a process is killed."""
+        """Stop listening; connections are closed, as when a process is killed."""
         self._awake.set()
         for one in (self.listener, *self.connections):
             with suppress(OSError):
@@ -205,7 +205,7 @@ class FakeBroker:
 
 
 class FakeBrokers:
-    """Brokers by id, made when they are first asked for; each keeps its port."""
+    """Brokers by id, created on first use; each keeps its port."""
 
     def __init__(self) -> None:
         self._known: dict[int, FakeBroker] = {}
@@ -223,13 +223,13 @@ class FakeBrokers:
             broker.close()
 
     def forget(self) -> None:
-        """Know of no controller epoch and no replica, as in a cluster that is new."""
+        """Forget controller epochs and replicas, as in a new cluster."""
         for broker in self._known.values():
             broker.controller_epoch = 0
             broker.leader_epochs.clear()
 
     def in_order(self, topic: str) -> list[tuple[int, str]]:
-        """A list to which is added who of the first three is told by which API of a topic, as it is heard."""
+        """Return a list to which requests about a topic are added when the first three brokers receive them."""
         heard: list[tuple[int, str]] = []
         for broker in (0, 1, 2):
             self[broker].on_told = _noting(heard, broker, topic, self[broker].on_told)

@@ -1,4 +1,4 @@
-"""Real brokers as a test sees them: their topics in ZooKeeper, and what they tell their clients."""
+"""Real brokers in tests: their topics in ZooKeeper, and the metadata that they return to clients."""
 
 import base64
 import time
@@ -22,9 +22,9 @@ PAUSE, AT_ONCE = 0.05, 5
 
 
 class Seen(dict[int, tuple[int, list[int], list[int]]]):
-    """Leader, replicas and ISR by partition; of one that the broker knows nothing of yet, no broker's id and no lists.
+    """Leader, replicas and ISR by partition; one that the broker does not know yet has no leader and empty lists.
 
-    A broker asked between two controllers may know a partition a moment later only: who waits asks again.
+    A broker that is asked between two controllers may know a partition only a moment later, so callers ask again.
     """
 
     def __missing__(self, partition: int) -> tuple[int, list[int], list[int]]:
@@ -49,12 +49,15 @@ def kafka_tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 def id_of(topic: str) -> str:
-    """An id of the topic's own: Kafka's controllers resign one after another where two topics share one."""
+    """A unique id of the topic: Kafka's controllers resign one after another if two topics share one."""
     return base64.urlsafe_b64encode(uuid5(NAMESPACE_DNS, topic).bytes).decode().rstrip("=")
 
 
 def broker_in_control(tree: KafkaTree) -> bool:
-    """A broker is, and each live broker tells its clients so: librdkafka keeps to the first controller it hears of."""
+    """Whether a broker is the controller, and all live brokers report it.
+
+    The check of all brokers is needed because librdkafka keeps the first controller that it gets.
+    """
     state = read_cluster(tree.client, tree.hosts)
     named = {_controller_seen_by(address) for row in state.brokers for address in bootstrap([row], {})}
     return state.controller.broker_id in (0, 1, 2) and named == {state.controller.broker_id}
@@ -68,13 +71,13 @@ def _controller_seen_by(broker: str) -> int | None:
 
 
 def seen_by(broker: str, topic: str) -> Seen:
-    """A topic as this one broker's metadata has it."""
+    """A topic in the metadata of this one broker."""
     metadata = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
     return Seen({p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()})
 
 
 class Traffic:
-    """A producer with acks=all that never stops, and which of its records were acknowledged."""
+    """A producer with acks=all that never stops, and the records that were acknowledged."""
 
     pause = PAUSE
 
@@ -96,7 +99,7 @@ class Traffic:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait for a few records more; the thread ends in any case, or the whole run would wait for it."""
+        """Wait for a few more records; the thread ends in any case, or the whole run would wait for it."""
         already = len(self.acknowledged)
         try:
             assert eventually(lambda: len(self.acknowledged) > already + 100)
@@ -123,7 +126,7 @@ class Traffic:
             self.failed.append(str(error))
 
     def stored(self, partitions: int) -> set[int]:
-        """What a consumer finds in the topic, from its beginning."""
+        """The records that a consumer finds in the topic, from its beginning."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "g", "enable.partition.eof": True})
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(partitions)])
         numbers: set[int] = set()
@@ -141,7 +144,7 @@ class Traffic:
 
 
 class Flow(Traffic):
-    """With a consumer that reads all the while: in the end it has read whatever was acknowledged."""
+    """Traffic with a consumer that reads all the time; in the end it has read all acknowledged records."""
 
     pause = 4 * PAUSE  # minutes on end
 

@@ -1,6 +1,6 @@
-"""Real brokers that let in whom they know, on a listener of each kind, and let nobody do anything but super users.
+"""Real brokers with authentication, on a listener of each kind, and authorization for super users only.
 
-What they write in ZooKeeper only their user there may write (zookeeper.set.acl); everybody reads most of it.
+Znodes that they write can be written by their ZooKeeper user only (zookeeper.set.acl); most can be read by all users.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ ZOOKEEPER_CONFIG: Final = {
     "sasl.username": IN_ZOOKEEPER,
     "sasl.password": OF_ZOOKEEPER,
 }
-"""By which Surveyor is in ZooKeeper who the brokers are."""
+"""With it Surveyor is the brokers' user in ZooKeeper."""
 
 _KNOWN: Final = f"Processing override for entityPath: users/{USER} "
 """What a broker logs once it knows a password of SCRAM."""
@@ -49,7 +49,7 @@ _PROTOCOLS: Final = {"INSIDE": "PLAINTEXT", "CONTROL": "SASL_SSL", "USERS": "SAS
 
 
 class SecuredKafka(EmbeddedKafka):
-    """INSIDE for brokers and clients; CONTROL, the control-plane listener, USERS and MUTUAL for who is tested."""
+    """INSIDE is for brokers and clients; CONTROL, the control-plane listener, USERS and MUTUAL are tested."""
 
     certificates: Certificates
 
@@ -91,7 +91,7 @@ class SecuredKafka(EmbeddedKafka):
 
 
 def _know_user(bootstrap: str) -> bool:
-    """Set the password; only the controller does, and which broker is asked is chance."""
+    """Set the password; only the controller does it, and any broker may be asked."""
     both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         upsertions = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
@@ -119,7 +119,7 @@ def secured_cluster() -> Iterator[tuple[EmbeddedCluster, Certificates]]:
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
-    """A client.properties that its owner alone may read."""
+    """A client.properties that only its owner can read."""
     path.touch(0o600)
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
     return path

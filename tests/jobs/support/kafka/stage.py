@@ -1,7 +1,7 @@
-"""Where commands of the pages run: real brokers, and trees whose brokers only listen, all in one ZooKeeper.
+"""Environments for commands in the documentation: real brokers, and trees whose brokers only listen.
 
-Each place has a warehouse of its own; to go to one is to have it and its ZooKeeper in the environment, as the pages
-say.
+All are in one ZooKeeper. Each environment has a warehouse of its own. The current one is set in the environment
+variables that the pages use.
 """
 
 import json
@@ -28,7 +28,7 @@ Replicas = Sequence[list[int]]
 
 
 class Stage:
-    """All places, and where the next command runs."""
+    """All environments, and the current one."""
 
     def __init__(self, cluster: EmbeddedCluster, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.cluster, self.folder, self._patch = cluster, folder, patch
@@ -50,7 +50,7 @@ class Stage:
 
     @property
     def here(self) -> dict[str, str]:
-        """What is here, and what the pages say instead."""
+        """Actual values, and the values in the pages."""
         return {self.at.hosts: "zk1:2181,zk2:2181/kafka", str(self.at.warehouse): "/data/surveyor"}
 
     def go_to(self, place: str) -> Surveyor:
@@ -60,12 +60,12 @@ class Stage:
         return self.at
 
     def go_nowhere(self) -> None:
-        """Nothing is in the environment any more."""
+        """Remove the environment variables."""
         for name in ("SURVEYOR_ZOOKEEPER", "SURVEYOR_WAREHOUSE"):
             self._patch.delenv(name, raising=False)
 
     def lay_out(self, place: str, racks: Mapping[int, str | None], topics: Mapping[str, Replicas]) -> KafkaTree:
-        """Make a cluster of brokers that only listen; a replica's broker that has no rack here is gone."""
+        """Make a cluster of brokers that only listen; the broker of a replica is down if it has no rack here."""
         brokers = self._stack.enter_context(FakeBrokers())
         hosts = new_chroot(self.cluster.zookeeper.connect)
         tree = KafkaTree(hosts, self._stack.enter_context(connected(hosts)), brokers)
@@ -79,7 +79,7 @@ class Stage:
         return tree
 
     def lead(self, topic: str, partitions: Iterable[int], leader: int, isr: list[int]) -> None:
-        """Let another broker lead these."""
+        """Let another broker lead these partitions."""
         for partition in partitions:
             state = State(controller_epoch=7, leader=leader, leader_epoch=6, isr=isr)
             self.tree.client.set(state_path(topic, partition), encode_state(state))
@@ -95,7 +95,7 @@ class Stage:
         return self.trees[REAL].client.exists(state_path(topic, partition)) is not None
 
     def reorder(self, replicas: Mapping[tuple[str, int], list[int]]) -> None:
-        """Let the controller put replicas in another order; leaders stay."""
+        """Let the controller change the order of replicas; leaders stay."""
         rows = [{"topic": topic, "partition": number, "replicas": new} for (topic, number), new in replicas.items()]
         client = self.trees[REAL].client
         client.create("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": rows}).encode())
