@@ -1,8 +1,8 @@
-"""`surveyor cancel`: cancel the running reassignments of a plan and close the plan, so that no more of it is submitted.
+"""`surveyor cancel`: cancel a plan; its running reassignments are turned back, and the rest is never requested.
 
-It needs no JVM, and it is a dry run unless --apply is given. Reassignments that only add replicas can be cancelled too.
-Completed moves are not reversed; `surveyor rollback` does that. --partitions cancels reassignments outside of any plan
-and removes requests from /admin/reassign_partitions. --throttles removes leftover replication throttles.
+Dry unless --apply; no JVM. Replicas that are only added are cancelled as well. What is complete stays: `surveyor
+rollback` moves it back. --partitions does the same for reassignments that no plan requested, and for requests left in
+/admin; --throttles removes leftover throttles.
 """
 
 from typing import Annotated

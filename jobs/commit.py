@@ -1,6 +1,6 @@
-"""`surveyor commit`: apply an approved plan, or show what would be written.
+"""`surveyor commit`: apply an approved plan, or show what that would do.
 
-It is a dry run unless --apply is given. It starts in a second because it needs neither Spark nor a JVM.
+Dry unless --apply. Without Spark and JVM it starts in a second.
 """
 
 from typing import Annotated

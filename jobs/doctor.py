@@ -1,4 +1,4 @@
-"""`surveyor doctor`: find what prevents Surveyor from running here, and how to fix it. It needs no JVM."""
+"""`surveyor doctor`: check the environment, and say what to do about each problem. No JVM."""
 
 from jobs.core.errors import ExitCode
 from jobs.runtime.options import command, run_as_script

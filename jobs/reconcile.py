@@ -1,8 +1,8 @@
-"""`surveyor reconcile`: run one controller cycle in one process: snapshot, plan, confirmation and commit.
+"""`surveyor reconcile`: one controller cycle in one process: snapshot, plan, question, commit.
 
-Without --apply, the snapshot and the plan are stored, and the writes of a commit are only shown. If the process is
-killed, run the command again: a new snapshot shows what is still due, and only that is planned. --until-quiet repeats
-the cycle; without --apply it shows the first cycle.
+Without --apply the snapshot is taken, the plan is stored, and what a commit would write is shown. If it is killed, the
+same command continues: a new snapshot shows what is still due, and only that is planned. --until-quiet repeats the
+cycle; without --apply it shows the first cycle.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
-"""`surveyor rollback`: create a plan that moves the replicas of a committed plan back. It needs no JVM.
+"""`surveyor rollback`: make a new plan that moves what a plan moved back to where it was. No JVM.
 
-The new plan is reviewed and committed like any other; with --apply it is committed at once. Its waves are those of the
-original plan in reverse order, computed from the current state of the cluster.
+The new plan is reviewed and committed like every plan; with --apply it is committed at once. Its waves are those of the
+plan in reverse, computed from the current cluster.
 """
 
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`surveyor verify`: compare each change of a committed plan with the live cluster. It needs no JVM."""
+"""`surveyor verify`: show how far a committed plan has come, change by change, in the current cluster. No JVM."""
 
 from typing import Annotated
 

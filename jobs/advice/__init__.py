@@ -1,1 +1,1 @@
-"""What a user should do next: doctor's checks, and the commands that status, plans and outages lead to."""
+"""What the user should do next: the doctor's checks, and the commands that follow from status, plans and outages."""

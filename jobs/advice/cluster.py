@@ -1,7 +1,7 @@
-"""What is due on a cluster, the most urgent first, and the command for it.
+"""What is due on a cluster, the most urgent first, each with the command for it.
 
-In: how the cluster is, and what the warehouse says of it. Out: lines for people, each with a command to type that
-writes nothing to the cluster yet. What Kafka's controller does by itself is said, too: it may be stuck.
+The suggestions follow from the cluster's health and the warehouse. Their commands write nothing to the cluster without
+--apply. Work that Kafka's controller should do by itself is listed as well, because that controller may be stuck.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,12 +26,12 @@ from planner.text import abbreviate, plan_size, pluralise
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0
-"""Seconds after which a snapshot is due: plans are made on snapshots, and `show` shows them."""
+"""Seconds after which a new snapshot is due: plans are made on snapshots, and `show` shows them."""
 
 LONG_GONE_SECONDS: Final = 3600.0
-"""How long snapshots have to miss a broker before it is advised to copy its replicas to others.
+"""Seconds that snapshots must have missed a broker before copying its replicas to other brokers is advised.
 
-A restart, also of a machine with many log segments to check, takes minutes; what is copied meanwhile is copied twice.
+A restart takes minutes, even with many log segments to check; replicas copied in the meantime are copied twice.
 """
 
 PLANS_SHOWN: Final = 3
@@ -40,7 +40,7 @@ BLOCKING_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSituation:
-    """All that decides what is due."""
+    """The facts that determine what is due."""
 
     health: Health
     warehouse_status: WarehouseStatus
@@ -48,24 +48,24 @@ class ClusterSituation:
     max_plan_age: float
     """Seconds after which a commit refuses a plan."""
     outage: Outage | None = None
-    """Which brokers bring back the partitions that are `stuck`."""
+    """The brokers that bring back the partitions that are `stuck`."""
     missing_since: Mapping[int, datetime] = field(default_factory=dict)
-    """When the first of the snapshots was taken that miss a broker which is gone."""
+    """For each broker that is gone: when the first snapshot was taken that misses it."""
 
     @property
     def latest_epoch(self) -> int:
-        """The latest controller epoch that a state carries or the warehouse has recorded."""
+        """The latest controller epoch in any state or in the warehouse."""
         return max(self.health.latest_epoch, self.warehouse_status.latest_epoch)
 
     @property
     def snapshot_age(self) -> float | None:
-        """Seconds since the last snapshot was begun, None without one."""
+        """Seconds since the start of the last snapshot; None without one."""
         return (
             None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot["taken_at"])
         )
 
     def is_fresh(self, plan: Row) -> bool:
-        """Whether a commit would still take the plan."""
+        """Whether a commit would still accept the plan."""
         return -MAX_CLOCK_SKEW_SECONDS <= self._since(plan["created_at"]) <= self.max_plan_age
 
     @property
@@ -73,7 +73,7 @@ class ClusterSituation:
         return {row["broker_id"] for row in self.warehouse_status.drained}
 
     def gone_for(self, broker: int) -> float | None:
-        """Seconds that a broker has been gone at least; None where no recent snapshot misses it."""
+        """Minimum seconds that a broker has been gone; None if no recent snapshot misses it."""
         since, age = self.missing_since.get(broker), self.snapshot_age
         return None if since is None or age is None or age > OLD_SNAPSHOT_SECONDS else self._since(since)
 
@@ -82,7 +82,7 @@ class ClusterSituation:
 
 
 def next_steps(situation: ClusterSituation) -> list[Suggestion]:
-    """List what is due; nothing where all is as it should be."""
+    """List what is due; empty if nothing is."""
     return [step for rule in RULES for step in rule(situation)]
 
 
@@ -96,32 +96,35 @@ def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def repair_suggestion(blocking: Row) -> Suggestion:
-    """Say over which znode Kafka cannot start, and what ends that and loses nothing, in whatever order it is done.
+    """Say which part of Kafka a znode blocks, and suggest a repair that loses nothing, in any order.
 
-    What has to be decided is in the documentation.
+    Repairs that need a decision are described in the documentation.
     """
     what = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
     if blocking["mend"]:
         return Suggestion(f"{what}; delete it", zookeeper_shell=blocking["mend"])
     if blocking["path"].startswith(DELETE_TOPICS):
-        return Suggestion(f"{what}; a controller of Surveyor's deletes it", "reconcile")
-    return Suggestion(f"{what}; docs/troubleshooting.md says how it is mended", "show quarantine")
+        return Suggestion(f"{what}; Surveyor deletes it once it is the controller", "reconcile")
+    return Suggestion(f"{what}; docs/troubleshooting.md says how to repair it", "show quarantine")
 
 
 def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Brokers refuse a controller of an earlier epoch than they have heard of: nothing that it decides is done."""
-    if behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
-        yield Suggestion(f"{behind}, and no election comes about; a take-over above it mends that", "reconcile")
+    """Brokers refuse a controller with an earlier epoch than they know, so none of its decisions take effect."""
+    if epoch_behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
+        yield Suggestion(
+            f"{epoch_behind}, so no election succeeds; a take-over above that epoch repairs it", "reconcile"
+        )
 
 
 def _repairs(situation: ClusterSituation) -> Iterator[Suggestion]:
     health = situation.health
     if health.mendable:
         yield Suggestion(
-            f"{pluralise(health.mendable, 'partition')} to be given a leader, or an ISR without the dead", "reconcile"
+            f"{pluralise(health.mendable, 'partition')} to be given a leader, or an ISR without dead brokers",
+            "reconcile",
         )
     elif health.controller_id == NO_CONTROLLER and health.live:
-        yield Suggestion("no broker is the controller: nobody is elected when a broker fails", "reconcile")
+        yield Suggestion("no broker is the controller: no leader is elected when a broker fails", "reconcile")
 
 
 def _outage(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -132,7 +135,7 @@ def _outage(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _gone(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """A broker that is down is started, in the order that an outage wants; its drain ends after that."""
+    """Advise to start a broker that is down, in the order that an outage needs; its drain ends after that."""
     gone = sorted(situation.health.gone)
     stopped = [broker for broker in _drained_and_down(situation) if broker in situation.health.gone]
     if failed := [broker for broker in gone if broker not in stopped]:
@@ -146,7 +149,7 @@ def _drained_and_down(situation: ClusterSituation) -> list[int]:
 
 
 def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Brokers that were drained before they went down: their start ends a drain in resident mode, and no other."""
+    """Brokers that were drained before they went down; starting them ends a drain in resident mode only."""
     down = _drained_and_down(situation)
     resident = {row["broker_id"] for row in situation.warehouse_status.drained if row.get("mode") == DrainMode.RESIDENT}
     if ending := [broker for broker in down if broker in resident]:
@@ -164,13 +167,13 @@ def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """What is left where a broker does not come back: to lose records, or to copy its replicas to others."""
+    """What remains if a broker does not return: lose records, or copy its replicas to other brokers."""
     health = situation.health
     if health.stuck:
         if health.live:
             what = "if those brokers cannot be started: see which replica could lead, and what that loses"
             yield Suggestion(what, "plan recover --refresh")
-        return  # what was in sync last must not be given up
+        return  # the broker that was in sync last must not be given up
     lost = [broker for broker in sorted(health.gone) if _is_long_gone(situation, broker)]
     if not lost:
         return
@@ -183,7 +186,7 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     else:
         named = ",".join(map(str, lost))
         yield Suggestion(
-            f"{what}: only where that is for good, copy to others what was there",
+            f"{what}: only if they do not return, copy their replicas to other brokers",
             f"plan reassign --remove-brokers {named} --refresh",
         )
 
@@ -207,9 +210,11 @@ def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Plans that were begun, and those that may still be committed."""
-    waiting = [plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_committable(situation, plan)]
-    for plan in reversed(waiting[-PLANS_SHOWN:]):
+    """Plans whose commit has begun, and plans that may still be committed."""
+    open_plans = [
+        plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_committable(situation, plan)
+    ]
+    for plan in reversed(open_plans[-PLANS_SHOWN:]):
         name = quote((names_of(plan) or [plan["plan_id"]])[0])
         if _is_begun(plan) and not situation.is_fresh(plan):
             yield Suggestion(
@@ -222,23 +227,23 @@ def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
                 f"plan {name} ({plan['kind']}) waits: {plan_size(plan['changes'], plan['operations'])}",
                 f"show plan {name}",
             )
-    if len(waiting) > PLANS_SHOWN:
-        yield Suggestion(f"{len(waiting) - PLANS_SHOWN} more plans wait", "show plans")
+    if len(open_plans) > PLANS_SHOWN:
+        yield Suggestion(f"{len(open_plans) - PLANS_SHOWN} more plans wait", "show plans")
 
 
 def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Left by a commit that was interrupted or killed: nothing moves by them, and all that copies later is slow."""
-    begun = {plan["plan_id"] for plan in situation.warehouse_status.plans if _is_begun(plan)}
+    """Throttles left by an interrupted or killed commit: nothing moves, but later copying would be slow."""
+    begun_ids = {plan["plan_id"] for plan in situation.warehouse_status.plans if _is_begun(plan)}
     if not situation.health.moving:
         for plan_id in situation.warehouse_status.throttled:
-            if plan_id not in begun:
+            if plan_id not in begun_ids:
                 yield Suggestion(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
-        if not (situation.warehouse_status.throttled or begun):
+        if not (situation.warehouse_status.throttled or begun_ids):
             yield from _foreign_throttle(situation.health)
 
 
 def _foreign_throttle(health: Health) -> Iterator[Suggestion]:
-    """Left by another tool, or by another warehouse: replicas that fall behind come back slowly, or never."""
+    """Throttles left by another tool or warehouse: replicas that fall behind would catch up slowly, or never."""
     where = [f"brokers {abbreviate(health.throttled_brokers)}"] if health.throttled_brokers else []
     where += [f"topics {abbreviate(health.throttled_topics)}"] if health.throttled_topics else []
     if where:
@@ -271,7 +276,8 @@ def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
     brokers = [row["broker_id"] for row in situation.health.imbalance if row["exceeds"] and row["broker_id"] in live]
     if brokers:
         yield Suggestion(
-            f"{pluralise(len(brokers), 'broker')} not leading what prefers them", "plan elect --preferred --refresh"
+            f"{pluralise(len(brokers), 'broker')} not leading all partitions that prefer them",
+            "plan elect --preferred --refresh",
         )
 
 
@@ -282,8 +288,8 @@ def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.leader_outside_isr:
         yield Suggestion(
-            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka leaves that as it is; an election "
-            "of a preferred replica that is in sync ends it",
+            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka does not change that; electing "
+            "the preferred replica, if it is in sync, does",
             "plan elect --preferred --refresh",
         )
 
@@ -291,7 +297,7 @@ def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _quarantine(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.quarantined:
         yield Suggestion(
-            f"{pluralise(count, 'znode')} not understood; plans leave alone what they concern", "show quarantine"
+            f"{pluralise(count, 'znode')} not understood; plans leave their partitions alone", "show quarantine"
         )
 
 
@@ -313,4 +319,4 @@ RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _quarantine,
     _last_resorts,
 )
-"""In the order that people read: what has to be done first."""
+"""The rules in the order of their output: the most urgent first."""

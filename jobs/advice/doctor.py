@@ -1,9 +1,9 @@
-"""What is in the way of Surveyor here: this machine, the warehouse, ZooKeeper, the brokers. No JVM but `java -version`.
+"""Checks of the environment: this machine, the warehouse, ZooKeeper and the brokers. The only JVM started is `java
+-version`.
 
-Nothing is changed anywhere; a folder that is gone at once tells whether the warehouse can be written, and such a znode
-ZooKeeper's time. Each check stands by itself, and one
-that fails says what to do; those that need what another did not find are left out. In: settings. Out: findings, in the
-order in which things are needed.
+Nothing is changed, except that a folder and a znode are created and deleted at once, to find out whether the warehouse
+is writable and which time ZooKeeper has. The checks are independent; a check that fails says what to do, and checks
+that depend on a missing result are left out. Results are in the order in which things are needed.
 """
 
 import platform
@@ -48,13 +48,13 @@ from schemas.enums import NO_CONTROLLER
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 PROBE_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds to connect in, and seconds for the brokers to tell their settings."""
+"""Seconds to connect, and seconds for the brokers to return their configs."""
 
 SLOW_ANSWER_SECONDS: Final = 0.1
-"""Seconds of a round trip to ZooKeeper above which commits will be slow: one that writes makes thousands."""
+"""Seconds of a round trip to ZooKeeper above which commits are slow: one that writes makes thousands of them."""
 
 MIN_FREE_BYTES: Final = 2**30
-"""Bytes that should be free where the warehouse is."""
+"""Bytes that should be free on the disk of the warehouse."""
 
 MAX_CLOCK_SKEW_SECONDS: Final = 2.0
 """Seconds by which two clocks may differ."""
@@ -65,18 +65,18 @@ CONTROL_PLANE: Final = "control.plane.listener.name"
 
 
 class CheckStatus(StrEnum):
-    """What came of a check."""
+    """The result of a check."""
 
     FINE = "fine"
     WARNING = "warning"
-    """Something will not work, or not well, for some commands."""
+    """Something does not work, or not well, for some commands."""
     FAULT = "fault"
-    """Nothing works until it is mended."""
+    """Nothing works until it is repaired."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found, and what to do about it where that is not fine."""
+    """What a check found, and what to do about it unless that is fine."""
 
     check: str
     state: CheckStatus
@@ -88,7 +88,7 @@ Checks = Iterator[CheckResult]
 
 
 def run_checks(settings: Settings) -> Checks:
-    """Look at everything, what is needed first before what needs it."""
+    """Run all checks, prerequisites first."""
     yield from _guarded("python", _python)
     yield from _guarded("java", _java)
     yield from _guarded("jars", _jars)
@@ -96,10 +96,10 @@ def run_checks(settings: Settings) -> Checks:
     yield from _guarded("zookeeper", partial(_cluster, settings))
 
 
-def _guarded(check: str, look: Callable[[], Checks]) -> Checks:
-    """Whatever stops a check is what it found; errors of Surveyor's say what to do themselves."""
+def _guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
+    """Turn an error of Surveyor's into the result of the check; its message says what to do."""
     try:
-        yield from look()
+        yield from run_check()
     except SurveyorError as error:
         yield CheckResult(check, CheckStatus.FAULT, str(error))
 
@@ -128,7 +128,7 @@ def _jars() -> Checks:
             "jars",
             CheckStatus.WARNING,
             f"Delta's jars are not in {cache_folder()} yet",
-            "the first command that starts Spark fetches them; where no registry is in reach, copy that folder from "
+            "the first command that starts Spark downloads them; if no registry is reachable, copy that folder from "
             "a machine that has it, or set SURVEYOR_CACHE",
         )
 
@@ -138,19 +138,22 @@ def _warehouse(settings: Settings) -> Checks:
     refuse_unwritable(where)
     if is_local(where):
         folder = Path(where).absolute()
-        there = next(part for part in (folder, *folder.parents) if part.is_dir())
-        free = shutil.disk_usage(there).free
+        existing_folder = next(part for part in (folder, *folder.parents) if part.is_dir())
+        free = shutil.disk_usage(existing_folder).free
         enough = free >= MIN_FREE_BYTES
         yield CheckResult(
             "warehouse",
             CheckStatus.FINE if enough else CheckStatus.WARNING,
             f"{where} can be written, {format_bytes(free)} free",
-            None if enough else "make room: a write that finds none fails, and leaves the tables as they were",
+            None if enough else "free some space: a write without space fails and leaves the tables unchanged",
         )
     recent = warehouse_status_if_readable(settings.lake)
     if recent.fault:
         yield CheckResult(
-            "tables", CheckStatus.FAULT, recent.fault, "mend or move the warehouse; `surveyor snapshot` makes one anew"
+            "tables",
+            CheckStatus.FAULT,
+            recent.fault,
+            "repair or move the warehouse; `surveyor snapshot` creates a new one",
         )
     elif recent.snapshot is None:
         yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
@@ -162,7 +165,7 @@ def _warehouse(settings: Settings) -> Checks:
         yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot['snapshot_id']} is the last")
 
 
-_SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans go by it"
+_SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"
 
 
 def _cluster(settings: Settings) -> Checks:
@@ -176,7 +179,7 @@ def _cluster(settings: Settings) -> Checks:
             "zookeeper",
             CheckStatus.WARNING if slow else CheckStatus.FINE,
             f"{hosts} answers in {took * 1000:.0f} ms",
-            "run Surveyor nearer to it: a commit waits for thousands of answers" if slow else None,
+            "run Surveyor closer to it: a commit waits for thousands of answers" if slow else None,
         )
         state = read_cluster(client, hosts)
         yield from _znodes(settings, state)
@@ -189,7 +192,7 @@ def _cluster(settings: Settings) -> Checks:
         yield from _guarded("command config", partial(_brokers, settings, state, overrides))
 
 
-ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that stay with ZooKeeper"
+ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that keep ZooKeeper"
 
 
 def _znodes(settings: Settings, state: ClusterState) -> Checks:
@@ -207,56 +210,58 @@ def _znodes(settings: Settings, state: ClusterState) -> Checks:
         yield CheckResult("znodes", CheckStatus.WARNING, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if state.controller.broker_id == NO_CONTROLLER:
         yield CheckResult(
-            "controller", CheckStatus.WARNING, "there is none", "surveyor status says what is due meanwhile"
+            "controller", CheckStatus.WARNING, "there is none", "run `surveyor status` to see what is due"
         )
     else:
         yield CheckResult("controller", CheckStatus.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
 
 
 def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Checks:
-    """Whether brokers take what the controller sends: not under an epoch before one that they have heard of."""
+    """Whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
     recorded = 0
     with suppress(SurveyorError):  # the tables have findings of their own
         recorded = latest_recorded_epoch(settings.lake, state.cluster_id)
     latest = max(recorded, latest_epoch_of_states(client))
-    if behind := set_back(state.control["controller_epoch"], latest):
+    if epoch_behind := set_back(state.control["controller_epoch"], latest):
         advice = "surveyor reconcile --apply takes the controllership over above it, and hands back"
-        yield CheckResult("controller epoch", CheckStatus.FAULT, behind, advice)
+        yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
 
 
 def _permissions(client: KazooClient, hosts: str) -> CheckResult:
-    """Whether we may write what batch mode writes, as ZooKeeper itself says."""
+    """Whether ZooKeeper's ACLs allow what batch mode writes."""
     if closed := unwritable_paths(client):
-        user = f"the user of {OPTION}" if config_of(hosts) else "anybody, as Surveyor comes"
+        user = f"the user of {OPTION}" if config_of(hosts) else "Surveyor without credentials"
         return CheckResult(
-            "permissions", CheckStatus.WARNING, f"not to be written by {user}: {', '.join(closed)}", _LET_WRITE
+            "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _LET_WRITE
         )
     return CheckResult("permissions", CheckStatus.FINE, "no ACL is in the way of what batch mode writes")
 
 
 _LET_WRITE: Final = (
-    f"batch mode, `reconcile` and `control` need it: let {OPTION} name the user that the brokers have, or the ACL "
-    "allow it to this host; admin mode does not"
+    f"batch mode, `reconcile` and `control` need write access: let {OPTION} name the brokers' user, or let the ACL "
+    "allow this host; admin mode does not need it"
 )
 
 
 def now() -> float:
-    """Seconds since the epoch, by this machine."""
+    """Seconds since the epoch, by this machine's clock."""
     return time.time()
 
 
 def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
-    """Our clock against ZooKeeper's; where that is not told, against the newest of what was written."""
+    """Compare our clock with ZooKeeper's; if ZooKeeper's is unknown, with the newest znode."""
     before = now()
-    told = server_time(client)
+    zookeeper_time = server_time(client)
     after = now()
-    there = _last_written(client, state) if told is None else told
-    if there - after > MAX_CLOCK_SKEW_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{there - after:.0f} s behind ZooKeeper's", _SET_CLOCK)
-    if told is not None and before - told > MAX_CLOCK_SKEW_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{before - told:.0f} s ahead of ZooKeeper's", _SET_CLOCK)
-    untold = "not behind what ZooKeeper has; it is not told whether it is ahead"
-    return CheckResult("clock", CheckStatus.FINE, untold if told is None else "as ZooKeeper's")
+    reference = _last_written(client, state) if zookeeper_time is None else zookeeper_time
+    if reference - after > MAX_CLOCK_SKEW_SECONDS:
+        return CheckResult("clock", CheckStatus.WARNING, f"{reference - after:.0f} s behind ZooKeeper's", _SET_CLOCK)
+    if zookeeper_time is not None and before - zookeeper_time > MAX_CLOCK_SKEW_SECONDS:
+        return CheckResult(
+            "clock", CheckStatus.WARNING, f"{before - zookeeper_time:.0f} s ahead of ZooKeeper's", _SET_CLOCK
+        )
+    not_behind = "not behind ZooKeeper's newest znode; whether it is ahead is unknown"
+    return CheckResult("clock", CheckStatus.FINE, not_behind if zookeeper_time is None else "as ZooKeeper's")
 
 
 def _last_written(client: KazooClient, state: ClusterState) -> float:
@@ -266,18 +271,22 @@ def _last_written(client: KazooClient, state: ClusterState) -> float:
 
 
 def _registered(settings: Settings, state: ClusterState) -> CheckResult:
-    """Compare who is registered with the last snapshot; `status` says whether partitions name those missing."""
+    """Compare the registered brokers with the last snapshot; `status` shows whether partitions name the missing
+    ones.
+    """
     if not state.brokers:
         advice = "check the chroot of --zookeeper (SURVEYOR_ZOOKEEPER); start brokers"
         return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
-    known = set[int]()
+    in_snapshot = set[int]()
     with suppress(SurveyorError):  # the tables have findings of their own
         snapshot = warehouse_status_if_readable(settings.lake).snapshot
-        known = {row["broker_id"] for row in as_of(settings.lake, snapshot, "brokers")} if snapshot else known
-    missing = sorted(known.difference(state.live))
+        in_snapshot = (
+            {row["broker_id"] for row in as_of(settings.lake, snapshot, "brokers")} if snapshot else in_snapshot
+        )
+    missing = sorted(in_snapshot.difference(state.live))
     if missing:
-        who = f"{len(state.brokers)} registered; {_ids(missing)} was in the last snapshot and is not"
-        return CheckResult("brokers", CheckStatus.WARNING, who, "surveyor status says what is due")
+        found = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {_ids(missing)}"
+        return CheckResult("brokers", CheckStatus.WARNING, found, "run `surveyor status` to see what is due")
     return CheckResult("brokers", CheckStatus.FINE, f"{len(state.brokers)} registered")
 
 
@@ -291,47 +300,49 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
         yield CheckResult(
             "settings",
             CheckStatus.WARNING,
-            f"{len(silent)} of {pluralise(len(state.brokers), 'broker')} did not tell their settings within "
+            f"{len(silent)} of {pluralise(len(state.brokers), 'broker')} did not return their configs within "
             f"{PROBE_TIMEOUT_SECONDS:g} s: {_ids(silent)}{why}",
-            f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); see that they run and are reached from "
-            "here, or give a --command-config by which they answer",
+            f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); check that they run and are reachable from "
+            "here, or give a --command-config that they accept",
         )
     else:
-        yield CheckResult("settings", CheckStatus.FINE, f"{pluralise(len(state.brokers), 'broker')} told theirs")
+        yield CheckResult(
+            "settings", CheckStatus.FINE, f"{pluralise(len(state.brokers), 'broker')} returned their configs"
+        )
     protocols = sorted({row["value"] for row in configs if row["name"] == IBP and not row["assumed"] and row["value"]})
     if protocols:
         yield CheckResult(
             "protocol",
             CheckStatus.FINE if len(protocols) == 1 else CheckStatus.WARNING,
             f"{IBP} {', '.join(protocols)}",
-            None if len(protocols) == 1 else "a rolling upgrade is under way: end it, then plan",
+            None if len(protocols) == 1 else "a rolling upgrade is in progress: finish it, then plan",
         )
     yield _control_requests(settings, state, configs)
 
 
 def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[Row]) -> CheckResult:
-    """Whether batch mode could speak to each broker, and where it should."""
+    """Whether batch mode could send requests to each broker, and over which listener it should."""
     check = "control requests"
     try:
         listener = settings.listener
-    except UsageError as error:  # Kafka's controller may be asked all the same
-        return CheckResult(check, CheckStatus.WARNING, str(error), "batch mode, `reconcile` and `control` need that")
-    untold = unreachable_reasons(state.brokers, str(settings.conf.controller_id), listener)
-    if untold:
+    except UsageError as error:  # admin mode may still work
+        return CheckResult(check, CheckStatus.WARNING, str(error), "batch mode, `reconcile` and `control` need it")
+    unreachable = unreachable_reasons(state.brokers, str(settings.conf.controller_id), listener)
+    if unreachable:
         return CheckResult(
             check,
             CheckStatus.WARNING,
-            "; ".join(untold.values()),
-            "batch mode, `reconcile` and `control` need a listener that they reach and a user who has ClusterAction; "
-            "admin mode does not",
+            "; ".join(unreachable.values()),
+            "batch mode, `reconcile` and `control` need a reachable listener and a user with ClusterAction; admin mode "
+            "does not",
         )
     endpoints = [endpoint["listener"] for row in state.brokers if (endpoint := listener.endpoint(row))]
     planes = {row["value"] for row in configs if row["name"] == CONTROL_PLANE and row["value"]}
-    if others := sorted(planes.difference(endpoints)):
-        elsewhere = f"every broker can be told; the brokers' control-plane listener is {', '.join(others)}"
-        advice = "set clusters.NAME.control_listener in the conf, so that control requests wait for no client's"
-        return CheckResult(check, CheckStatus.WARNING, elsewhere, advice)
-    return CheckResult(check, CheckStatus.FINE, "every broker can be told what batch mode writes")
+    if unused_planes := sorted(planes.difference(endpoints)):
+        found = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"
+        advice = "set clusters.NAME.control_listener in the conf, so that control requests do not wait for clients'"
+        return CheckResult(check, CheckStatus.WARNING, found, advice)
+    return CheckResult(check, CheckStatus.FINE, "every broker can be notified of what batch mode writes")
 
 
 def _ids(brokers: list[int]) -> str:

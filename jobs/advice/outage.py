@@ -1,8 +1,8 @@
-"""What an operator reads when partitions are offline and nothing that is alive can lead them: which broker to start.
+"""Which brokers to start when partitions are offline and none of their live replicas may lead them.
 
-The rule is `planner.leadership.last_in_sync`. In: the cluster as ZooKeeper or a snapshot shows it, and the history of
-partitions for those whose state names no ISR member. Out: `Outage`, with the one sentence that `status`, `reconcile`,
-`plan recover` and `verify` print. No JVM.
+The rule is in `planner.leadership.last_in_sync`. The state comes from ZooKeeper or a snapshot; for partitions whose
+state names no ISR member, the history of partitions is used. `status`, `reconcile`, `plan recover` and `verify` print
+the sentence of `Outage`. No JVM is started.
 """
 
 import json
@@ -35,16 +35,16 @@ class Outage:
 
     order: StartOrder
     failed_log_dirs: frozenset[int] = frozenset()
-    """Brokers that answered that the log dir of one of these partitions failed."""
+    """Brokers that reported a failed log dir for one of these partitions."""
 
     @property
     def sentence(self) -> str:
-        """What an operator is to do.
+        """What the operator has to do.
 
         >>> from numpy import array
         >>> print(Outage(order=start_order(array([[0, 2], [2, 0]]), array([[0], [0]]), [])).sentence)
         2 partitions offline, nothing can be done from here: start broker 0 first (last in sync of both), \
-broker 2 was not
+         was not
         """
         order = self.order
         parts = [*_starts(order), *_alive(order, self.failed_log_dirs), *_unknown(order)]
@@ -52,7 +52,7 @@ broker 2 was not
 
     @property
     def json(self) -> Row:
-        """For programs."""
+        """The fields of the JSON output."""
         order = self.order
         return {
             "partitions": order.partitions,
@@ -68,7 +68,7 @@ broker 2 was not
 
 
 def in_json(outage: Outage | None) -> Row:
-    """What the result of a command has besides, where there is an outage."""
+    """Return the additional JSON fields of a command if there is an outage."""
     return {"outage": outage.json} if outage else {}
 
 
@@ -97,13 +97,13 @@ def _last_in_sync(step: Start, order: StartOrder) -> str:
     return f"{each}last in sync of {every}"
 
 
-def _alive(order: StartOrder, failed: Collection[int]) -> list[str]:
-    """Say which brokers are in sync and alive, and cannot lead all the same."""
+def _alive(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str]:
+    """Name the brokers that are alive and in sync but cannot lead."""
     return [
         f"broker {broker} is registered and was last in sync of {count}, but "
         + (
             "the log dir failed there: repair it and restart the broker"
-            if broker in failed
+            if broker in failed_log_dirs
             else "cannot be elected: restart it, or see `surveyor show quarantine`"
         )
         for broker, count in order.alive.items()
@@ -121,36 +121,36 @@ def _brokers(brokers: Collection[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {abbreviate([*brokers])}"
 
 
-def outage_now(seen: ClusterView, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
-    """Judge what was observed; `lake` has its history up to a snapshot, None where that cannot be read."""
-    return _outage(seen, without_in_sync(seen), lake, snapshot)
+def outage_now(view: ClusterView, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
+    """Judge the observed state; `lake` has its history up to the snapshot, None if that cannot be read."""
+    return _outage(view, without_in_sync(view), lake, snapshot)
 
 
 def outage_after(settings: Settings, plan: Row) -> Outage | None:
-    """Judge the cluster as it is now where a plan was to elect leaders."""
+    """Judge the current cluster after a plan that was to elect leaders."""
     if not elects_leaders(plan):
         return None
-    lake, seen = settings.lake, view_now(settings.zookeeper)
-    return outage_now(seen, lake, last_snapshot(lake))
+    lake, view = settings.lake, view_now(settings.zookeeper)
+    return outage_now(view, lake, last_snapshot(lake))
 
 
 def outage_left_by(lake: Warehouse, plan: Row) -> Outage | None:
-    """Judge the snapshot of a plan that was to elect leaders: what stays offline once it is committed."""
+    """Judge the snapshot of a plan that elects leaders: what stays offline after its commit."""
     if not elects_leaders(plan):
         return None
     snapshots = lake.rows("snapshots", ("snapshot_id", "=", plan["snapshot_id"]))
-    if not snapshots:  # dropped by `surveyor vacuum`; the plan stays
+    if not snapshots:  # dropped by `surveyor vacuum`, which keeps the plan
         return None
     snapshot = snapshots[0]
-    seen = view_of(lake, snapshot, _OFFLINE)
+    view = view_of(lake, snapshot, _OFFLINE)
     changes = lake.read("changes", ("plan_id", "=", plan["plan_id"]), columns=[*PARTITION, "leader_after"])
     elected = set(_keys(changes.filter(pc.greater(changes["leader_after"], NO_LEADER))))
-    left = [key not in elected and understood is not False for key, understood in _keys_understood(seen)]
-    return _outage(seen, np.array(left, dtype=np.bool_), lake, snapshot)
+    stays_offline = [key not in elected and understood is not False for key, understood in _keys_understood(view)]
+    return _outage(view, np.array(stays_offline, dtype=np.bool_), lake, snapshot)
 
 
 def elects_leaders(plan: Row) -> bool:
-    """Whether a plan was asked for leaders of offline partitions: what it leaves offline is said with it."""
+    """Whether a plan was made to elect leaders of offline partitions."""
     if plan["kind"] == PlanKind.ELECT:
         return json.loads(plan["parameters"] or "{}").get("election") in {"offline", "unclean"}
     return plan["kind"] in {PlanKind.RECONCILE, PlanKind.RECOVER}
@@ -160,37 +160,37 @@ def _keys(rows: pa.Table) -> Iterator[Key]:
     return zip(*(rows[name].to_pylist() for name in PARTITION), strict=True)
 
 
-def _keys_understood(seen: ClusterView) -> Iterator[tuple[Key, bool | None]]:
-    return zip(_keys(seen.partitions), seen.partitions["understood"].to_pylist(), strict=True)
+def _keys_understood(view: ClusterView) -> Iterator[tuple[Key, bool | None]]:
+    return zip(_keys(view.partitions), view.partitions["understood"].to_pylist(), strict=True)
 
 
-def _outage(seen: ClusterView, offline: Bools, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
+def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
     if not offline.any():
         return None
-    rows = seen.partitions.filter(pa.array(offline)).combine_chunks()
+    rows = view.partitions.filter(pa.array(offline)).combine_chunks()
     last_isr = _last_isr(lake, rows, snapshot)
-    registered = [row["broker_id"] for row in seen.brokers]
+    registered = [row["broker_id"] for row in view.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
-    failed: list[Row] = []
+    failed_rows: list[Row] = []
     if lake is not None and snapshot is not None and order.alive and lake.has("answers"):
-        failed = failed_replicas(lake, snapshot)
-    return Outage(order=order, failed_log_dirs=frozenset(row["broker_id"] for row in failed))
+        failed_rows = failed_replicas(lake, snapshot)
+    return Outage(order=order, failed_log_dirs=frozenset(row["broker_id"] for row in failed_rows))
 
 
 def _last_isr(lake: Warehouse | None, rows: pa.Table, snapshot: Row | None) -> Ints:
-    """The ISR of each row, or, where its state names none, the last that a snapshot up to this one saw."""
+    """The ISR of each row or, if its state names none, the last one in a snapshot up to this one."""
     isr = [members or [] for members in rows["isr"].to_pylist()]
     if lake is not None and snapshot is not None and not all(isr):
         keys = list(_keys(rows))
         topics = sorted({topic for (topic, _), members in zip(keys, isr, strict=True) if not members})
-        until = ("snapshot_id", "<=", snapshot["snapshot_id"])
-        seen = last_seen_isr(lake.read("partition_history", ("topic", "in", topics), until))
-        isr = [members or seen.get(key, []) for key, members in zip(keys, isr, strict=True)]
+        up_to_snapshot = ("snapshot_id", "<=", snapshot["snapshot_id"])
+        last_seen = last_seen_isr(lake.read("partition_history", ("topic", "in", topics), up_to_snapshot))
+        isr = [members or last_seen.get(key, []) for key, members in zip(keys, isr, strict=True)]
     return StoredRows(pa.table({"isr": pa.array(isr, pa.list_(pa.int32()))})).brokers("isr")
 
 
 def last_seen_isr(history: pa.Table) -> dict[Key, list[int]]:
-    """The last ISR that history has of each partition; none of a partition that vanished before, with its topic.
+    """Return the last known ISR of each partition; none for partitions that have vanished with their topic.
 
     >>> rows = [("a", 0, 1, [1, 2], False), ("a", 0, 2, None, False), ("b", 0, 1, [3], False), ("b", 0, 2, [3], True)]
     >>> names = ("topic", "partition", "snapshot_id", "isr", "vanished")

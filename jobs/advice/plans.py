@@ -1,7 +1,7 @@
-"""What may be done next with a plan that was made, committed, verified or called back, and the command for it.
+"""The next commands for a plan that was made, committed, verified or cancelled.
 
-In: the plan's row, what is known of it, and the name that the user has for it. Out: steps with commands to copy; none
-where nothing is left to do.
+They follow from the plan's row and its results; `name` is the name by which the user calls the plan. The list is empty
+if nothing is left to do.
 """
 
 import json
@@ -17,7 +17,7 @@ from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
 
 RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", "remote", "requests", "until_quiet")
-"""Options of `surveyor reconcile` that a commit has not."""
+"""Options of `surveyor reconcile` that `surveyor commit` does not have."""
 
 UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 
@@ -25,7 +25,7 @@ BEGUN_STATUSES: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
 
 
 def after_planning(settings: Settings, plan: Row, name: str, *, operations: int) -> list[Suggestion]:
-    """What comes after a plan was made, or was found made already."""
+    """Suggest what to do after a plan was made, or was found to be made already."""
     steps = after_review(settings, plan, name, operations=operations)
     is_new = plan["status"] == PlanStatus.PLANNED and steps
     review = suggestion(settings, "review", "show", "plan", name, *settings.typed.get("throttle", ()))
@@ -33,7 +33,7 @@ def after_planning(settings: Settings, plan: Row, name: str, *, operations: int)
 
 
 def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -> list[Suggestion]:
-    """What comes after a plan was shown."""
+    """Suggest what to do after a plan was shown."""
     status = plan["status"]
     if status == PlanStatus.COMMITTED:
         return [suggestion(settings, "verify", "verify", name)]
@@ -47,22 +47,22 @@ def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -
 
 
 def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
-    """The same commit, to be applied, with whatever else it was told."""
+    """Suggest the same commit with --apply and with all its other options."""
     return [same_step(settings, "apply", "commit", name, "--apply", exclude=RECONCILE_ONLY_OPTIONS)] if due else []
 
 
 def list_all_command(settings: Settings, name: str) -> str:
-    """Write the dry run of a commit, with whatever else it was told, that lists everything."""
+    """Return the dry run of a commit, with all its other options, that lists all rows."""
     return same_line(settings, "commit", name, "--all", exclude=(*RECONCILE_ONLY_OPTIONS, "apply", "yes"))
 
 
 def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[str, int]) -> list[Suggestion]:
-    """What comes after an attempt that came to its end; `outcomes` are counted by name."""
+    """Suggest what to do after a finished attempt; `outcomes` has counts by outcome."""
     if status == PlanStatus.COMMITTED:
         return [suggestion(settings, "verify", "verify", name)]
     if status in CLOSED:  # no commit goes on with it
         return [
-            suggestion(settings, "what became of it", "show", "commits", name),
+            suggestion(settings, "see the result", "show", "commits", name),
             suggestion(settings, "see what is due now, and plan again", "status"),
         ]
     steps = []
@@ -75,41 +75,43 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
 
 
 def after_verification(
-    settings: Settings, plan: Plan, seen: Collection[ReassignmentStatus], *, moving: bool, throttled: bool = False
+    settings: Settings, plan: Plan, statuses: Collection[ReassignmentStatus], *, moving: bool, throttled: bool = False
 ) -> list[Suggestion]:
-    """What comes after a look at how far a plan has come; `moving`: replicas are, and could be called back.
+    """Suggest what to do after a verification; `moving`: replicas are moving and could be cancelled.
 
-    `throttled`: its commit has set a throttle that is set still, as one that was interrupted leaves it.
+    `throttled`: a throttle of the plan's commit is still set, for instance because the commit was interrupted.
     """
-    steps = list(_after_verification(settings, plan.row, plan.called, seen, moving=moving))
-    away = suggestion(settings, "take its throttle away", "commit", plan.called, "--apply")
-    is_due = throttled and not moving and away.command not in {step.command for step in steps}
-    return [away, *steps] if is_due else steps
+    steps = list(_after_verification(settings, plan.row, plan.called, statuses, moving=moving))
+    clear_throttle = suggestion(settings, "remove its throttle", "commit", plan.called, "--apply")
+    is_due = throttled and not moving and clear_throttle.command not in {step.command for step in steps}
+    return [clear_throttle, *steps] if is_due else steps
 
 
 def _after_verification(
-    settings: Settings, plan: Row, name: str, seen: Collection[ReassignmentStatus], *, moving: bool
+    settings: Settings, plan: Row, name: str, statuses: Collection[ReassignmentStatus], *, moving: bool
 ) -> Iterator[Suggestion]:
     is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not is_cycle(plan)
-    if ReassignmentStatus.IN_PROGRESS in seen:
-        yield suggestion(settings, "look again", "verify", name)
+    if ReassignmentStatus.IN_PROGRESS in statuses:
+        yield suggestion(settings, "verify again", "verify", name)
     if moving:
-        yield suggestion(settings, "call it back", "cancel", name)
-    if is_open and ReassignmentStatus.NOT_STARTED in seen and ReassignmentStatus.IN_PROGRESS not in seen:
+        yield suggestion(settings, "cancel it", "cancel", name)
+    if is_open and ReassignmentStatus.NOT_STARTED in statuses and ReassignmentStatus.IN_PROGRESS not in statuses:
         yield _apply(settings, name) if plan["status"] == PlanStatus.PLANNED else _go_on(settings, name)
-    if ReassignmentStatus.DIVERGED in seen or (is_cycle(plan) and ReassignmentStatus.NOT_STARTED in seen):
+    if ReassignmentStatus.DIVERGED in statuses or (is_cycle(plan) and ReassignmentStatus.NOT_STARTED in statuses):
         yield suggestion(settings, "see what is due now", "status")
-    if set(seen) == {ReassignmentStatus.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
+    if set(statuses) == {ReassignmentStatus.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
         brokers = ",".join(map(str, json.loads(plan["parameters"])["brokers"]))
         yield suggestion(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--refresh")
 
 
 def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete: bool) -> list[Suggestion]:
-    """What comes after a plan was called back; `again`: not all of it was; `complete`: some of it was through."""
+    """Suggest what to do after a cancellation; `again`: part of it failed; `complete`: part of the plan was
+    complete.
+    """
     if again:
         return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", exclude=["apply"])]
     if complete and plan.row["kind"] == PlanKind.REASSIGN:
-        return [suggestion(settings, "lead back what is complete", "rollback", plan.called)]
+        return [suggestion(settings, "roll back what is complete", "rollback", plan.called)]
     return []
 
 
@@ -118,9 +120,9 @@ def _apply(settings: Settings, name: str) -> Suggestion:
 
 
 def _go_on(settings: Settings, name: str) -> Suggestion:
-    return suggestion(settings, "go on", *commit_command(settings, name))
+    return suggestion(settings, "continue", *commit_command(settings, name))
 
 
 def commit_command(settings: Settings, name: str) -> list[str]:
-    """Return the commit of a plan, with the throttle that was typed for it."""
+    """Return the commit command of a plan, with the throttle that was typed for it."""
     return ["commit", name, "--apply", *settings.typed.get("throttle", ())]

@@ -1,8 +1,9 @@
-"""Cancellation carried out: the plan is closed first, then Kafka's controller is asked, and what it did is read back.
+"""Cancellation of a plan: close the plan, request cancellations from the controller, and read back what happened.
 
-Once a plan is closed no commit goes on with it, so what is read after that is all there is to cancel. The controller
-leaves the replicas in the order of the target; where that differs, the order before is asked for, which moves no data.
-A crash anywhere leaves a closed plan whose partitions tell how far they are: cancelling again does the rest.
+Once a plan is closed, no commit continues with it; so what is read after that is all there is to cancel. Kafka's
+controller leaves the replicas in the order of the target. If that differs from the order before, the order before is
+requested, which moves no data. A crash at any point leaves a closed plan, and the cluster shows how far each partition
+is: cancelling again does the rest.
 """
 
 import dataclasses
@@ -55,10 +56,10 @@ from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, Key, PlanRow
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
-"""Seconds for a cancellation to be seen in ZooKeeper: Kafka's controller answers once it has written it."""
+"""Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""
 
 LEADER_RETURN_SECONDS: Final = 60.0
-"""Seconds for `surveyor control` to lead partitions back: it takes some cycles, and brokers that stop replicas."""
+"""Seconds for `surveyor control` to move partitions back: it takes some cycles, in which brokers stop replicas."""
 
 _DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
@@ -66,25 +67,29 @@ _STATUS_BEFORE: Final = {
     Step.CANCEL: ReassignmentStatus.IN_PROGRESS,
     Step.RESTORE_ORDER: ReassignmentStatus.OUT_OF_ORDER,
 }
-"""What is asked for about a partition, and where it is no more once that was done."""
+"""The status of a partition before each step; the step is done once the partition no longer has it."""
 
 _UNCHANGED_TEXTS: Final = {
     ReassignmentStatus.COMPLETE: "complete, not undone",
-    ReassignmentStatus.IRREVERSIBLE: "goes on, and cannot be called back",
-    ReassignmentStatus.DIVERGED: "left alone, somebody else changed it",
+    ReassignmentStatus.IRREVERSIBLE: "continues, and cannot be cancelled",
+    ReassignmentStatus.DIVERGED: "left alone, another client changed it",
 }
 
 
-def refuse_unsafe(plan: Plan, findings: CancellationPlan) -> None:
-    """Raise RefusedError if a cancellation would lose data or replicas; it names what, partition by partition."""
-    unsafe = [f"{f.change.name}: {f.risk.code}: {f.risk.reason}" for f in findings.unsafe if f.risk is not None]
+def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
+    """Raise RefusedError, with the reason for each partition, if a cancellation would lose data or replicas."""
+    unsafe = [
+        f"{partition.change.name}: {partition.risk.code}: {partition.risk.reason}"
+        for partition in cancellation.unsafe
+        if partition.risk is not None
+    ]
     if unsafe:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
-        ways = f"--skip-unsafe{allowed_by_option(finding.risk for finding in findings.unsafe)}"
+        options = f"--skip-unsafe{allowed_by_option(finding.risk for finding in cancellation.unsafe)}"
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
-            f"nothing of plan {plan.title} is called back: {pluralise(len(unsafe), 'partition')} would "
-            f"lose by it; start these brokers, or let those partitions go on by {ways}:"
+            f"plan {plan.title} is not cancelled: {pluralise(len(unsafe), 'partition')} would lose data or "
+            f"replicas; start these brokers, or let those partitions continue with {options}:"
             f"\n  {listed}{more}",
         )
 
@@ -92,14 +97,18 @@ def refuse_unsafe(plan: Plan, findings: CancellationPlan) -> None:
 def cancel_running(
     settings: Settings, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
-    """Close the plan and cancel what runs of it; return what became of each partition asked about."""
+    """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     ledger = CommitLog.open(settings.lake, plan)
     if plan.row["status"] != PlanStatus.CANCELLED:
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
-    findings = plan_cancellation(settings, plan)
-    begun = _was_requested(settings.lake, plan) or _is_being_committed(settings, plan)
-    if not (begun or findings.of(ReassignmentStatus.IN_PROGRESS) or findings.of(ReassignmentStatus.OUT_OF_ORDER)):
+    cancellation = plan_cancellation(settings, plan)
+    was_requested = _was_requested(settings.lake, plan) or _is_being_committed(settings, plan)
+    if not (
+        was_requested
+        or cancellation.of(ReassignmentStatus.IN_PROGRESS)
+        or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
+    ):
         return []
     with lease_for(settings, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
         return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
@@ -108,38 +117,43 @@ def cancel_running(
 def _cancel_leased(
     settings: Settings, plan: Plan, ledger: CommitLog, lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
 ) -> list[RowOutcome]:
-    """Nobody asks for anything of the plan any more; who is in sync is judged once brokers answer, just before asking.
+    """Cancel under the lease, when no commit requests anything of the plan any more.
 
-    A commit that let go of the lease has asked for all that it ever will.
+    A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
+    answers, just before the cancellation is requested.
     """
     state = plan_cancellation(settings, plan).state
     with connected(settings.zookeeper) as client, ExitStack() as stack:
-        in_office = resident(client) is not None
+        is_resident = resident(client) is not None
         throttled = bool(throttle_rows(settings.lake, plan.plan_id))
-        admin = stack.enter_context(admin_of(settings, state)) if throttled or not in_office else None
-        findings = plan_cancellation(settings, plan, fewer_copies=fewer_copies)
+        admin = stack.enter_context(admin_of(settings, state)) if throttled or not is_resident else None
+        cancellation = plan_cancellation(settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
-            refuse_unsafe(plan, findings)
-        controller = ZkReassignmentOverride(client) if in_office or admin is None else admin
-        work = _CancellationRun(settings, plan, ledger, client, controller, findings, lease, skip_unsafe, fewer_copies)
-        verdicts = work.cancel(findings.safe)
-        verdicts += work.restore(
-            work.read([f.key for f in [*findings.safe, *findings.of(ReassignmentStatus.OUT_OF_ORDER)]])
+            refuse_unsafe(plan, cancellation)
+        controller = ZkReassignmentOverride(client) if is_resident or admin is None else admin
+        run = _CancellationRun(
+            settings, plan, ledger, client, controller, cancellation, lease, skip_unsafe, fewer_copies
         )
-        work.record_interrupted()
+        verdicts = run.cancel(cancellation.safe)
+        verdicts += run.restore(
+            run.read(
+                [partition.key for partition in [*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]]
+            )
+        )
+        run.record_interrupted()
         if admin is not None and throttled:
             end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
     return verdicts
 
 
 def _is_being_committed(settings: Settings, plan: Plan) -> bool:
-    """Tell whether a commit of this plan runs; it may be about to ask."""
+    """Whether a commit of this plan is running; it may be about to send requests."""
     holder = current_holder(settings.zookeeper)
     return holder is not None and holder.plan == plan.plan_id
 
 
 def _was_requested(lake: Warehouse, plan: Plan) -> bool:
-    """Tell whether a commit ever asked for a reassignment of the plan."""
+    """Whether a commit has ever requested a reassignment of the plan."""
     return any(row["action"] == Action.REASSIGN for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)))
 
 
@@ -156,60 +170,62 @@ class _CancellationRun:
     fewer_copies: bool
 
     def read(self, keys: Sequence[Key]) -> dict[Key, PartitionStatus]:
-        ways = steps_by_partition(self.plan.changes)
+        steps = steps_by_partition(self.plan.changes)
         sync(self.client)
-        read = partitions_of(self.client, self.cancellation.state, {key: ways[key] for key in keys})
-        return {finding.key: finding for finding in read}
+        statuses = partitions_of(self.client, self.cancellation.state, {key: steps[key] for key in keys})
+        return {status.key: status for status in statuses}
 
-    def cancel(self, running: Sequence[PartitionStatus]) -> list[RowOutcome]:
-        if not running:
+    def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
+        if not in_progress:
             return []
-        self._intend(Step.CANCEL, running)
-        safe, unsafe = self._recheck(running)
-        # a request in /admin names where to go, the Admin API that it is over
+        self._intend(Step.CANCEL, in_progress)
+        safe, unsafe = self._recheck(in_progress)
+        # a request in /admin names the target replicas; the Admin API takes None to cancel
         return unsafe + self._ask(Step.CANCEL, safe, _replicas_before if self.uses_override else lambda _: None)
 
     @property
     def uses_override(self) -> bool:
-        """Whether `surveyor control` is asked."""
+        """Whether `surveyor control` is the controller that is asked."""
         return isinstance(self.admin, ZkReassignmentOverride)
 
-    def _recheck(self, running: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
-        """Set aside what would lose its last copy in sync by now: to store the intents took time."""
-        now = plan_cancellation(self.settings, self.plan, fewer_copies=self.fewer_copies)
-        dangers = {finding.key: finding.risk for finding in now.unsafe if finding.risk is not None}
-        safe = [finding for finding in running if finding.key not in dangers]
+    def _recheck(self, in_progress: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
+        """Set aside partitions that would lose their last in-sync replica by now: storing the intents took time."""
+        cancellation = plan_cancellation(self.settings, self.plan, fewer_copies=self.fewer_copies)
+        risks = {status.key: status.risk for status in cancellation.unsafe if status.risk is not None}
+        safe = [status for status in in_progress if status.key not in risks]
         unsafe = [
-            RowOutcome(_row(finding, Step.CANCEL), Outcome.SKIPPED, f"goes on: {dangers[finding.key].reason}")
-            for finding in running
-            if finding.key in dangers
+            RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, f"continues: {risks[status.key].reason}")
+            for status in in_progress
+            if status.key in risks
         ]
         if unsafe and not self.skip_unsafe:
-            left = (RowOutcome(_row(finding, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for finding in safe)
-            self.ledger.append_now([*unsafe, *left])
-            refuse_unsafe(self.plan, now)
+            skipped = (RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for status in safe)
+            self.ledger.append_now([*unsafe, *skipped])
+            refuse_unsafe(self.plan, cancellation)
         self.ledger.append_now(unsafe)
         return safe, unsafe
 
-    def restore(self, now: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
-        """Ask for the order before where only the order differs."""
-        turned = [finding for finding in now.values() if finding.status is ReassignmentStatus.OUT_OF_ORDER]
-        self._intend(Step.RESTORE_ORDER, turned)
-        return self._ask(Step.RESTORE_ORDER, turned, _replicas_before)
+    def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
+        """Request the order before for partitions in which only the order differs."""
+        out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
+        self._intend(Step.RESTORE_ORDER, out_of_order)
+        return self._ask(Step.RESTORE_ORDER, out_of_order, _replicas_before)
 
     def record_interrupted(self) -> None:
-        """Record what became of partitions that a cancellation was about to ask for when it was killed."""
+        """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
         rows = self.settings.lake.rows("commits", ("plan_id", "=", self.plan.plan_id))
         steps = [row for row in rows if row["action"] in _STATUS_BEFORE and row["partition"] is not None]
         ended = {_place(row) for row in steps if row["outcome"] != Outcome.PENDING}
-        left = {_place(row) for row in steps} - ended
+        unfinished = {_place(row) for row in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
-        seen = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in left)))
+        statuses = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in unfinished)))
         verdicts = []
-        for wave, topic, partition, action in sorted(left):
-            now = seen[topic, partition]
-            then = dataclasses.replace(now, change=moves[wave, now.key])
-            verdicts.append(_verdict(then, now, Step(action), None, "the cancellation that asked for it was killed"))
+        for wave, topic, partition, action in sorted(unfinished):
+            current = statuses[topic, partition]
+            planned = dataclasses.replace(current, change=moves[wave, current.key])
+            verdicts.append(
+                _verdict(planned, current, Step(action), None, "the cancellation that asked for it was killed")
+            )
         self.ledger.append_now(verdicts)
 
     def _intend(self, step: Step, findings: Sequence[PartitionStatus]) -> None:
@@ -218,24 +234,26 @@ class _CancellationRun:
     def _ask(
         self,
         step: Step,
-        findings: Sequence[PartitionStatus],
+        partitions: Sequence[PartitionStatus],
         target_of: Callable[[PartitionStatus], list[int] | None],
     ) -> list[RowOutcome]:
-        """Ask for all at once, wait until it is seen, and judge by what is seen: an answer may be lost."""
-        if not findings:
+        """Request all at once, wait until the result shows in ZooKeeper, and judge by that: an answer may be lost."""
+        if not partitions:
             return []
         with progress(f"asking Kafka's controller: {step}"):
-            codes, lost = self._request({finding.key: target_of(finding) for finding in findings})
+            codes, why_unknown = self._request({partition.key: target_of(partition) for partition in partitions})
         refused = {key for key, code in codes.items() if code not in _DONE_CODES}
-        seen = self._wait([finding.key for finding in findings], _STATUS_BEFORE[step], refused)
-        led_back = {
-            key for key in seen if self.uses_override and seen[key].status is ReassignmentStatus.DIVERGED
+        statuses = self._wait([partition.key for partition in partitions], _STATUS_BEFORE[step], refused)
+        moving_back = {
+            key for key in statuses if self.uses_override and statuses[key].status is ReassignmentStatus.DIVERGED
         } - refused
         verdicts = [
-            RowOutcome(_row(f, step), Outcome.UNKNOWN, f"ordered back, and on its way: {seen[f.key].detail}")
-            if f.key in led_back
-            else _verdict(f, seen[f.key], step, codes.get(f.key), lost)
-            for f in findings
+            RowOutcome(
+                _row(partition, step), Outcome.UNKNOWN, f"requested, and moving back: {statuses[partition.key].detail}"
+            )
+            if partition.key in moving_back
+            else _verdict(partition, statuses[partition.key], step, codes.get(partition.key), why_unknown)
+            for partition in partitions
         ]
         self.ledger.append_now(verdicts)
         return verdicts
@@ -250,125 +268,133 @@ class _CancellationRun:
     def _wait(
         self, keys: Sequence[Key], until_not: ReassignmentStatus, refused: set[Key]
     ) -> dict[Key, PartitionStatus]:
-        under_way = {until_not, ReassignmentStatus.DIVERGED} if self.uses_override else {until_not}
+        unfinished = {until_not, ReassignmentStatus.DIVERGED} if self.uses_override else {until_not}
 
-        def are_through(seen: Mapping[Key, PartitionStatus]) -> bool:
-            return not {key for key, finding in seen.items() if finding.status in under_way} - refused
+        def are_finished(statuses: Mapping[Key, PartitionStatus]) -> bool:
+            return not {key for key, status in statuses.items() if status.status in unfinished} - refused
 
         return poll_until(
             lambda: self.read(keys),
-            are_through,
+            are_finished,
             LEADER_RETURN_SECONDS if self.uses_override else CANCELLATION_TIMEOUT_SECONDS,
         )
 
 
-def _replicas_before(finding: PartitionStatus) -> Brokers | None:
-    return finding.change.replicas_before if isinstance(finding.change, Change) else None
+def _replicas_before(partition: PartitionStatus) -> Brokers | None:
+    return partition.change.replicas_before if isinstance(partition.change, Change) else None
 
 
 def _place(row: Row) -> tuple[int, str, int, str]:
     return row["wave"], row["topic"], row["partition"], row["action"]
 
 
-def _row(finding: PartitionStatus, step: Step) -> PlanRow:
-    """The row of the ledger that says what was done with a partition."""
-    return replace(finding.change, action=step.value)
+def _row(partition: PartitionStatus, step: Step) -> PlanRow:
+    """The row of the commit log for a step of this partition."""
+    return replace(partition.change, action=step.value)
 
 
-def _verdict(finding: PartitionStatus, seen: PartitionStatus, step: Step, code: int | None, lost: str) -> RowOutcome:
-    """Judge by where it was and where it is now; `lost` is why there is no code that was answered."""
-    row = _row(finding, step)
-    if seen.status is _STATUS_BEFORE[step]:
+def _verdict(
+    before: PartitionStatus, now: PartitionStatus, step: Step, code: int | None, why_unknown: str
+) -> RowOutcome:
+    """Judge a step by the status before and now; `why_unknown` explains a missing answer."""
+    row = _row(before, step)
+    if now.status is _STATUS_BEFORE[step]:
         if code is None:
-            return RowOutcome(row, Outcome.UNKNOWN, f"{lost}; {seen.detail}")
+            return RowOutcome(row, Outcome.UNKNOWN, f"{why_unknown}; {now.detail}")
         if code in _DONE_CODES:
-            return RowOutcome(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.detail}")
+            return RowOutcome(row, Outcome.UNKNOWN, f"accepted, but not visible in ZooKeeper yet: {now.detail}")
         return RowOutcome(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
-    back = (
-        seen.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
-        and seen.change.wave == row.wave
+    is_back = (
+        now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER} and now.change.wave == row.wave
     )
-    if back and seen.stranded:
-        lost = "its copies in sync stopped being replicas while it was called back, nobody can lead it"
-        return RowOutcome(row, Outcome.FAILED, f"{lost}: {seen.detail}; start its brokers, or recover it")
-    if back:
-        return RowOutcome(row, Outcome.APPLIED, seen.detail)
-    gone_on = seen.status in {ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED}
-    why = "it was complete before it could be cancelled; roll it back" if gone_on else "somebody else changed it"
-    return RowOutcome(row, Outcome.STALE, f"{why}: {seen.detail}")
+    if is_back and now.stranded:
+        why = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
+        return RowOutcome(row, Outcome.FAILED, f"{why}: {now.detail}; start its brokers, or recover it")
+    if is_back:
+        return RowOutcome(row, Outcome.APPLIED, now.detail)
+    completed = now.status in {ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED}
+    why = "it was complete before it could be cancelled; roll it back" if completed else "another client changed it"
+    return RowOutcome(row, Outcome.STALE, f"{why}: {now.detail}")
 
 
 def cancel_plan(
     settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool
 ) -> ExitCode:
-    """Call a plan back, or show what that would do."""
-    whole = read_plan(settings.lake, plan)
-    findings = plan_cancellation(settings, whole, fewer_copies=fewer_copies)
+    """Cancel a plan, or show what that would do."""
+    stored_plan = read_plan(settings.lake, plan)
+    cancellation = plan_cancellation(settings, stored_plan, fewer_copies=fewer_copies)
     if not skip_unsafe:
-        _refuse(whole, findings)
-    if not _has_work(whole, findings):
+        _refuse(stored_plan, cancellation)
+    if not _has_work(stored_plan, cancellation):
         emit_result(
             settings,
-            _result(whole, findings),
-            f"plan {whole.title}: nothing is left to cancel",
-            *_lines(whole, findings),
-            steps=_steps(settings, whole, findings),
+            _result(stored_plan, cancellation),
+            f"plan {stored_plan.title}: nothing is left to cancel",
+            *_lines(stored_plan, cancellation),
+            steps=_steps(settings, stored_plan, cancellation),
         )
         return ExitCode.DONE
     if not apply:
-        dry = _result(whole, findings) | {"dry_run": True}
+        dry = _result(stored_plan, cancellation) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
-        title = f"plan {whole.title}: {_counts_in_words(findings)}"
-        steps = [same_step(settings, "apply", "cancel", whole.called, "--apply"), *_steps(settings, whole, findings)]
-        emit_result(settings, dry, title, *_lines(whole, findings), note, steps=steps)
+        title = f"plan {stored_plan.title}: {_counts_in_words(cancellation)}"
+        steps = [
+            same_step(settings, "apply", "cancel", stored_plan.called, "--apply"),
+            *_steps(settings, stored_plan, cancellation),
+        ]
+        emit_result(settings, dry, title, *_lines(stored_plan, cancellation), note, steps=steps)
         return ExitCode.DONE
-    if not yes and not _is_confirmed(whole, findings):
+    if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    verdicts = cancel_running(settings, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     return _report(settings, read_plan(settings.lake, plan), verdicts, fewer_copies=fewer_copies)
 
 
-def _refuse(plan: Plan, findings: CancellationPlan) -> None:
+def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
     try:
-        refuse_unsafe(plan, findings)
+        refuse_unsafe(plan, cancellation)
     except SurveyorError as error:
-        error.result = _result(plan, findings)
+        error.result = _result(plan, cancellation)
         raise
 
 
-def _has_work(plan: Plan, findings: CancellationPlan) -> bool:
-    """Tell whether there is anything to cancel: a plan that was committed and is done stays committed."""
-    ahead = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER)
-    return plan.row["status"] != PlanStatus.COMMITTED or any(findings.of(standing) for standing in ahead)
+def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:
+    """Whether there is anything to cancel: a plan that was committed completely stays committed."""
+    cancellable = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER)
+    return plan.row["status"] != PlanStatus.COMMITTED or any(cancellation.of(status) for status in cancellable)
 
 
-def _is_confirmed(plan: Plan, findings: CancellationPlan) -> bool:
+def _is_confirmed(plan: Plan, cancellation: CancellationPlan) -> bool:
     if not is_terminal():
         return True
-    log(f"plan {plan.title}: {_counts_in_words(findings)}")
+    log(f"plan {plan.title}: {_counts_in_words(cancellation)}")
     return confirm("cancel it?")
 
 
 def _report(settings: Settings, plan: Plan, verdicts: Sequence[RowOutcome], *, fewer_copies: bool) -> ExitCode:
-    findings = plan_cancellation(settings, plan, fewer_copies=fewer_copies)
-    result = _result(plan, findings, verdicts)
-    failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
-    wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
+    cancellation = plan_cancellation(settings, plan, fewer_copies=fewer_copies)
+    result = _result(plan, cancellation, verdicts)
+    failed = [verdict for verdict in verdicts if verdict.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
+    failures = [
+        f"  {verdict.outcome}: {verdict.change.name}: {verdict.message}"
+        for verdict in verdicts
+        if verdict.outcome is not Outcome.APPLIED
+    ]
     title = (
         f"plan {plan.title}: {plan.row['status']}; {result['cancelled_now']} cancelled now, "
-        f"{_counts_in_words(findings)}"
+        f"{_counts_in_words(cancellation)}"
     )
-    again = bool(failed or findings.safe)
-    steps = _steps(settings, plan, findings, again=again)
-    emit_result(settings, result, title, *wrong[:LINES_SHOWN], *_lines(plan, findings), steps=steps)
-    return ExitCode.ERROR if again else ExitCode.DONE
+    is_unfinished = bool(failed or cancellation.safe)
+    steps = _steps(settings, plan, cancellation, again=is_unfinished)
+    emit_result(settings, result, title, *failures[:LINES_SHOWN], *_lines(plan, cancellation), steps=steps)
+    return ExitCode.ERROR if is_unfinished else ExitCode.DONE
 
 
-def _steps(settings: Settings, plan: Plan, findings: CancellationPlan, *, again: bool = False) -> list[Suggestion]:
-    return after_cancellation(settings, plan, again=again, complete=bool(findings.of(ReassignmentStatus.COMPLETE)))
+def _steps(settings: Settings, plan: Plan, cancellation: CancellationPlan, *, again: bool = False) -> list[Suggestion]:
+    return after_cancellation(settings, plan, again=again, complete=bool(cancellation.of(ReassignmentStatus.COMPLETE)))
 
 
-def _result(plan: Plan, findings: CancellationPlan, verdicts: Sequence[RowOutcome] = ()) -> Result:
+def _result(plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOutcome] = ()) -> Result:
     done = [(verdict.change.action, verdict.outcome) for verdict in verdicts]
     outcomes = [outcome for _, outcome in done]
     return {
@@ -378,34 +404,34 @@ def _result(plan: Plan, findings: CancellationPlan, verdicts: Sequence[RowOutcom
         "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
         "failed": outcomes.count(Outcome.FAILED),
         "unknown": outcomes.count(Outcome.UNKNOWN),
-        **findings.counts,
-        "rejections": rejections(findings),
+        **cancellation.counts,
+        "rejections": rejections(cancellation),
     }
 
 
-def _counts_in_words(findings: CancellationPlan) -> str:
-    counts = {name.replace("_", " "): count for name, count in findings.counts.items() if count}
+def _counts_in_words(cancellation: CancellationPlan) -> str:
+    counts = {name.replace("_", " "): count for name, count in cancellation.counts.items() if count}
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
 
 
-def _lines(plan: Plan, findings: CancellationPlan) -> Iterator[str]:
-    lines = [line for finding in findings.partitions if (line := _line(finding))]
+def _lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[str]:
+    lines = [line for partition in cancellation.partitions if (line := _line(partition))]
     yield from lines[:LINES_SHOWN]
     if len(lines) > LINES_SHOWN:
         yield f"  ... and {len(lines) - LINES_SHOWN} more"
     if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
         brokers = format_cell(json.loads(plan.row["parameters"])["brokers"])
-        yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`, end it by a plan undrain"
+        yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`; `plan undrain` ends that"
 
 
-def _line(finding: PartitionStatus) -> str | None:
-    name, before = finding.change.name, _replicas_before(finding)
-    if finding.risk is not None:
-        return f"  {name}  goes on: {finding.risk.code}: {finding.risk.reason}"
-    if finding.status is ReassignmentStatus.IN_PROGRESS:
-        return f"  {name}  to be cancelled: {finding.detail} → {format_cell(before)}"
-    if finding.status is ReassignmentStatus.OUT_OF_ORDER:
-        return f"  {name}  cancelled, order to be restored: {finding.detail} → {format_cell(before)}"
-    if finding.status in _UNCHANGED_TEXTS:
-        return f"  {name}  {_UNCHANGED_TEXTS[finding.status]}: {finding.detail}"
+def _line(partition: PartitionStatus) -> str | None:
+    name, before = partition.change.name, _replicas_before(partition)
+    if partition.risk is not None:
+        return f"  {name}  continues: {partition.risk.code}: {partition.risk.reason}"
+    if partition.status is ReassignmentStatus.IN_PROGRESS:
+        return f"  {name}  to be cancelled: {partition.detail} → {format_cell(before)}"
+    if partition.status is ReassignmentStatus.OUT_OF_ORDER:
+        return f"  {name}  cancelled, order to be restored: {partition.detail} → {format_cell(before)}"
+    if partition.status in _UNCHANGED_TEXTS:
+        return f"  {name}  {_UNCHANGED_TEXTS[partition.status]}: {partition.detail}"
     return None

@@ -1,7 +1,8 @@
-"""A commit, whatever its mode: what is due is told from what is applied already or stale, then written and recorded.
+"""A commit in any mode: judge which rows are pending, already applied or stale; write the pending ones; record
+outcomes.
 
 The modes share everything up to the writing: the plan is checked against the limits, the cluster is read, and each row
-is judged. No Spark and no JVM.
+is judged. Neither Spark nor a JVM is used.
 """
 
 from contextlib import nullcontext
@@ -48,18 +49,18 @@ def apply_plan(
     notify_brokers: NotifyBrokers | None = None,
     author: Actor | None = None,
 ) -> CommitLog:
-    """Write what is due and record it, in the name of an author where that is not this process.
+    """Write the pending rows and record the outcomes; `author` is recorded if it is not this process.
 
-    `held` is a controllership that the caller has and keeps. `tell_all` is how that caller tells brokers; without it
-    they are told over connections of the commit's own.
+    `held` is a controllership that the caller has and keeps. `notify_brokers` is how that caller notifies brokers;
+    without it the commit opens connections of its own.
     """
     if preflight.resident_controller is not None:
-        running = replace(running, via=Via.ZOOKEEPER)  # it serves no Admin API
+        running = replace(running, via=Via.ZOOKEEPER)  # `surveyor control` serves no Admin API
     watched = preflight.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
     if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
             return _apply(settings, plan, preflight, running=running, lease=lease)
-    # who has the controllership defers signals, perhaps in another thread
+    # the caller that holds the controllership defers signals itself, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
         return _apply(
             settings, plan, preflight, max_hold=max_hold, held=held, notify_brokers=notify_brokers, author=author
@@ -78,7 +79,7 @@ def _apply(
     lease: Lease | None = None,
     author: Actor | None = None,
 ) -> CommitLog:
-    """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
+    """Commit with the cluster's lease in admin mode, without one in batch mode."""
     log(f"  mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}")
     for line in leftover_lines(settings.lake, plan):
         log(line)
@@ -111,7 +112,10 @@ def _write_pending(
     held: Controllership | None,
     notify_brokers: NotifyBrokers | None,
 ) -> None:
-    """Write it as the controller; where another one took over before us, perhaps for the same plan, judge it anew."""
+    """Write the pending rows as the controller; if another controller has taken over in between, judge them again.
+
+    That controller may be a commit of the same plan.
+    """
     for _ in range(MAX_TAKEOVER_ATTEMPTS):
         if not preflight.pending:
             log("  nothing is due")
@@ -130,14 +134,14 @@ def _write_pending(
                 above=above,
             )
         except OvertakenError as overtaken:
-            log(f"  {overtaken}: what is due is judged anew")
+            log(f"  {overtaken}: the pending rows are judged again")
         else:
             return
         preflight = recheck(settings, ledger.plan, preflight)
         ledger.begin_again(preflight.already_decided)
     raise SurveyorError(
-        f"another controller took over {MAX_TAKEOVER_ATTEMPTS} times while what is due was judged: nothing was "
-        "written; find out who fights over /controller (broker logs: 'Controller'), then commit again"
+        f"another controller took over {MAX_TAKEOVER_ATTEMPTS} times while the pending rows were judged: nothing was "
+        "written; find out which processes compete for /controller (broker logs: 'Controller'), then commit again"
     )
 
 
@@ -154,39 +158,41 @@ def commit_plan(
     everything: bool,
     detailed: bool,
 ) -> ExitCode:
-    """Apply a plan, or show what that would do; of one that is closed or committed, look after its throttle."""
+    """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
     rate = running.throttle
-    whole = read_plan(settings.lake, plan)
+    stored_plan = read_plan(settings.lake, plan)
     if (
         apply
-        and whole.row["status"] in UNCOMMITTABLE
-        and (rate is not None or throttle_rows(settings.lake, whole.plan_id))
+        and stored_plan.row["status"] in UNCOMMITTABLE
+        and (rate is not None or throttle_rows(settings.lake, stored_plan.plan_id))
     ):
-        return _maintain_throttle_only(settings, whole, rate)
-    if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, whole, running)):
-        return _already_committed(settings, whole, apply=apply)
-    running = with_default_throttle(settings, whole, running)
+        return _maintain_throttle_only(settings, stored_plan, rate)
+    if stored_plan.row["status"] == PlanStatus.COMMITTED and not (
+        apply and _needs_watching(settings, stored_plan, running)
+    ):
+        return _already_committed(settings, stored_plan, apply=apply)
+    running = with_default_throttle(settings, stored_plan, running)
     try:
-        assessment = check_before_commit(settings, whole, mode, limits, running)
+        preflight = check_before_commit(settings, stored_plan, mode, limits, running)
     except RefusedError:
         if apply:
-            _clear_stale_throttle(settings, whole)
+            _clear_stale_throttle(settings, stored_plan)
         raise
-    if assessment.resident_controller is None:
-        refuse_resident_drain(whole)
+    if preflight.resident_controller is None:
+        refuse_resident_drain(stored_plan)
     if not apply:
         return report_dry(
-            settings, whole, assessment, running, ReportExtras(), detailed=detailed, everything=everything
+            settings, stored_plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything
         )
-    refuse_unless_agreed(settings, whole, assessment, running, ReportExtras(), yes=yes, everything=everything)
-    if assessment.resident_controller is not None and assessment.mode is Mode.BATCH:
-        return submit_and_wait(settings, whole, assessment, limits, detailed=detailed)
-    ledger = apply_plan(settings, whole, assessment, hold, running=running)
-    return report_applied(settings, whole, ledger, ReportExtras(), detailed=detailed)
+    refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
+    if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
+        return submit_and_wait(settings, stored_plan, preflight, limits, detailed=detailed)
+    ledger = apply_plan(settings, stored_plan, preflight, hold, running=running)
+    return report_applied(settings, stored_plan, ledger, ReportExtras(), detailed=detailed)
 
 
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
-    """Give a commit of a plan that copies replicas the throttle of the conf, unless one is given or set already."""
+    """Add the throttle of the conf for a plan that copies replicas, unless a throttle is given or set already."""
     copies = any(moves_replicas(change) for change in reassignments_of(plan))
     if running.throttle is not None or not copies or throttle_rows(settings.lake, plan.plan_id):
         return running
@@ -194,9 +200,10 @@ def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentO
 
 
 def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:
+    """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
     moving = maintain_throttle(settings, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
-    title = f"plan {plan.title} is {plan.row['status']}: nothing is asked for, only its throttle was looked after"
+    title = f"plan {plan.title} is {plan.row['status']}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
     emit_result(
         settings,
@@ -209,13 +216,13 @@ def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) ->
 
 
 def _needs_watching(settings: Settings, plan: Plan, running: ReassignmentOptions) -> bool:
-    """Tell whether a plan that is committed has replicas that still move, and that somebody should look after."""
+    """Whether replicas of a committed plan still move and this command has to wait for them or for their throttle."""
     watched = running.watches or throttle_rows(settings.lake, plan.plan_id)
     return bool(watched and moving_of(settings, plan))
 
 
 def _clear_stale_throttle(settings: Settings, plan: Plan) -> None:
-    """Take away a throttle that a crash has left behind, whatever else is refused."""
+    """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused."""
     if not throttle_rows(settings.lake, plan.plan_id):
         return
     try:
@@ -229,13 +236,14 @@ def _clear_stale_throttle(settings: Settings, plan: Plan) -> None:
 
 
 def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:
+    """Report that a plan is committed, after removing a leftover throttle."""
     if apply:
         _clear_stale_throttle(settings, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with connected(settings.zookeeper) as client:
         refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **outcomes}
-    left = throttle_lines(settings.lake, plan, [], None)
+    throttles = throttle_lines(settings.lake, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row["status"], outcomes)
-    emit_result(settings, result, f"plan {plan.title} is committed already: nothing is due", *left, steps=steps)
+    emit_result(settings, result, f"plan {plan.title} is already committed: nothing is due", *throttles, steps=steps)
     return ExitCode.DONE

@@ -1,7 +1,7 @@
-"""A commit that deletes topics: what goes with them, asked of the brokers, and a question that is not answered by yes.
+"""Confirmation of a commit that deletes topics: show what is deleted with them, and require more than a yes.
 
-On a terminal the topic's name is to be typed, or how many topics there are. Without one nothing is deleted unless the
-command says --yes.
+On a terminal the user types the topic's name, or the number of topics. Without a terminal nothing is deleted unless
+--yes is given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from schemas.rows import operations_among
 
 
 def deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list[DeletionImpact]:
-    """Return what goes with the topics that a commit would delete; asked of brokers where the controller is asked."""
+    """Return what is deleted with the topics of a commit; in admin mode the brokers are asked for their offsets."""
     topics = [row.topic for row in operations_among(preflight.pending) if row.kind == OperationKind.DELETE_TOPIC]
     if not topics:
         return []
@@ -29,7 +29,10 @@ def deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list[
 
 
 def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) -> Mapping[str, int]:
-    """Ask the leaders; where some do not answer, nobody knows, and the topics are deleted all the same."""
+    """Ask the leaders for the number of records by topic; topics are missing whose leaders do not answer.
+
+    A missing number does not prevent the deletion.
+    """
     try:
         with progress("asking brokers for their offsets"), admin_of(settings, preflight.state) as admin:
             return {topic: records for topic in topics if (records := admin.record_count(topic)) is not None}
@@ -38,9 +41,9 @@ def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) ->
 
 
 def agrees_to_delete(deleted: Sequence[DeletionImpact]) -> bool:
-    """Ask for the topic's name, or for the number of topics: yes is said too quickly to what cannot be undone."""
+    """Ask for the topic's name, or for the number of topics: a plain yes is given too quickly for a deletion."""
     if len(deleted) == 1:
-        expected, what = deleted[0].topic, "the topic's name"
+        expected, prompt = deleted[0].topic, "the topic's name"
     else:
-        expected, what = str(len(deleted)), "how many topics are to be deleted"
-    return typed_answer(f"this cannot be undone; type {what} to delete") == expected
+        expected, prompt = str(len(deleted)), "the number of topics to be deleted"
+    return typed_answer(f"this cannot be undone; type {prompt} to delete") == expected

@@ -1,7 +1,7 @@
-"""`surveyor cancel --throttles`: throttles of replication that were left behind, taken away, whoever set them.
+"""`surveyor cancel --throttles`: remove replication throttles that were left behind by any client.
 
-Corresponds to `clearAllThrottles` of `ReassignPartitionsCommand`. Refused while replicas move: the throttle may be
-theirs. What a plan of this warehouse has set comes first and is put back to what stood before.
+Corresponds to `clearAllThrottles` of `ReassignPartitionsCommand`. Refused while replicas move, because the throttle may
+be in use. Throttles of plans of this warehouse come first; their previous configs are restored.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ from jobs.snapshots.health import health_of
 from planner.text import pluralise
 
 DEFAULT_BROKER_ZNODE: Final = "<default>"
-"""The znode of what all brokers have; the Admin API calls it by no name."""
+"""Name of the znode with the defaults of all brokers; the Admin API uses the empty name."""
 
 ThrottleConfigs = dict[Resource, dict[str, str]]
-"""What is set, by broker and topic."""
+"""The throttle configs that are set, by broker and topic."""
 
 
 def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
-    """Take them away, or show which there are; refused while replicas move."""
+    """Remove the throttles, or list them; refused while replicas move."""
     throttles = _leftover_throttles(view_now(settings.zookeeper))
     lines = [f"  {override_text(resource, values)}" for resource, values in throttles.items()]
     shown = [*lines[:LINES_SHOWN], *([f"  ... and {len(lines) - LINES_SHOWN} more"] * (len(lines) > LINES_SHOWN))]
@@ -43,7 +43,7 @@ def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
         emit_result(settings, result, "no throttle is set")
         return ExitCode.DONE
     if not apply:
-        note = "dry run: nothing was written; --apply takes them away"
+        note = "dry run: nothing was written; --apply removes them"
         steps = [same_step(settings, "apply", "cancel", "--apply")]
         title = f"throttles of {pluralise(len(throttles), 'broker or topic', 'is set', 'are set')}, and nothing moves"
         emit_result(settings, result | {"dry_run": True}, title, *shown, note, steps=steps)
@@ -51,21 +51,21 @@ def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     if not yes and is_terminal():
         for line in shown:
             log(line)
-        if not confirm("take these throttles away?"):
+        if not confirm("remove these throttles?"):
             raise SurveyorError("not cancelled: the question was not answered with yes")
     return _clear(settings)
 
 
-def _leftover_throttles(seen: ClusterView) -> ThrottleConfigs:
-    """What is set; raise RefusedError where replicas move."""
-    moving = health_of(seen, default_min_isr=1, threshold=1.0).moving
+def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
+    """Return the throttle configs that are set; raise RefusedError while replicas move."""
+    moving = health_of(view, default_min_isr=1, threshold=1.0).moving
     if moving:
         raise RefusedError(
-            f"{pluralise(moving, 'partition', 'moves', 'move')}, and a throttle may be theirs: wait, or look with "
-            "`surveyor status` which of them wait for a broker"
+            f"{pluralise(moving, 'partition', 'moves', 'move')}, and the throttle may be in use: wait, or run "
+            "`surveyor status` to see which of them wait for a broker"
         )
-    brokers = {(ResourceKind.BROKER, name): dict(rates) for name, rates in sorted(seen.throttled_brokers.items())}
-    return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(seen.throttled_topics.items())}
+    brokers = {(ResourceKind.BROKER, name): dict(rates) for name, rates in sorted(view.throttled_brokers.items())}
+    return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
 def _clear(settings: Settings) -> ExitCode:
@@ -85,13 +85,13 @@ def _clear(settings: Settings) -> ExitCode:
     lines = [f"  {kind} {name}: {why}" for (kind, name), why in refused.items()]
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}
     lines += [f"  cleared {override_text(resource, throttles[resource])}" for resource in cleared]
-    title = f"throttles of {pluralise(len(cleared), 'resource')} taken away, {len(refused)} not"
+    title = f"throttles of {pluralise(len(cleared), 'resource')} removed, {len(refused)} not removed"
     emit_result(settings, result, title, *lines[:LINES_SHOWN])
     return ExitCode.ERROR if refused else ExitCode.DONE
 
 
 def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: dict[str, str]) -> str | None:
-    """Delete the overrides of one broker or topic; return why that was refused."""
+    """Delete the overrides of one broker or topic; return why that was refused, or None."""
     kind, name = resource
     lease.refuse_lost()
     try:

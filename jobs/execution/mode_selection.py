@@ -1,4 +1,4 @@
-"""Which way a plan is committed, and why: admin where a live controller can execute it, batch where it cannot."""
+"""Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
 import json
 
@@ -29,10 +29,10 @@ def choose_mode(
     resident_controller: LeaseHolder | None = None,
     epoch_behind: str | None = None,
 ) -> tuple[Mode, str]:
-    """Return admin or batch, and why.
+    """Return admin or batch, and the reason.
 
-    `in_office` is the Surveyor that is the controller to stay, if one is. `behind` says that the controller's epoch is
-    earlier than one that brokers know: they refuse what it sends, so that it can carry out nothing.
+    `resident_controller` is the Surveyor that is the resident controller, if there is one. `epoch_behind` says that the
+    controller's epoch is earlier than one that brokers know: they refuse its requests, so it can carry out nothing.
     """
     if resident_controller is not None:
         return _under_resident(mode, plan, running, resident_controller)
@@ -42,47 +42,55 @@ def choose_mode(
         and (mode is Mode.ADMIN or running.via is Via.ZOOKEEPER or _why_not_batch(plan))
     ):
         raise RefusedError(
-            f"{epoch_behind}. A plan that Kafka's controller is to carry out waits until that is mended: `surveyor "
-            "reconcile --apply` takes over above it and hands back, then commit again",
+            f"{epoch_behind}. Kafka's controller cannot carry out a plan until that is repaired: `surveyor "
+            "reconcile --apply` takes over above that epoch and hands back; then commit again",
         )
     if running.via is Via.ZOOKEEPER:
         return _via_zookeeper(mode, plan, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
-    cannot_ask = _why_not_admin(plan)
-    cannot_write = _why_not_batch(plan)
-    if mode is Mode.ADMIN and cannot_ask:
-        raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {cannot_ask}; use --mode batch")
-    if mode is Mode.BATCH and cannot_write:
-        raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {cannot_write}; use --mode admin")
+    why_not_admin = _why_not_admin(plan)
+    why_not_batch = _why_not_batch(plan)
+    if mode is Mode.ADMIN and why_not_admin:
+        raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {why_not_admin}; use --mode batch")
+    if mode is Mode.BATCH and why_not_batch:
+        raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {why_not_batch}; use --mode admin")
     if mode is not Mode.AUTO:
         return mode, "as asked"
-    if cannot_write:
-        return Mode.ADMIN, cannot_write
-    if cannot_ask or epoch_behind:
-        return Mode.BATCH, cannot_ask or str(epoch_behind)
-    silent = _unresponsive_controller(settings, state)
-    return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
+    if why_not_batch:
+        return Mode.ADMIN, why_not_batch
+    if why_not_admin or epoch_behind:
+        return Mode.BATCH, why_not_admin or str(epoch_behind)
+    why_unresponsive = _unresponsive_controller(settings, state)
+    return (
+        (Mode.BATCH, why_unresponsive)
+        if why_unresponsive
+        else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
+    )
 
 
 def _under_resident(
     mode: Mode, plan: Plan, running: ReassignmentOptions, resident_controller: LeaseHolder
 ) -> tuple[Mode, str]:
-    """Replicas are moved by requests in /admin, as by Kafka's tools; everything else is handed in."""
-    who = f"{resident_controller}, is the controller"
+    """Select the mode under a resident controller: requests in /admin move replicas; other plans are submitted to
+    it.
+    """
+    controller = f"{resident_controller}, is the controller"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
     if moving or running.via is Via.ZOOKEEPER:
         if mode is Mode.BATCH:
-            raise RefusedError(f"--mode batch: {who}, which moves replicas by requests in /admin; leave --mode out")
+            raise RefusedError(f"--mode batch: {controller}, which moves replicas by requests in /admin; omit --mode")
         _refuse_unrequestable(plan, "while Surveyor is the controller, a plan that moves replicas")
-        return Mode.ADMIN, f"{who}, asked by requests in /admin"
+        return Mode.ADMIN, f"{controller}, asked by requests in /admin"
     if mode is Mode.ADMIN:
-        raise RefusedError(f"--mode admin: {who}, which serves no Admin API; leave --mode out: the plan is handed in")
+        raise RefusedError(
+            f"--mode admin: {controller}, which serves no Admin API; omit --mode: the plan is then submitted to it"
+        )
     if _carries_out_requests(plan):
-        raise RefusedError(f"{who}, and does by itself what /admin asks for: plan {plan.title} is left to it")
-    if cannot_write := _why_not_batch(plan):
-        raise RefusedError(f"{who} and cannot commit plan {plan.title}: {cannot_write}")
-    return Mode.BATCH, f"{who}: the plan is handed in"
+        raise RefusedError(f"{controller}, and carries out requests in /admin itself: plan {plan.title} is left to it")
+    if why_not_batch := _why_not_batch(plan):
+        raise RefusedError(f"{controller} and cannot commit plan {plan.title}: {why_not_batch}")
+    return Mode.BATCH, f"{controller}: the plan is submitted to it"
 
 
 def _via_zookeeper(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
@@ -90,60 +98,70 @@ def _via_zookeeper(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, s
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unrequestable(plan, "--via zookeeper")
     if state.controller.broker_id not in state.live:
-        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find a request in /admin")
+        raise RefusedError(
+            "--via zookeeper: no live broker is the controller, so a request in /admin would not be found"
+        )
     return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by requests in /admin"
 
 
-def _refuse_unrequestable(plan: Plan, who: str) -> None:
+def _refuse_unrequestable(plan: Plan, subject: str) -> None:
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
     others = sorted(kinds - REQUESTABLE)
     if others:
         raise RefusedError(
-            f"{who} cannot commit plan {plan.title}: only reassignments and preferred elections have a "
+            f"{subject} cannot commit plan {plan.title}: only reassignments and preferred elections have a "
             f"request in /admin, not {', '.join(others)}; use --via admin",
         )
 
 
 def _why_not_admin(plan: Plan) -> str | None:
+    """Say why the Admin API cannot carry out a plan; None if it can."""
     actions = {Action(change.action) for change in plan.changes}
     others = sorted(actions - EXECUTABLE)
     if others:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
     if _carries_out_requests(plan):
-        return "what /admin asks for is done by whoever is the controller"
-    first_leaders = (c for c in plan.changes if c.action == Action.CREATE and c.topic_version != NO_VERSION)
+        return "requests in /admin are carried out by the current controller"
+    first_leaders = (
+        change for change in plan.changes if change.action == Action.CREATE and change.topic_version != NO_VERSION
+    )
     states_only = [change for change in first_leaders if not adds_partition(change)]
-    return "the Admin API makes no first leaders of partitions that exist" if states_only else None
+    return "the Admin API does not elect first leaders of existing partitions" if states_only else None
 
 
 def _carries_out_requests(plan: Plan) -> bool:
-    """Tell whether a plan does what requests in /admin ask a controller for."""
+    """Whether a plan contains steps that carry out requests in /admin."""
     steps = {Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}
     return any(task.action in CARRIED_OUT for task in plan.tasks) or any(c.action in steps for c in plan.changes)
 
 
 def _why_not_batch(plan: Plan) -> str | None:
+    """Say why batch mode cannot carry out a plan; None if it can."""
     if tiered(plan.operations):
-        return f"only a broker knows whether {TIERED} goes with its settings, and dies of it where it does not"
+        return f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
     return "a reassignment takes longer than the controllership may be held" if moving else None
 
 
 def refuse_resident_drain(plan: Plan) -> None:
-    """Raise RefusedError for a plan that lasts only while Surveyor stays the controller; for commits that hand back."""
+    """Raise RefusedError for a drain that lasts only while Surveyor is the resident controller; for commits that
+    resign.
+    """
     if plan.row["kind"] == PlanKind.DRAIN and json.loads(plan.row["parameters"])["mode"] == DrainMode.RESIDENT:
         raise RefusedError(
             f"plan {plan.title} is a drain in resident mode, and this commit hands the controllership back: Kafka's "
-            "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it under a "
-            "resident controller, one that keeps the controllership",
+            "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it while "
+            "`surveyor control` is the controller",
         )
 
 
 def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | None:
-    """Say why no live controller can be asked, None if one answers; refused where the fault may be on our side.
+    """Say why no live controller can be asked, None if one answers; raise RefusedError if the fault may be on our
+    side.
 
-    Only what the cluster says is a reason to take its controllership: ZooKeeper names no controller, or none that is
-    registered, or it is reached and does not answer. From where nobody is reached, nobody could be told either.
+    The controllership is taken only if the cluster itself gives a reason: ZooKeeper names no controller, or an
+    unregistered one, or the controller is reachable and does not answer. If this host cannot reach any broker, it could
+    not send control requests in batch mode either.
     """
     controller = state.controller.broker_id
     if controller not in state.live:
@@ -151,18 +169,18 @@ def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | N
     addresses = _addresses(settings, state)
     try:
         with admin_of(settings, state) as admin:
-            silence = admin.unresponsive_reason()
+            why_silent = admin.unresponsive_reason()
     except AdminUnavailableError as error:
         raise _unreachable_from_here(controller, str(error)) from None
-    if silence is not None and not is_reachable(addresses):
+    if why_silent is not None and not is_reachable(addresses):
         raise _unreachable_from_here(
-            controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}"
+            controller, f"{why_silent}, and is not reached at {', '.join(addresses) or 'no address'}"
         )
-    return silence
+    return why_silent
 
 
 def why_controller_unreachable(settings: Settings, state: ClusterState) -> str | None:
-    """Say why Kafka's controller could not be asked now; a dry run, which asks nobody, tells so beforehand."""
+    """Say why Kafka's controller cannot be reached now; a dry run, which sends no requests, reports it in advance."""
     controller = state.controller.broker_id
     if controller not in state.live:
         return _no_live_controller(controller)
@@ -177,14 +195,14 @@ def _no_live_controller(controller: int) -> str:
 
 
 def _addresses(settings: Settings, state: ClusterState) -> list[str]:
-    """Where Kafka's controller listens, by the protocol that --command-config has."""
+    """Addresses of Kafka's controller for the protocol in --command-config."""
     controller = [row for row in state.brokers if row["broker_id"] == state.controller.broker_id]
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 
 def _unreachable_from_here(controller: int, why: str) -> RefusedError:
     return RefusedError(
-        f"{why}. But broker {controller} is the controller and registered in ZooKeeper: nothing says that the cluster "
-        "is at fault, and not the way to it. Give the right --command-config, mend the network, or, if the controller "
-        "cannot be asked at all, take the controllership by --mode batch",
+        f"{why}. But broker {controller} is the controller and registered in ZooKeeper: the fault may be in the "
+        "connection and not in the cluster. Give the right --command-config, repair the network, or, if the "
+        "controller cannot be reached at all, take the controllership with --mode batch",
     )

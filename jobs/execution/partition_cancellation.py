@@ -1,8 +1,9 @@
-"""`surveyor cancel --partitions`: reassignments called back that no plan asked for, and requests nobody carries out.
+"""`surveyor cancel --partitions`: cancel reassignments that no plan requested, and remove requests left in /admin.
 
-Corresponds to `kafka-reassign-partitions --cancel`. Kafka's controller carries a cancellation out under its own fence;
-a request in /admin is taken away under the epoch of that controller. Kafka's controller watches that znode only until
-it changes, and looks again whenever it is asked for a reassignment, so it is asked for what was taken away, too.
+Corresponds to `kafka-reassign-partitions --cancel`. Kafka's controller carries out a cancellation under its own fence;
+a request in /admin is removed under the epoch of that controller. Kafka's controller watches that znode only until it
+changes and watches it again when it receives a reassignment request. So the controller is also asked to cancel the
+partitions whose request was removed.
 """
 
 import re
@@ -47,7 +48,7 @@ CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 """Seconds for a cancellation by Kafka's controller to show in ZooKeeper."""
 
 LEADER_RETURN_SECONDS: Final = 60.0
-"""Seconds for one by `surveyor control`, which takes some cycles."""
+"""Seconds for a cancellation by `surveyor control`, which takes some cycles."""
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 
@@ -59,7 +60,7 @@ class _Partition:
     request: list[int] | None
     risk: CancellationRisk | None
     unreadable_reason: str | None = None
-    """Why its topic is not understood."""
+    """Why its topic cannot be parsed."""
 
     @property
     def name(self) -> str:
@@ -73,12 +74,12 @@ class _Partition:
     def line(self) -> str:
         parts = []
         if self.risk is not None:
-            parts.append(f"goes on: {self.risk.code}: {self.risk.reason}")
+            parts.append(f"continues: {self.risk.code}: {self.risk.reason}")
         elif self.is_moving and self.now is not None:
             parts.append(f"to be cancelled: adding {list(self.now.adding)}, removing {list(self.now.removing)}")
             parts.append(f"back to {self.now.origin}")
         if self.request is not None:
-            parts.append(f"its request for {self.request} to be taken out of /admin/reassign_partitions")
+            parts.append(f"its request for {self.request} to be removed from /admin/reassign_partitions")
         if not parts:
             parts.append(self._at_rest)
         return f"  {self.name}  {'; '.join(parts)}"
@@ -102,7 +103,7 @@ class _Partition:
 
 
 def parse_partitions(text: str) -> list[Key]:
-    """Read the value of --partitions.
+    """Parse the value of --partitions.
 
     >>> parse_partitions("orders-0,web-logs-12")
     [('orders', 0), ('web-logs', 12)]
@@ -117,24 +118,26 @@ def parse_partitions(text: str) -> list[Key]:
 def cancel_partitions(
     settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool = False
 ) -> ExitCode:
-    """Cancel what moves of these partitions, and take away what is requested for them; or show what that would do."""
+    """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
     with connected(settings.zookeeper) as client:
-        _, found = _read(settings, client, keys, fewer_copies=fewer_copies)
+        _, partitions = _read(settings, client, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
-            _refuse_unsafe(found)
-        due = [each for each in found if _is_due(each)]
-        if not due:
-            emit_result(settings, _result(found), "nothing is left to cancel", *_lines(found))
+            _refuse_unsafe(partitions)
+        pending = [partition for partition in partitions if _is_due(partition)]
+        if not pending:
+            emit_result(settings, _result(partitions), "nothing is left to cancel", *_lines(partitions))
             return ExitCode.DONE
         if not apply:
             note = "dry run: nothing was written; --apply writes"
             step = same_step(settings, "apply", "cancel", "--apply")
-            title = f"{pluralise(len(due), 'partition')} to be called back"
-            emit_result(settings, _result(found) | {"dry_run": True}, title, *_lines(found), note, steps=[step])
+            title = f"{pluralise(len(pending), 'partition')} to be cancelled"
+            emit_result(
+                settings, _result(partitions) | {"dry_run": True}, title, *_lines(partitions), note, steps=[step]
+            )
             return ExitCode.DONE
         if not yes and is_terminal():
-            for line in _lines(found):
+            for line in _lines(partitions):
                 log(line)
             if not confirm("cancel these?"):
                 raise SurveyorError("not cancelled: the question was not answered with yes")
@@ -151,117 +154,136 @@ def _read(
     names = sorted({topic for topic, _ in keys})
     topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
     states = read_many(client, [f"{TOPICS}/{topic}/partitions/{number}/state" for topic, number in keys])
-    found = []
+    partitions = []
     for key, znode in zip(keys, states, strict=True):
         request = requests.get(key)
         try:
             assignment = assigned(topics[key[0]], key[1])
         except MalformedZnodeError as error:
-            found.append(_Partition(key, None, request, None, str(error)))
+            partitions.append(_Partition(key, None, request, None, str(error)))
             continue
-        now = None if assignment is None else ReplicaAssignment(*assignment)
-        known = understood(znode)
-        isr = None if known is None else known.isr
-        why = (
-            cancellation_risk(now, isr, state.live, fewer_copies=fewer_copies)
-            if now is not None and now.is_moving
+        current = None if assignment is None else ReplicaAssignment(*assignment)
+        state_content = understood(znode)
+        isr = None if state_content is None else state_content.isr
+        risk = (
+            cancellation_risk(current, isr, state.live, fewer_copies=fewer_copies)
+            if current is not None and current.is_moving
             else None
         )
-        found.append(_Partition(key, now, request, why))
-    return state, found
+        partitions.append(_Partition(key, current, request, risk))
+    return state, partitions
 
 
 def _is_due(partition: _Partition) -> bool:
+    """Whether the partition is moving or requested, and can be cancelled safely."""
     return partition.risk is None and (partition.is_moving or partition.request is not None)
 
 
-def _refuse_unsafe(found: Iterable[_Partition]) -> None:
-    unsafe = [f"{each.name}: {each.risk.code}: {each.risk.reason}" for each in found if each.risk is not None]
+def _refuse_unsafe(partitions: Iterable[_Partition]) -> None:
+    unsafe = [
+        f"{partition.name}: {partition.risk.code}: {partition.risk.reason}"
+        for partition in partitions
+        if partition.risk is not None
+    ]
     if unsafe:
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
-        permitted = allowed_by_option(each.risk for each in found)
+        option = allowed_by_option(partition.risk for partition in partitions)
         raise RefusedError(
-            f"nothing is called back: {pluralise(len(unsafe), 'partition')} would lose by it; start these brokers, or "
-            f"let those partitions go on by --skip-unsafe{permitted}:\n  {listed}"
+            f"nothing is cancelled: {pluralise(len(unsafe), 'partition')} would lose data or replicas; start these "
+            f"brokers, or let those partitions continue with --skip-unsafe{option}:\n  {listed}"
         )
 
 
 def _apply(
     settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
 ) -> ExitCode:
-    """Read again under the lease, take requests away, and ask the controller to cancel."""
-    state, found = _read(settings, client, keys, fewer_copies=fewer_copies)
+    """Read again under the lease, remove requests, and ask the controller to cancel."""
+    state, partitions = _read(settings, client, keys, fewer_copies=fewer_copies)
     if not skip_unsafe:
-        _refuse_unsafe(found)
-    due = {each.key: each for each in found if _is_due(each)}
-    moving = {key: each.now for key, each in due.items() if each.is_moving and each.now is not None}
+        _refuse_unsafe(partitions)
+    pending = {partition.key: partition for partition in partitions if _is_due(partition)}
+    moving = {
+        key: partition.now for key, partition in pending.items() if partition.is_moving and partition.now is not None
+    }
     lease.refuse_lost()
     codes: Mapping[Key, int] = {}
-    patience = CANCELLATION_TIMEOUT_SECONDS
+    timeout_seconds = CANCELLATION_TIMEOUT_SECONDS
     if resident(client) is not None:
-        withdraw(client, due.keys() - moving.keys())
+        withdraw(client, pending.keys() - moving.keys())
         if moving:
-            patience = LEADER_RETURN_SECONDS
-            codes = ZkReassignmentOverride(client).reassign({key: now.origin for key, now in moving.items()})
+            timeout_seconds = LEADER_RETURN_SECONDS
+            codes = ZkReassignmentOverride(client).reassign({key: current.origin for key, current in moving.items()})
     else:
         with ExitStack() as stack:
             admin = None
             try:
                 admin = stack.enter_context(admin_of(settings, state))
             except AdminUnavailableError:
-                if moving:  # a request alone needs no controller to be taken away
+                if moving:  # a request alone can be removed without a controller
                     raise
-            withdraw(client, due.keys())
+            withdraw(client, pending.keys())
             if admin is not None:
-                codes = _request_cancellation(admin.reassign, due)
-    return _report(settings, client, due, codes, patience)
+                codes = _request_cancellation(admin.reassign, pending)
+    return _report(settings, client, pending, codes, timeout_seconds)
 
 
-def _request_cancellation(reassign: Any, due: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
+def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
+    """Ask the controller to cancel; return the codes by partition, none if no answer came."""
     try:
-        answered: Mapping[Key, int] = reassign(dict.fromkeys(due))
+        codes: Mapping[Key, int] = reassign(dict.fromkeys(keys))
     except UNKNOWN_OUTCOME as error:
         log(f"surveyor: no answer came ({describe_error(error)}); what ZooKeeper shows decides")
         return {}
-    return answered
+    return codes
 
 
 def _report(
-    settings: Settings, client: KazooClient, due: Mapping[Key, _Partition], codes: Mapping[Key, int], patience: float
+    settings: Settings,
+    client: KazooClient,
+    requested: Mapping[Key, _Partition],
+    codes: Mapping[Key, int],
+    timeout_seconds: float,
 ) -> ExitCode:
-    def look() -> list[_Partition]:
+    def read_again() -> list[_Partition]:
         sync(client)
-        return _read(settings, client, list(due), fewer_copies=True)[1]
+        return _read(settings, client, list(requested), fewer_copies=True)[1]
 
     refused = {key for key, code in codes.items() if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}}
 
-    def are_back(seen: Sequence[_Partition]) -> bool:
-        return not any(each.is_moving or each.request is not None for each in seen if each.key not in refused)
+    def are_finished(partitions: Sequence[_Partition]) -> bool:
+        return not any(
+            partition.is_moving or partition.request is not None
+            for partition in partitions
+            if partition.key not in refused
+        )
 
-    after = poll_until(look, are_back, patience)
-    left = [each for each in after if each.is_moving or each.request is not None]
-    why = {key: f"the controller refused: {error_name(codes[key])}" for key in refused}
-    done = [each for each in after if each not in left]
-    lines = [f"  {each.name}  {why.get(each.key, 'still moves')}" for each in left]
-    lines += [f"  {each.name}  {_at_rest(each)}" for each in done]
-    result = _result(after) | {"cancelled_now": len(done), "failed": len(left)}
+    final = poll_until(read_again, are_finished, timeout_seconds)
+    unfinished = [partition for partition in final if partition.is_moving or partition.request is not None]
+    reasons = {key: f"the controller refused: {error_name(codes[key])}" for key in refused}
+    cancelled = [partition for partition in final if partition not in unfinished]
+    lines = [f"  {partition.name}  {reasons.get(partition.key, 'still moves')}" for partition in unfinished]
+    lines += [f"  {partition.name}  {_at_rest(partition)}" for partition in cancelled]
+    result = _result(final) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
     emit_result(
-        settings, result, f"{pluralise(len(done), 'partition')} called back, {len(left)} not", *lines[:LINES_SHOWN]
+        settings,
+        result,
+        f"{pluralise(len(cancelled), 'partition')} cancelled, {len(unfinished)} not",
+        *lines[:LINES_SHOWN],
     )
-    return ExitCode.ERROR if left else ExitCode.DONE
+    return ExitCode.ERROR if unfinished else ExitCode.DONE
 
 
 def _at_rest(partition: _Partition) -> str:
     if partition.now is None:
-        return "its request is gone"
+        return "its request was removed"
     return f"replicas {list(partition.now.replicas)}; to change their order: surveyor plan reassign"
 
 
-def _lines(found: Sequence[_Partition]) -> Iterator[str]:
-    yield from (each.line for each in found[:LINES_SHOWN])
-    if len(found) > LINES_SHOWN:
-        yield f"  ... and {len(found) - LINES_SHOWN} more"
+def _lines(partitions: Sequence[_Partition]) -> Iterator[str]:
+    yield from (partition.line for partition in partitions[:LINES_SHOWN])
+    if len(partitions) > LINES_SHOWN:
+        yield f"  ... and {len(partitions) - LINES_SHOWN} more"
 
 
-def _result(found: Sequence[_Partition]) -> dict[str, Any]:
-    return {"partitions": [each.row for each in found]}
+def _result(partitions: Sequence[_Partition]) -> dict[str, Any]:
+    return {"partitions": [partition.row for partition in partitions]}

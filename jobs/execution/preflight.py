@@ -1,7 +1,7 @@
-"""What a commit finds due before it writes anything: the same for a dry run and a real one.
+"""What a commit checks before it writes anything; dry runs and real commits make the same checks.
 
-The plan is checked against the limits, the cluster is read, and each row is judged: due, applied already, or stale.
-No Spark and no JVM.
+The plan is checked against the limits, the cluster is read, and each row is judged: pending, already applied, or stale.
+Neither Spark nor a JVM is used.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from schemas.rows import PlanRow
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What a commit finds before it writes anything."""
+    """The result of the checks before a commit."""
 
     state: ClusterState
     mode: Mode
@@ -44,11 +44,11 @@ class Preflight:
     pending: list[PlanRow]
     already_decided: list[RowOutcome]
     limits: CommitLimits
-    """By which the plan was found fit to be committed."""
+    """The limits that the plan was checked against."""
     resident_controller: LeaseHolder | None = None
-    """The Surveyor that is the controller to stay, if one is; never the one that asks."""
+    """The Surveyor that is the resident controller, if there is one; never the process that commits."""
     latest_epoch: int = 0
-    """The latest controller epoch that the warehouse or, in batch mode, a state knows: ours is to be above it."""
+    """The latest controller epoch in the warehouse or, in batch mode, in any state; ours must be above it."""
 
 
 def check_before_commit(
@@ -60,44 +60,55 @@ def check_before_commit(
     *,
     is_ours: bool = False,
 ) -> Preflight:
-    """Read the cluster, refuse what must be refused, and tell what is due; the same for a dry run and a real one.
+    """Read the cluster, raise RefusedError if the plan must not be committed, and return the pending rows.
 
-    `is_ours`: whoever asks has the controllership.
+    `is_ours`: the caller has the controllership.
     """
-    # before the cluster is read: a controller that takes over meanwhile is no reason to call its epoch an early one
+    # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
     latest_epoch = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
-        in_office = None if is_ours else resident(client)
-        behind = None if is_ours or in_office else set_back(state.control["controller_epoch"], latest_epoch)
-        chosen, why = choose_mode(
-            mode, settings, plan, state, running, resident_controller=in_office, epoch_behind=behind
+        resident_controller = None if is_ours else resident(client)
+        epoch_behind = (
+            None if is_ours or resident_controller else set_back(state.control["controller_epoch"], latest_epoch)
         )
-        if chosen is Mode.BATCH:
+        selected_mode, reason = choose_mode(
+            mode, settings, plan, state, running, resident_controller=resident_controller, epoch_behind=epoch_behind
+        )
+        if selected_mode is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state, settings.listener)
-            due, verdicts = Preconditions.of(plan, state).judge(client, plan.changes)
-            refuse_too_large(client, plan, due)
+            pending, verdicts = Preconditions.of(plan, state).judge(client, plan.changes)
+            refuse_too_large(client, plan, pending)
         else:
-            due, verdicts = evaluate_waves(client, plan.changes)
-            if any(change.action == Action.REASSIGN for change in due):
-                for line in warnings_of_others(settings, plan, due, all_reassignments(client)):
+            pending, verdicts = evaluate_waves(client, plan.changes)
+            if any(change.action == Action.REASSIGN for change in pending):
+                for line in warnings_of_others(settings, plan, pending, all_reassignments(client)):
                     log(line)
-        tasks, settled = judge_tasks(client, plan.tasks)
-        takes_over = chosen is Mode.BATCH and bool(due or tasks) and not (in_office or is_ours)
+        tasks, task_verdicts = judge_tasks(client, plan.tasks)
+        takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
             latest_epoch = max(latest_epoch, latest_epoch_of_states(client))
     if takes_over:
         refuse_unresponsive(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
-    return Preflight(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits, in_office, latest_epoch)
+    return Preflight(
+        state,
+        selected_mode,
+        reason,
+        [*pending, *tasks],
+        [*verdicts, *task_verdicts],
+        limits,
+        resident_controller,
+        latest_epoch,
+    )
 
 
 def recheck(settings: Settings, plan: Plan, previous: Preflight) -> Preflight:
-    """Judge anew what batch mode is to write; refused where a Surveyor took office that carries plans out itself."""
+    """Judge again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
     again = check_before_commit(settings, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:
         raise RefusedError(
-            f"{again.resident_controller}, became the controller meanwhile; commit again: the plan is handed in"
+            f"{again.resident_controller}, has become the controller; commit again: the plan is then submitted to it"
         )
     return again

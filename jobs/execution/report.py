@@ -1,6 +1,6 @@
-"""What a commit shows and how it exits: what it would write, the question on a terminal, and what came of it.
+"""Output and exit code of a commit: what it would write, the question on a terminal, and the result.
 
-For every command that commits. `beside` is what such a command says besides: fields of its JSON result, and lines.
+Shared by all commands that commit. `extras` are fields and lines that such a command adds to its result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def report_dry(
     detailed: bool,
     everything: bool,
 ) -> ExitCode:
-    """Show what would be written; CHANGES only where the detailed exit code was asked for."""
+    """Show what would be written; the exit code is CHANGES only if the detailed exit code was requested."""
     result: Result = {
         **extras.result,
         "plan_id": plan.plan_id,
@@ -58,16 +58,16 @@ def report_dry(
         "applied_now": 0,
         **counts(preflight.already_decided),
     }
-    in_the_way = _apply_obstacle(settings, preflight, running)
-    if in_the_way:
-        result["in_the_way"] = in_the_way
-    deleted = deletions_due(settings, plan, preflight)
-    if deleted:
-        result["deleted"] = [asdict(each) for each in deleted]
+    obstacle = _apply_obstacle(settings, preflight, running)
+    if obstacle:
+        result["in_the_way"] = obstacle
+    deletions = deletions_due(settings, plan, preflight)
+    if deletions:
+        result["deleted"] = [asdict(each) for each in deletions]
     review = [
         *_review(settings, plan, preflight, running, everything=everything),
-        *deletion_lines(deleted, everything=everything),
-        *([f"  warning: --apply would not get far: {in_the_way}"] if in_the_way else ()),
+        *deletion_lines(deletions, everything=everything),
+        *([f"  warning: --apply would fail: {obstacle}"] if obstacle else ()),
     ]
     steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
     emit_result(settings, result, *review, *extras.lines, "dry run: nothing was written; --apply writes", steps=steps)
@@ -75,31 +75,33 @@ def report_dry(
 
 
 def _apply_obstacle(settings: Settings, preflight: Preflight, running: ReassignmentOptions) -> str | None:
-    """Why --apply could write nothing now, although it is due."""
-    asks = preflight.mode is Mode.ADMIN and running.via is Via.ADMIN and preflight.resident_controller is None
-    return why_controller_unreachable(settings, preflight.state) if asks and preflight.pending else None
+    """Say why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
+    uses_admin_api = preflight.mode is Mode.ADMIN and running.via is Via.ADMIN and preflight.resident_controller is None
+    return why_controller_unreachable(settings, preflight.state) if uses_admin_api and preflight.pending else None
 
 
 def _review(
     settings: Settings, plan: Plan, preflight: Preflight, running: ReassignmentOptions, *, everything: bool
 ) -> Iterator[str]:
-    """What would be written, what would not, and what to be warned of."""
-    again = list_all_command(settings, plan.called)
+    """Lines on what would be written, what would not, and the warnings."""
+    list_all = list_all_command(settings, plan.called)
     yield f"plan {plan.title}: mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}"
     lines = [f"  would be written: {change_line(change)}" for change in preflight.pending]
-    yield from truncate(lines, again, everything=everything)
-    yield from truncate(_stale_lines(preflight.already_decided), again, everything=everything)
-    due = changes_among(preflight.pending)
-    yield from throttle_lines(settings.lake, plan, due, running.throttle)
-    yield from (f"  {line}" for line in volume_of(settings.lake, due).lines(running.throttle))
+    yield from truncate(lines, list_all, everything=everything)
+    yield from truncate(_stale_lines(preflight.already_decided), list_all, everything=everything)
+    pending = changes_among(preflight.pending)
+    yield from throttle_lines(settings.lake, plan, pending, running.throttle)
+    yield from (f"  {line}" for line in volume_of(settings.lake, pending).lines(running.throttle))
     if preflight.pending:
         yield from _warnings(settings, plan, everything=everything)
 
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[str]:
     planned_on = settings.lake, plan.row["snapshot_id"], plan.changes
-    below = below_min_isr(*planned_on), short_lists(*planned_on)
-    texts = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, *below, everything=everything)
+    min_isr_findings = below_min_isr(*planned_on), short_lists(*planned_on)
+    texts = warnings(
+        plan.row["kind"], plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
+    )
     yield from (f"  warning: {warning}" for warning in texts)
     yield from (
         f"  warning: {warning}" for warning in space_warnings(settings.lake, volume_of(settings.lake, plan.changes))
@@ -118,8 +120,8 @@ def refuse_unless_agreed(
 ) -> None:
     """Show on a terminal what a dry run shows, ask, and raise SurveyorError unless the answer is yes.
 
-    Who deletes topics types more than yes. A program that says --apply means it, but for deletions: raise RefusedError.
-    Whoever is not asked is warned all the same.
+    Deleting topics needs more than a yes. Without a terminal --apply is enough, except for deletions: RefusedError is
+    raised. A command that does not ask still logs the warnings.
     """
     if not preflight.pending:
         return
@@ -128,36 +130,36 @@ def refuse_unless_agreed(
             log(line)
     if yes:
         return
-    deleted = deletions_due(settings, plan, preflight)
+    deletions = deletions_due(settings, plan, preflight)
     if not is_terminal():
-        _refuse_to_delete(plan, deleted)
+        _refuse_to_delete(plan, deletions)
         return
     review = _review(settings, plan, preflight, running, everything=everything)
-    for line in (*review, *deletion_lines(deleted, everything=everything), *extras.lines):
+    for line in (*review, *deletion_lines(deletions, everything=everything), *extras.lines):
         log(line)
-    if not (agrees_to_delete(deleted) if deleted else confirm("write them to the cluster?")):
-        missed = "as it asks" if deleted else "with yes"
-        raise SurveyorError(f"not applied: the question was not answered {missed}; plan {plan.title} is stored")
+    if not (agrees_to_delete(deletions) if deletions else confirm("write them to the cluster?")):
+        expected = "as it asks" if deletions else "with yes"
+        raise SurveyorError(f"not applied: the question was not answered {expected}; plan {plan.title} is stored")
 
 
-def _refuse_to_delete(plan: Plan, deleted: Sequence[DeletionImpact]) -> None:
-    """Raise RefusedError where topics would go and nobody is there to be asked: what is lost is lost for good."""
-    if deleted:
-        goes = "; ".join(line.strip() for line in deletion_lines(deleted))
+def _refuse_to_delete(plan: Plan, deletions: Sequence[DeletionImpact]) -> None:
+    """Raise RefusedError if topics would be deleted without a terminal to ask on: a deletion cannot be undone."""
+    if deletions:
+        impact = "; ".join(line.strip() for line in deletion_lines(deletions))
         raise RefusedError(
-            f"plan {plan.title} deletes topics, and there is no terminal to ask on: nothing was written; say --yes if "
-            f"you mean it: {goes}"
+            f"plan {plan.title} deletes topics, and there is no terminal to ask on: nothing was written; give --yes "
+            f"to delete them: {impact}"
         )
 
 
 def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
-    """What came of a plan; whatever was not written as planned is told by the exit code."""
+    """Return the result of a commit; its exit code shows whether all was written as planned."""
     row = read_plan(settings.lake, plan.plan_id).row
     status = row["status"]
-    now = len(ledger.of(Outcome.APPLIED)) - ledger.already_decided
-    applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
+    applied_now = len(ledger.of(Outcome.APPLIED)) - ledger.already_decided
+    applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": applied_now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
-    summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
+    summary += f" ({applied_now} of them now)" if applied_now < len(ledger.of(Outcome.APPLIED)) else ""
     stale = truncate(_stale_lines(ledger.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
     if status in CLOSED:
         summary = _cancellation_summary(ledger)
@@ -168,28 +170,30 @@ def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: 
 
 
 def _cancellation_summary(ledger: CommitLog) -> str:
-    """Say how much of a plan that was cancelled under way stands, and how much does not."""
-    stands, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
-    back = len(ledger.of(Outcome.STALE))
-    asked = f"{back} of {size} were turned back" if back else f"none of {size} was turned back"
-    return f"{asked}, {stands} stand as planned"
+    """Say how much of a plan that was cancelled during its commit is applied, and how much was turned back."""
+    applied, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
+    turned_back = len(ledger.of(Outcome.STALE))
+    text = f"{turned_back} of {size} were turned back" if turned_back else f"none of {size} was turned back"
+    return f"{text}, {applied} are as planned"
 
 
 def report_applied(
     settings: Settings, plan: Plan, ledger: CommitLog, extras: ReportExtras, *, detailed: bool
 ) -> ExitCode:
-    """Show what came of it."""
+    """Show the result of a commit and return its exit code."""
     answer = plan_result(settings, plan, ledger, detailed=detailed)
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
     emit_result(settings, extras.result | answer.result, *answer.lines, *extras.lines, steps=steps)
     if interrupted():
-        now = answer.result["applied_now"]
-        log(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
+        applied_now = answer.result["applied_now"]
+        left = len(ledger.of(Outcome.SKIPPED))
+        log(f"surveyor: interrupted: {applied_now} written, {left} left; commit again to continue")
         return exit_code()
     return ExitCode(answer.exit_code)
 
 
 def _exit_code(ledger: CommitLog, *, detailed: bool) -> ExitCode:
+    """ERROR for undecided rows, STALE for stale ones, else DONE."""
     if ledger.unanswered or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR
     nothing_applied = not ledger.of(Outcome.APPLIED)
@@ -197,7 +201,7 @@ def _exit_code(ledger: CommitLog, *, detailed: bool) -> ExitCode:
 
 
 def counts(verdicts: Sequence[RowOutcome]) -> dict[str, int]:
-    """Count the outcomes, those that nothing came to included."""
+    """Count the verdicts by outcome, including outcomes that did not occur."""
     outcomes = [verdict.outcome for verdict in verdicts]
     return {outcome.value: outcomes.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
 

@@ -1,4 +1,4 @@
-"""The way back of a plan: planned, stored as a plan of its own, and committed at once where that is asked for."""
+"""Rollback of a plan: plan the reverse, store it as a plan of its own, and commit it at once if requested."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,43 +37,43 @@ def roll_back_plan(
     yes: bool,
     detailed: bool,
 ) -> ExitCode:
-    """Plan the way back and show it, or commit it and say what became of it."""
-    undone = read_plan(settings.lake, plan)
-    refuse_without_snapshot(undone)
-    if to_snapshot == undone.row["snapshot_id"]:
-        to_snapshot = None  # the plan's own rows say what that showed, also when it was dropped since
-    planned = _plan(settings, undone, to_snapshot, alias)
+    """Plan the rollback and show it, or commit it and report the result."""
+    original = read_plan(settings.lake, plan)
+    refuse_without_snapshot(original)
+    if to_snapshot == original.row["snapshot_id"]:
+        to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
+    rollback = _plan(settings, original, to_snapshot, alias)
     if not apply:
-        row = find_plan(settings.lake, planned.plan_id)
-        steps = after_planning(settings, row, alias.name or planned.plan_id, operations=0)
-        emit_result(settings, _result(planned, undone), *_plan_lines(settings, row), steps=steps)
-        return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
+        row = find_plan(settings.lake, rollback.plan_id)
+        steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
+        emit_result(settings, _result(rollback, original), *_plan_lines(settings, row), steps=steps)
+        return ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
-    ledger = _commit(settings, planned, mode, limits, with_default_throttle(settings, planned, running), yes=yes)
-    back = close_if_back(settings, undone, to_snapshot)
-    return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
+    ledger = _commit(settings, rollback, mode, limits, with_default_throttle(settings, rollback, running), yes=yes)
+    is_back = close_if_back(settings, original, to_snapshot)
+    return _report(settings, read_plan(settings.lake, rollback.plan_id), original, ledger, is_back=is_back)
 
 
-def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
-    """Make the plan and store it, or find the one that has the name."""
+def _plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
+    """Make the plan and store it, or return the one that has the name already."""
     lake = settings.lake
     parameters = {
-        "rollback_of": undone.plan_id,
-        "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
+        "rollback_of": original.plan_id,
+        "to_snapshot": original.row["snapshot_id"] if to_snapshot is None else to_snapshot,
     }
-    named = None if alias.replaces else plan_named(lake, alias.name)
-    if named and alias.name:
-        refuse_other_parameters(named, alias.name, PlanKind.REASSIGN, parameters, None)
-        log(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
-        return read_plan(lake, named["plan_id"])
-    rollback = find_rollback(settings, undone, to_snapshot)
+    existing = None if alias.replaces else plan_named(lake, alias.name)
+    if existing and alias.name:
+        refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, parameters, None)
+        log(f"surveyor: {alias.name} is this plan already; no new plan was made")
+        return read_plan(lake, existing["plan_id"])
+    rollback = find_rollback(settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
         parameters=parameters,
         snapshot_id=rollback.snapshot_id,
         cluster_id=rollback.state.cluster_id,
         broker_epochs=rollback.state.live,
-        command=stated_command(settings, "rollback", undone.called),
+        command=stated_command(settings, "rollback", original.called),
     )
     lake.ensure_tables()
     rows = InMemoryRows(lake=lake, changes=rollback.changes, rejections=rollback.rejections)
@@ -86,14 +86,14 @@ def _commit(
     """Commit as `surveyor commit` does; return the counts by outcome."""
     if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
         return {}
-    assessment = check_before_commit(settings, plan, mode, limits, running)
-    refuse_unless_agreed(settings, plan, assessment, running, ReportExtras(), yes=yes)
+    preflight = check_before_commit(settings, plan, mode, limits, running)
+    refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
     hold = settings.conf.limits.max_hold_seconds
-    return apply_plan(settings, plan, assessment, hold, running=running).counts()
+    return apply_plan(settings, plan, preflight, hold, running=running).counts()
 
 
-def _result(plan: Plan, undone: Plan) -> Result:
-    source = {"rollback_of": undone.plan_id, "rollback_of_status": undone.row["status"]}
+def _result(plan: Plan, original: Plan) -> Result:
+    source = {"rollback_of": original.plan_id, "rollback_of_status": original.row["status"]}
     return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | source
 
 
@@ -103,18 +103,18 @@ def _plan_lines(settings: Settings, plan: Row) -> Iterator[Any]:
         yield "nothing was written to the cluster"
 
 
-def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int], *, back: bool) -> ExitCode:
-    undone = read_plan(settings.lake, undone.plan_id)
+def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, int], *, is_back: bool) -> ExitCode:
+    original = read_plan(settings.lake, original.plan_id)
     steps = after_commit(settings, plan.called, plan.row["status"], counts) if plan.changes else []
-    result = _result(plan, undone) | {"rolled_back": back, **counts}
+    result = _result(plan, original) | {"rolled_back": is_back, **counts}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     emit_result(
         settings,
         result,
         f"plan {plan.title}: {plan.row['status']}; {summary or 'nothing is due'}",
         *rejection_lines(settings, plan),
-        f"plan {undone.title} is {undone.row['status']}"
-        + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
+        f"plan {original.title} is {original.row['status']}"
+        + ("" if is_back else f"; it becomes rolled_back once `surveyor verify {plan.plan_id}` finds all of it back"),
         steps=steps,
     )
     failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))

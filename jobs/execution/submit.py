@@ -1,6 +1,6 @@
-"""A plan handed in to `surveyor control`, which is the controller to stay: it carries it out, and answers.
+"""Submission of a plan to `surveyor control`, the resident controller, which carries it out and returns the result.
 
-A commit that is interrupted takes its plan back, unless it is begun; then the controller carries it out nevertheless.
+An interrupted commit withdraws its plan. If the controller has begun with it, the controller still carries it out.
 """
 
 import time
@@ -32,9 +32,9 @@ _POLL_SECONDS: Final = 0.2
 def submit_and_wait(
     settings: Settings, plan: Plan, preflight: Preflight, limits: CommitLimits, *, detailed: bool
 ) -> ExitCode:
-    """Let the controller carry a plan out, and show what it answered."""
+    """Let the resident controller carry out a plan, and show its result."""
     log(f"  mode {preflight.mode} ({preflight.why}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
-    handed = SubmittedPlan(
+    submission = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,
         max_changes=limits.max_changes,
@@ -42,30 +42,31 @@ def submit_and_wait(
         detailed=detailed,
         run=this_actor().run,
     )
-    is_asked = False
+    is_connected = False
     try:
         with connected(settings.zookeeper) as client, progress(f"{preflight.resident_controller} carries it out"):
-            is_asked = True
-            answer = _submit(settings, client, plan, handed)
-    except UnreadableError as lost:
-        if not is_asked:
+            is_connected = True
+            plan_result = _submit(settings, client, plan, submission)
+    except UnreadableError as lost_connection:
+        if not is_connected:
             raise
         raise SurveyorError(
-            f"{lost}. Plan {plan.title} may have been handed in, and the controller have begun with it: "
-            f"`surveyor show commits {plan.plan_id}` tells what came of it; commit it again, what is written is "
-            "found so",
-        ) from lost
-    if answer.error is not None:
-        error = SurveyorError(answer.error, answer.result)
-        error.exit_code = ExitCode(answer.exit_code)
+            f"{lost_connection}. Plan {plan.title} may have been submitted, and the controller may have begun with "
+            f"it: `surveyor show commits {plan.plan_id}` shows the result; commit the plan again, which finds what is "
+            "already written",
+        ) from lost_connection
+    if plan_result.error is not None:
+        error = SurveyorError(plan_result.error, plan_result.result)
+        error.exit_code = ExitCode(plan_result.exit_code)
         raise error
-    steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    emit_result(settings, answer.result, *answer.lines, steps=steps)
-    return ExitCode(answer.exit_code)
+    steps = after_commit(settings, plan.called, plan_result.result["status"], plan_result.result)
+    emit_result(settings, plan_result.result, *plan_result.lines, steps=steps)
+    return ExitCode(plan_result.exit_code)
 
 
-def _submit(settings: Settings, client: KazooClient, plan: Plan, handed: SubmittedPlan) -> PlanResult:
-    data = encode_submitted(handed)
+def _submit(settings: Settings, client: KazooClient, plan: Plan, submission: SubmittedPlan) -> PlanResult:
+    """Record the submission, submit the plan, and wait for its result."""
+    data = encode_submitted(submission)
     record_submission(settings.lake, plan, submission_of(session_of(client), data))
     submit(client, plan.plan_id, data)
     try:
@@ -76,32 +77,32 @@ def _submit(settings: Settings, client: KazooClient, plan: Plan, handed: Submitt
             raise
         raise SurveyorError(
             f"interrupted, but the controller has begun with plan {plan.title} and carries it out: "
-            f"`surveyor show commits {plan.plan_id}` tells what came of it",
+            f"`surveyor show commits {plan.plan_id}` shows the result",
         ) from None
 
 
 def _await_result(client: KazooClient, plan: Plan) -> PlanResult:
-    """Wait for the answer; raise SurveyorError once nobody is there any more who would give one."""
+    """Wait for the result; raise SurveyorError once no process is left that could return it."""
     while True:
         znode = with_retries(lambda: read_latest(client, path_of(plan.plan_id)))
         if znode.data is None:
             raise SurveyorError(
-                f"{path_of(plan.plan_id)} is gone, and with it the answer: our session ended; commit the plan again, "
-                "what is written is found so",
+                f"lost the ZooKeeper session while waiting for the result of plan {plan.title}: "
+                f"{path_of(plan.plan_id)} is gone; commit the plan again, which finds what is already written",
             )
         try:
-            handed = decode_submitted(znode.data)
+            submission = decode_submitted(znode.data)
         except MalformedZnodeError as error:
             raise SurveyorError(
                 f"{znode.path} was overwritten by another client of ZooKeeper ({error}): "
-                f"`surveyor show commits {plan.plan_id}` shows what came of the plan"
+                f"`surveyor show commits {plan.plan_id}` shows the result of the plan"
             ) from None
-        if handed.answer is not None:
-            return handed.answer
+        if submission.answer is not None:
+            return submission.answer
         if with_retries(lambda: resident(client)) is None:
-            how_far = "was done with" if handed.is_begun else "came to"
+            progress_text = "finished" if submission.is_begun else "started"
             raise SurveyorError(
-                f"the controller went out of office before it {how_far} plan {plan.title}: commit it again, what is "
-                "written is found so",
+                f"`surveyor control` stopped before it {progress_text} plan {plan.title}: commit the plan again, which "
+                "finds what is already written",
             )
         time.sleep(_POLL_SECONDS)

@@ -1,6 +1,7 @@
-"""A plan verified: how far it has come, change by change and byte by byte, as the cluster shows it now.
+"""Verification of a plan: how far it has come, change by change and byte by byte, as the cluster shows it now.
 
-A plan that is found complete is recorded as that, so this writes to the warehouse, and never to the cluster.
+A plan that is found complete is recorded as complete. So verification writes to the warehouse, but never to the
+cluster.
 """
 
 from collections import Counter
@@ -32,7 +33,7 @@ from planner.reassignment.rollback import steps_by_partition
 from schemas.rows import PlanRow, changes_among
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}
-"""Figures of a plan that tell how even brokers are, and what they count."""
+"""Figures of a plan on how evenly brokers are used, and what they count."""
 
 _COUNTED: Final = (
     ReassignmentStatus.COMPLETE,
@@ -40,62 +41,62 @@ _COUNTED: Final = (
     ReassignmentStatus.NOT_STARTED,
     ReassignmentStatus.DIVERGED,
 )
-"""What a change can be; a cancelled step whose order is not restored counts as not started."""
+"""Statuses that are counted; a cancelled step whose order is not restored counts as not started."""
 
 
 def report_verification(
     settings: Settings, plan: str, interval: float, text: TextFormat, *, everything: bool, detailed: bool
 ) -> ExitCode:
-    """Show how far a plan has come; of what is being copied, two looks so many seconds apart."""
-    whole = read_plan(settings.lake, plan)
-    standings = verify_plan(settings, whole)
-    counts = Counter(standing for _, standing, _ in standings)
-    complete = counts[ReassignmentStatus.COMPLETE] == len(standings)
+    """Show how far a plan has come; `interval` seconds lie between two readings of what is being copied."""
+    stored_plan = read_plan(settings.lake, plan)
+    statuses = verify_plan(settings, stored_plan)
+    counts = Counter(status for _, status, _ in statuses)
+    complete = counts[ReassignmentStatus.COMPLETE] == len(statuses)
     if complete:
-        note_verified(settings.lake, whole)
-        close_rolled_back(settings, whole)
-    throttled = whole.plan_id in throttled_plans(settings.lake)
-    known = {
-        "plan_id": whole.plan_id,
-        "status": whole.row["status"],
+        note_verified(settings.lake, stored_plan)
+        close_rolled_back(settings, stored_plan)
+    throttled = stored_plan.plan_id in throttled_plans(settings.lake)
+    summary_fields = {
+        "plan_id": stored_plan.plan_id,
+        "status": stored_plan.row["status"],
         "is_complete": complete,
         "throttled": throttled,
     }
-    result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
-    moving = changes_among([row for row, standing, _ in standings if standing is ReassignmentStatus.IN_PROGRESS])
+    result: Result = {**summary_fields, **{status.value: counts[status] for status in _COUNTED}}
+    moving = changes_among([row for row, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS])
     copying = None if text is TextFormat.KAFKA else measure(settings, moving, interval)
     result["copying"] = None if copying is None else copying_result(copying)
-    even = None if text is TextFormat.KAFKA else current_evenness(settings, whole)
-    if even is not None:
-        result["evenness"] = {"now": even, "planned": _planned_evenness(whole)}
-    summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
-    outage = outage_after(settings, whole.row)
+    evenness = None if text is TextFormat.KAFKA else current_evenness(settings, stored_plan)
+    if evenness is not None:
+        result["evenness"] = {"now": evenness, "planned": _planned_evenness(stored_plan)}
+    summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
+    outage = outage_after(settings, stored_plan.row)
     result |= in_json(outage)
-    closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
-    title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
+    closed = f", {stored_plan.row['status']}" if stored_plan.row["status"] in UNCOMMITTABLE else ""
+    title = f"plan {stored_plan.title}{closed}: {summary or 'no changes'}"
     lines = [
         *([f"  {outage.sentence}"] if outage else []),
-        *_empty_plan_lines(settings, whole),
+        *_empty_plan_lines(settings, stored_plan),
         *truncate(
-            list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything
+            list(_lines(statuses)), command_line(settings, "verify", stored_plan.called, "--all"), everything=everything
         ),
         *(copying_lines(result["copying"]) if copying else ()),
-        *(_evenness_lines(result["evenness"]) if even else ()),
-        *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
+        *(_evenness_lines(result["evenness"]) if evenness else ()),
+        *(["  the throttle of its commit is set: it slows down all copying of replicas"] if throttled else []),
     ]
     if text is TextFormat.KAFKA:
-        emit_result(settings, result, *_kafka_lines(settings, whole))
+        emit_result(settings, result, *_kafka_lines(settings, stored_plan))
     else:
-        seen = {standing for _, standing, _ in standings}
-        steps = after_verification(settings, whole, seen, moving=bool(moving), throttled=throttled)
+        seen = {status for _, status, _ in statuses}
+        steps = after_verification(settings, stored_plan, seen, moving=bool(moving), throttled=throttled)
         emit_result(
-            settings, result, title + ("; the plan is complete" if complete and standings else ""), *lines, steps=steps
+            settings, result, title + ("; the plan is complete" if complete and statuses else ""), *lines, steps=steps
         )
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
 
 
 def _empty_plan_lines(settings: Settings, plan: Plan) -> Iterator[str]:
-    """Say of a plan without changes that it is complete in nothing."""
+    """Say that a plan without changes has nothing to verify."""
     if not plan.size:
         why = f": see `{command_line(settings, 'show', 'rejections', plan.called)}`" if plan.rejections else ""
         rejected = f"; {len(plan.rejections)} rejected{why}" if plan.rejections else ""
@@ -108,7 +109,7 @@ def _planned_evenness(plan: Plan) -> Result:
 
 
 def _evenness_lines(evenness: Result) -> Iterator[str]:
-    """Write what brokers hold and lead now, and what they are to.
+    """Return lines on what brokers hold and lead now, and on what is planned.
 
     >>> both = {"replicas_per_broker": [3, 5], "led_per_broker": [0, 4]}
     >>> for line in _evenness_lines({"now": both, "planned": both | {"led_per_broker": [2, 2]}}):
@@ -122,16 +123,16 @@ def _evenness_lines(evenness: Result) -> Iterator[str]:
 
 
 def _kafka_lines(settings: Settings, plan: Plan) -> Iterator[str]:
-    """What `kafka-reassign-partitions --verify` would print of the plan's targets."""
-    last = [way[-1] for way in steps_by_partition(plan.changes).values()]
+    """Return what `kafka-reassign-partitions --verify` would print for the plan's targets."""
+    last = [steps[-1] for steps in steps_by_partition(plan.changes).values()]
     with connected(settings.zookeeper) as client:
         sync(client)
         assignments = [
             (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)
         ]
     return status_lines(
-        ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, now)
-        for change, now in assignments
+        ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, assignment)
+        for change, assignment in assignments
     )
 
 
@@ -140,7 +141,7 @@ def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
     return None if assignment is None else ReplicaAssignment(*assignment)
 
 
-def _lines(standings: Sequence[tuple[PlanRow, ReassignmentStatus, str]]) -> Iterator[str]:
-    for change, standing, detail in standings:
-        if standing is not ReassignmentStatus.COMPLETE:
-            yield f"  {change.name}  {standing.replace('_', ' ')}: {detail}"
+def _lines(statuses: Sequence[tuple[PlanRow, ReassignmentStatus, str]]) -> Iterator[str]:
+    for change, status, detail in statuses:
+        if status is not ReassignmentStatus.COMPLETE:
+            yield f"  {change.name}  {status.replace('_', ' ')}: {detail}"

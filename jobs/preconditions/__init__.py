@@ -1,1 +1,1 @@
-"""Whether a change may still be written: what is in ZooKeeper now, compared with what was planned."""
+"""Checks before a write: the current state in ZooKeeper, compared with the state that the plan was computed from."""

@@ -1,7 +1,8 @@
-"""What a cancellation finds: each partition of a plan, how far the plan has led it, and whether it may turn back.
+"""The state of a plan's partitions before a cancellation: how far each one is, and whether it can be cancelled
+safely.
 
-Reads only; `planner.reassignment.cancellation` decides. The rest of a plan, elections and topic-level work, is over in
-a moment where it was asked for at all, so only what was not asked for yet can be cancelled of it.
+This module only reads; `planner.reassignment.cancellation` decides. The rest of a plan, elections and topic operations,
+finishes at once after it was requested. So only what has not been requested yet can be cancelled of it.
 """
 
 import dataclasses
@@ -31,16 +32,16 @@ from schemas.znodes import MalformedZnodeError
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition, or one election or operation: the step of the plan that it is at."""
+    """One partition, election or operation, and the step of the plan that it has reached."""
 
     change: PlanRow
     status: ReassignmentStatus
     detail: str
-    """Where it is, as people read it."""
+    """The current state, as text for the user."""
     risk: CancellationRisk | None = None
     """Why its reassignment must not be cancelled."""
     stranded: bool = False
-    """None of its replicas is in its ISR, and none comes to it: nobody can lead it."""
+    """None of its replicas is in its ISR and none is being added, so no replica can lead it."""
 
     @property
     def key(self) -> Key:
@@ -49,34 +50,32 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class CancellationPlan:
-    """The cluster, and all that a plan is about in it."""
+    """The cluster state, and the status of everything in the plan."""
 
     state: ClusterState
     partitions: list[PartitionStatus]
 
-    def of(self, standing: ReassignmentStatus) -> list[PartitionStatus]:
-        return [finding for finding in self.partitions if finding.status is standing]
+    def of(self, status: ReassignmentStatus) -> list[PartitionStatus]:
+        return [partition for partition in self.partitions if partition.status is status]
 
     @property
     def safe(self) -> list[PartitionStatus]:
-        """What is to be cancelled."""
-        return [finding for finding in self.of(ReassignmentStatus.IN_PROGRESS) if finding.risk is None]
+        """The reassignments to cancel."""
+        return [partition for partition in self.of(ReassignmentStatus.IN_PROGRESS) if partition.risk is None]
 
     @property
     def unsafe(self) -> list[PartitionStatus]:
-        return [finding for finding in self.partitions if finding.risk is not None]
+        return [partition for partition in self.partitions if partition.risk is not None]
 
     @property
     def counts(self) -> dict[str, int]:
-        return {standing.value: len(self.of(standing)) for standing in ReassignmentStatus} | {
-            "unsafe": len(self.unsafe)
-        }
+        return {status.value: len(self.of(status)) for status in ReassignmentStatus} | {"unsafe": len(self.unsafe)}
 
 
 def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = False) -> CancellationPlan:
-    """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be.
+    """Read the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
 
-    `fewer_copies`: what leaves a partition on fewer copies than before is no danger.
+    `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
     _refuse(plan)
     refuse_edited(plan)
@@ -86,59 +85,69 @@ def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = Fa
         refuse_other_cluster(settings, plan, state)
         moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
-    rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
+    other_statuses = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
     return CancellationPlan(
-        state, [*moves, *(PartitionStatus(row, _as_irreversible(standing), detail) for row, standing, detail in rest)]
+        state,
+        [*moves, *(PartitionStatus(row, _as_irreversible(status), detail) for row, status, detail in other_statuses)],
     )
 
 
-def _as_irreversible(standing: ReassignmentStatus) -> ReassignmentStatus:
-    """Elections and operations that go on, as a deletion does, cannot be called back."""
-    return ReassignmentStatus.IRREVERSIBLE if standing is ReassignmentStatus.IN_PROGRESS else standing
+def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
+    """Elections and operations in progress, such as a deletion, cannot be cancelled."""
+    return ReassignmentStatus.IRREVERSIBLE if status is ReassignmentStatus.IN_PROGRESS else status
 
 
 def _refuse(plan: Plan) -> None:
     status = plan.row["status"]
     if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
-        raise RefusedError(f"plan {plan.title} is {status}: there is nothing of it to cancel")
+        raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")
 
 
 def partitions_of(
-    client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Change]], *, fewer_copies: bool = False
+    client: KazooClient,
+    state: ClusterState,
+    steps_by_key: Mapping[Key, Sequence[Change]],
+    *,
+    fewer_copies: bool = False,
 ) -> list[PartitionStatus]:
-    """Read partitions and tell where each stands; the caller has let the server catch up."""
+    """Read the status of these partitions; the caller has called `sync` before."""
     deleting = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
-    read = read_changed(client, [way[0] for way in ways.values()])
-    judge = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
-    return [_partition_status(ways[change.key], topic, znode, judge, deleting) for change, topic, znode in read]
+    changed_znodes = read_changed(client, [steps[0] for steps in steps_by_key.values()])
+    risk_of = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
+    return [
+        _partition_status(steps_by_key[change.key], topic, znode, risk_of, deleting)
+        for change, topic, znode in changed_znodes
+    ]
 
 
 def _partition_status(
-    way: Sequence[Change],
+    steps: Sequence[Change],
     topic: Znode,
     state: Znode,
-    judge: Callable[..., CancellationRisk | None],
+    risk_of: Callable[..., CancellationRisk | None],
     deleting: Collection[str],
 ) -> PartitionStatus:
-    first = way[0]
+    first = steps[0]
     now, why = assignment_of(first, topic)
     if first.topic in deleting:
         why = "its topic is queued for deletion"
     if now is None or why is not None:
         return PartitionStatus(first, ReassignmentStatus.DIVERGED, why or "")
-    standing, number = status_of(steps_of(way), now)
+    status, number = status_of(steps_of(steps), now)
     detail = f"replicas {list(now.replicas)}"
     if now.is_moving:
         detail += f", adding {list(now.adding)}, removing {list(now.removing)}"
-    known = understood(state)
-    if standing is not ReassignmentStatus.IN_PROGRESS:
-        stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
-        return PartitionStatus(way[number], standing, detail, stranded=stranded)
-    return PartitionStatus(way[number], standing, detail, judge(now, None if known is None else known.isr))
+    state_content = understood(state)
+    if status is not ReassignmentStatus.IN_PROGRESS:
+        stranded = not now.is_moving and state_content is not None and not set(state_content.isr) & set(now.replicas)
+        return PartitionStatus(steps[number], status, detail, stranded=stranded)
+    return PartitionStatus(
+        steps[number], status, detail, risk_of(now, None if state_content is None else state_content.isr)
+    )
 
 
 def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
-    """The assignment of the partition that a change is about, else why there is none."""
+    """Return the assignment of the change's partition, or None and the reason."""
     try:
         assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
@@ -150,16 +159,18 @@ def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | Non
     return ReplicaAssignment(*assignment), None
 
 
-def allowed_by_option(dangers: Iterable[CancellationRisk | None]) -> str:
-    """Say how to call back what would only be left on fewer copies."""
-    allowed = any(danger is not None and danger.code is RejectionCode.REPLICA_NOT_ALIVE for danger in dangers)
+def allowed_by_option(risks: Iterable[CancellationRisk | None]) -> str:
+    """Name the option that permits cancellations which only leave fewer copies."""
+    allowed = any(risk is not None and risk.code is RejectionCode.REPLICA_NOT_ALIVE for risk in risks)
     return ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if allowed else ""
 
 
-def rejections(findings: CancellationPlan) -> list[dict[str, Any]]:
-    """What must not be cancelled, and why, for programs."""
+def rejections(cancellation: CancellationPlan) -> list[dict[str, Any]]:
+    """Return the partitions that must not be cancelled, with code and reason, for the JSON output."""
     return [
-        {"topic": topic, "partition": partition, "code": why.code.value, "reason": why.reason}
-        for (topic, partition), why in ((f.key, f.risk) for f in findings.unsafe)
-        if why is not None
+        {"topic": topic, "partition": partition, "code": risk.code.value, "reason": risk.reason}
+        for (topic, partition), risk in (
+            (partition_status.key, partition_status.risk) for partition_status in cancellation.unsafe
+        )
+        if risk is not None
     ]

@@ -1,7 +1,9 @@
-"""Whether a change may still be written: read what is, compare it with what the plan was computed from.
+"""Whether a change may still be written: read the current state, and compare it with what the plan was computed
+from.
 
-A change is applied already when leader, ISR and epoch are the `_after` ones at the version after; it is stale when a
-version moved on, when a broker it needs bounced or left, or when one it counts on being gone came back; else it is due.
+A change is already applied if leader, ISR and leader epoch are the `_after` values at the version after. It is stale if
+a version has moved on, if a broker that it requires has left or registered again, or if a broker that must be dead has
+returned. Otherwise it is pending.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,7 +31,7 @@ from schemas.rows import Change
 from schemas.znodes import Assignment, MalformedZnodeError, State, decode_state, read_assignment
 
 Assigned = tuple[list[int], list[int], list[int]]
-"""Replicas, adding and removing replicas."""
+"""Replicas, adding replicas and removing replicas."""
 
 
 def topic_path(change: Change) -> str:
@@ -41,7 +43,7 @@ def state_path(change: Change) -> str:
 
 
 def read_changed(client: KazooClient, changes: Sequence[Change]) -> Iterator[tuple[Change, Znode, Znode]]:
-    """Read the topic's znode and the state of each change, all at once."""
+    """Read the topic znode and the state of each change in batches."""
     topics = sorted({topic_path(change) for change in changes})
     znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
     return ((change, znodes[topic_path(change)], znodes[state_path(change)]) for change in changes)
@@ -52,20 +54,21 @@ def _split_due(
     changes: Sequence[Change],
     judge: Callable[[Change, Znode, Znode], RowOutcome | None],
 ) -> tuple[list[Change], list[RowOutcome]]:
-    due: list[Change] = []
+    """Read the znodes of the changes, and split the changes into pending ones and outcomes."""
+    pending: list[Change] = []
     verdicts: list[RowOutcome] = []
     for change, topic, state in read_changed(client, changes):
         verdict = judge(change, topic, state)
         if verdict is None:
-            due.append(change)
+            pending.append(change)
         else:
             verdicts.append(verdict)
-    return due, verdicts
+    return pending, verdicts
 
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """The cluster now, beside the brokers the plan knew."""
+    """The live brokers and deletions now, and the broker epochs that the plan knows."""
 
     live: Mapping[int, int]
     planned_epochs: Mapping[int, int]
@@ -73,22 +76,22 @@ class Preconditions:
 
     @classmethod
     def of(cls, plan: Plan, state: ClusterState) -> "Preconditions":
-        queued = (row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
-        return cls(state.live, _planned_broker_epochs(plan), frozenset(queued))
+        queued_topics = (row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+        return cls(state.live, _planned_broker_epochs(plan), frozenset(queued_topics))
 
     @classmethod
     def read(cls, plan: Plan, client: KazooClient) -> "Preconditions":
-        """The same, read in a few requests: between two writes."""
+        """Read live brokers and topic deletions in a few requests, for use between two writes."""
         return cls(broker_epochs(client), _planned_broker_epochs(plan), frozenset(topics_to_delete(client)))
 
     def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
-        """Judge by brokers and deletions alone: for changes whose znodes the write itself checks."""
-        why = [(change, self._deleted(change) or self._brokers_moved(change)) for change in changes]
-        stale = [RowOutcome(change, Outcome.STALE, reason) for change, reason in why if reason is not None]
-        return [change for change, reason in why if reason is None], stale
+        """Judge changes by brokers and deletions only, if the write itself checks their znodes."""
+        reasons = [(change, self._deleted(change) or self._brokers_moved(change)) for change in changes]
+        stale = [RowOutcome(change, Outcome.STALE, reason) for change, reason in reasons if reason is not None]
+        return [change for change, reason in reasons if reason is None], stale
 
     def judge(self, client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
-        """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
+        """Read the znodes of the changes; return the pending changes, and the outcomes of the others."""
         return _split_due(client, changes, self._judge)
 
     def _judge(self, change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
@@ -103,7 +106,9 @@ class Preconditions:
         return None if why is None else RowOutcome(change, Outcome.STALE, why)
 
     def _deleted(self, change: Change) -> str | None:
-        """A topic queued for deletion gets no change but what brings a reassignment to its end, which it waits for."""
+        """Say that the topic is queued for deletion; None for the steps that end a reassignment, which the deletion
+        waits for.
+        """
         if change.action in {Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}:
             return None
         return f"topic {change.topic} is queued for deletion" if change.topic in self.deleting else None
@@ -113,7 +118,7 @@ class Preconditions:
             if broker not in self.live:
                 return f"broker {broker} is no longer alive"
             if self.live[broker] != self.planned_epochs.get(broker):
-                return f"broker {broker} registered anew since the snapshot"
+                return f"broker {broker} registered again since the snapshot"
         back = [broker for broker in change.requires_dead if broker in self.live]
         return f"broker {back[0]} came back" if back else None
 
@@ -123,7 +128,7 @@ def _planned_broker_epochs(plan: Plan) -> dict[int, int]:
 
 
 def is_applied(change: Change, znode: Znode) -> bool:
-    """Tell whether a state is the one this change makes, at the version its write makes."""
+    """Whether a state is the one that this change writes, at the version of that write."""
     state = understood(znode)
     if state is None or znode.version != change.state_version + 1:
         return False
@@ -132,7 +137,7 @@ def is_applied(change: Change, znode: Znode) -> bool:
 
 
 def understood(znode: Znode) -> State | None:
-    """Decode a state, None where it is absent or malformed."""
+    """Decode a state; None if it is absent or malformed."""
     try:
         return None if znode.stat is None else decode_state(znode.data)
     except MalformedZnodeError:
@@ -141,12 +146,14 @@ def understood(znode: Znode) -> State | None:
 
 @lru_cache(16)
 def _decoded(data: bytes | None) -> Assignment:
-    """Decode a topic once for all its changes, which come one after another; nobody changes what is returned."""
+    """Decode a topic once for all its changes, which follow one another; callers must not modify the result."""
     return read_assignment(data)
 
 
 def is_other_topic(change: Change, topic: Znode) -> bool:
-    """Tell whether a topic of this name is not the one the change is about: one made anew starts its versions anew."""
+    """Whether the topic of this name is another one than the change's: a topic created again starts with version 0
+    again.
+    """
     if topic.stat is None:
         return False
     try:
@@ -156,7 +163,7 @@ def is_other_topic(change: Change, topic: Znode) -> bool:
 
 
 def other_topic_reason(change: Change, topic: Znode) -> str:
-    """Say what became of the topic of a change."""
+    """Say what happened to the topic of a change."""
     try:
         now = _decoded(topic.data).topic_id
     except MalformedZnodeError as error:
@@ -165,7 +172,10 @@ def other_topic_reason(change: Change, topic: Znode) -> str:
 
 
 def _is_other_creation(change: Change, topic: Znode) -> bool:
-    """The same; by its replicas where the topic is planned without an id, which a controller may have added since."""
+    """Whether an existing topic is another one than the planned one.
+
+    A topic planned without an id is compared by its replicas, because a controller may have added an id since.
+    """
     if change.topic_version != NO_VERSION or change.topic_id is not None or topic.stat is None:
         return is_other_topic(change, topic)
     try:
@@ -176,18 +186,18 @@ def _is_other_creation(change: Change, topic: Znode) -> bool:
 
 
 def adds_partition(change: Change) -> bool:
-    """Tell whether a change is about a partition that its topic does not assign yet, though there is the topic."""
+    """Whether a change creates a partition that its existing topic does not assign yet."""
     new = change.action == Action.CREATE and change.topic_version != NO_VERSION
     return bool(new and change.replicas_before is None)
 
 
 def reassigns(change: Change) -> bool:
-    """Tell whether a change, written by us, assigns replicas anew to a partition that there is."""
+    """Whether a change, written in batch mode, sets a new assignment of an existing partition."""
     return change.action in {Action.START_REASSIGNMENT, Action.END_REASSIGNMENT}
 
 
 def _is_added(change: Change, topic: Znode) -> bool:
-    """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
+    """Whether the topic already assigns a partition as planned, perhaps by a commit that was interrupted."""
     if not adds_partition(change) or is_other_topic(change, topic):
         return False
     try:
@@ -219,20 +229,20 @@ def _state_moved(change: Change, znode: Znode) -> str | None:
 
 
 def _is_before(change: Change, state: State | None) -> bool:
-    """Tell whether a state is the one planned from: that of a topic made anew has the same version again."""
+    """Whether a state is the one planned from; the state of a topic created again can have the same version."""
     before = (change.leader_before, change.isr_before, change.leader_epoch_before)
     return state is not None and bool((state.leader, state.isr, state.leader_epoch) == before)
 
 
 def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
-    """The same for changes that Kafka's controller is asked for, which decides on ISR and epochs itself.
+    """Judge changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
 
-    Due is what still has the assignment, and for an election the leader, that the plan was computed from; a move also
-    needs a live leader in the ISR.
+    A change is pending while the assignment, and for an election the leader, are those that the plan was computed from.
+    A reassignment also needs a live leader in the ISR.
     """
-    moving = any(change.action == Action.REASSIGN for change in changes)
-    requests = (reassign_requests(client) if moving else None) or {}
-    registered = set(children(client, BROKER_IDS) or ()) if moving else set[str]()
+    has_reassignments = any(change.action == Action.REASSIGN for change in changes)
+    requests = (reassign_requests(client) if has_reassignments else None) or {}
+    registered = set(children(client, BROKER_IDS) or ()) if has_reassignments else set[str]()
 
     def judge(change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
         requested = requests.get((change.topic, change.partition))
@@ -248,17 +258,16 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
 
 
 def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
-    """Say why a partition must not be moved now: nobody has its records to copy, and who comes is empty.
+    """Say why a partition must not be moved now: no live replica has its records, and an added replica would be
+    empty.
 
-    Kafka takes such a request all the same, and where unclean elections are allowed it makes an empty replica the
-    leader as soon as it can: the records of whoever was in the ISR are gone then.
+    Kafka accepts such a request. If unclean elections are allowed, Kafka makes an empty replica the leader as soon as
+    it can, and the records of the former ISR are lost.
     """
     if state is not None and state.leader in state.isr and str(state.leader) in registered:
         return None
     what = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
-    return (
-        f"no live leader is in its ISR ({what}): to move it may lose its records; `surveyor plan recover` comes first"
-    )
+    return f"no live leader is in its ISR ({what}): moving it may lose its records; run `surveyor plan recover` first"
 
 
 def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
@@ -282,9 +291,9 @@ def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> RowOutcome |
 def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str | None:
     if assignment != (change.replicas_before, change.adding_before, change.removing_before):
         return f"its replicas are now {assignment[0]}"
-    # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
-    anew = change.topic_id is not None and is_other_topic(change, topic)
-    return other_topic_reason(change, topic) if anew else None
+    # a topic created before 2.8 may get its id from an upgraded controller; it is still the same topic
+    is_replaced = change.topic_id is not None and is_other_topic(change, topic)
+    return other_topic_reason(change, topic) if is_replaced else None
 
 
 def _reassigned(change: Change, assignment: Assigned) -> RowOutcome | None:
@@ -307,7 +316,9 @@ def _elected(change: Change, state: State | None) -> RowOutcome | None:
 
 
 def _creation_for_admin(change: Change, topic: Znode) -> RowOutcome | None:
-    """A topic that exists has an id of Kafka's own: it counts as created where its replicas are those planned."""
+    """Judge a creation. An existing topic has an id set by Kafka: it counts as created if its replicas are the
+    planned ones.
+    """
     if topic.stat is None:
         return None
     try:
@@ -327,9 +338,9 @@ def _expansion_for_admin(change: Change, topic: Znode) -> RowOutcome | None:
 
 
 def assigned(topic: Znode, partition: int) -> Assigned | None:
-    """Replicas, adding and removing replicas of a partition in its topic's znode, None where it has none.
+    """Return replicas, adding and removing replicas of a partition in its topic's znode; None if it has none.
 
-    Raise MalformedZnodeError where the partition's entry, or the znode as a whole, is not understood.
+    Raises MalformedZnodeError if the partition's entry, or the znode as a whole, cannot be parsed.
     """
     if topic.stat is None:
         return None

@@ -1,7 +1,7 @@
-"""How far the replicas that a plan moves have been copied, in bytes and offsets, asked of the brokers concerned.
+"""How far the replicas that a plan moves have been copied, in bytes and offsets, as the brokers report it.
 
-Twice, some seconds apart, for an estimate of the rest. What brokers do not tell is unknown and said to be so: it
-changes nothing about what ZooKeeper says of the plan. Nothing is written anywhere.
+Two readings some seconds apart give an estimate of the remaining time. What brokers do not report is unknown and is
+shown as unknown; it does not change the status that ZooKeeper shows. Nothing is written.
 """
 
 import time
@@ -25,12 +25,12 @@ from schemas.rows import Change
 from schemas.znodes import State
 
 LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds that brokers have to tell, all of them together."""
+"""Seconds for all brokers together to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyProgress:
-    """What is being copied: the last reading, the one before if there was one, and who was silent at the last."""
+    """The last reading, the one before if there was one, and the brokers that did not answer the last one."""
 
     current: CopyReading
     previous: CopyReading | None
@@ -40,7 +40,7 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class _ReceivingReplica:
-    """A replica that is to be in sync: where it is copied from, None if nobody leads, and whether it is there."""
+    """A replica of the target: the leader it is copied from, None without one, and whether it is in sync."""
 
     leader: int | None
     in_sync: bool
@@ -50,9 +50,9 @@ _ReceivingReplicas = Mapping[ReplicaKey, _ReceivingReplica]
 
 
 def measure(settings: Settings, changes: Sequence[Change], interval: float) -> CopyProgress | None:
-    """Read what the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
+    """Read how much the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
-    A second reading is made `apart` seconds after the first if something is left to be copied; 0 makes none.
+    If something is left to be copied, a second reading is made `interval` seconds after the first; 0 makes none.
     """
     moving = [change for change in changes if change.action == Action.REASSIGN]
     if not moving:
@@ -60,16 +60,16 @@ def measure(settings: Settings, changes: Sequence[Change], interval: float) -> C
     try:
         brokers, replicas = _replicas(settings, moving)
         added = _added(moving)
-        receiving = {key: where for key, where in replicas.items() if key in added or not where.in_sync}
-        first, silent = _read(settings, brokers, receiving)
-        began = time.monotonic()
+        receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
+        first, unanswered = _read(settings, brokers, receiving)
+        started = time.monotonic()
         if not interval or not any(copy.known and copy.left for copy in first.values()):
-            return CopyProgress(current=first, previous=None, seconds=0.0, silent=silent)
+            return CopyProgress(current=first, previous=None, seconds=0.0, silent=unanswered)
         with progress("measuring how quickly replicas are copied"):
             time.sleep(interval)
             brokers, replicas = _replicas(settings, moving)
-            second, silent = _read(settings, brokers, {key: replicas[key] for key in receiving})
-        return CopyProgress(current=second, previous=first, seconds=time.monotonic() - began, silent=silent)
+            second, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
+        return CopyProgress(current=second, previous=first, seconds=time.monotonic() - started, silent=unanswered)
     except SurveyorError as error:
         log(f"surveyor: how much is copied is unknown: {error}")
         return None
@@ -84,7 +84,7 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
 
 
 def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row], _ReceivingReplicas]:
-    """The live brokers, and every replica that the changes lead to."""
+    """Read the live brokers, and every replica of the changes' targets."""
     with connected(settings.zookeeper) as client:
         sync(client)
         brokers = read_cluster(client, settings.zookeeper).brokers
@@ -105,35 +105,41 @@ def _receiving_replica(broker: int, state: State | None) -> _ReceivingReplica:
 def _read(
     settings: Settings, brokers: Sequence[Row], receiving: _ReceivingReplicas
 ) -> tuple[CopyReading, Mapping[int, str]]:
-    """One reading, and which brokers that it needs were silent, and why."""
-    needed = _needed(receiving)
-    registered = [broker for broker in brokers if broker["broker_id"] in needed]
-    copies, silent = read_replica_sizes(registered, settings.conf.command_config, needed, LOG_DIRS_TIMEOUT_SECONDS)
-    gone = dict.fromkeys(needed.keys() - {broker["broker_id"] for broker in registered}, "it is not registered")
-    return {key: _copy(key, where, copies) for key, where in receiving.items()}, {**silent, **gone}
+    """Make one reading; return it, and the brokers that did not answer, with the reason."""
+    partitions_by_broker = _needed(receiving)
+    registered = [broker for broker in brokers if broker["broker_id"] in partitions_by_broker]
+    copies, unanswered = read_replica_sizes(
+        registered, settings.conf.command_config, partitions_by_broker, LOG_DIRS_TIMEOUT_SECONDS
+    )
+    unregistered = dict.fromkeys(
+        partitions_by_broker.keys() - {broker["broker_id"] for broker in registered}, "it is not registered"
+    )
+    return {key: _copy(key, replica, copies) for key, replica in receiving.items()}, {**unanswered, **unregistered}
 
 
 def _needed(receiving: _ReceivingReplicas) -> dict[int, dict[str, list[int]]]:
-    """What each broker is asked for: replicas that it receives, and those that others receive from it."""
-    needed: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for (topic, partition, broker), where in receiving.items():
-        needed[broker][topic].add(partition)
-        if where.leader is not None:
-            needed[where.leader][topic].add(partition)
+    """The partitions to ask each broker for: those of the replicas it receives, and of those that are copied from
+    it.
+    """
+    partitions_by_broker: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for (topic, partition, broker), replica in receiving.items():
+        partitions_by_broker[broker][topic].add(partition)
+        if replica.leader is not None:
+            partitions_by_broker[replica.leader][topic].add(partition)
     return {
         broker: {topic: sorted(partitions) for topic, partitions in sorted(topics.items())}
-        for broker, topics in sorted(needed.items())
+        for broker, topics in sorted(partitions_by_broker.items())
     }
 
 
-def _copy(key: ReplicaKey, where: _ReceivingReplica, copies: Mapping[int, ReplicaSizes]) -> ReplicaCopy:
-    """One replica: 0 bytes if its broker tells of no such log yet."""
+def _copy(key: ReplicaKey, replica: _ReceivingReplica, copies: Mapping[int, ReplicaSizes]) -> ReplicaCopy:
+    """The progress of one replica; 0 bytes if its broker reports no such log yet."""
     topic, partition, broker = key
-    named = topic, partition
-    mine, leaders = copies.get(broker), None if where.leader is None else copies.get(where.leader)
-    whole = None if leaders is None else leaders.sizes.get(named)
-    end = None if leaders is None else leaders.ends.get(named)
-    held = None if mine is None else mine.sizes.get(named, 0)
-    reached = None if mine is None else mine.ends.get(named, None if held else 0)
-    lag = None if end is None or reached is None else max(end - reached, 0)
-    return ReplicaCopy(held=held, whole=whole, lag=0 if where.in_sync else lag, in_sync=where.in_sync)
+    key_of_log = topic, partition
+    own_sizes, leader_sizes = copies.get(broker), None if replica.leader is None else copies.get(replica.leader)
+    leader_bytes = None if leader_sizes is None else leader_sizes.sizes.get(key_of_log)
+    leader_end = None if leader_sizes is None else leader_sizes.ends.get(key_of_log)
+    own_bytes = None if own_sizes is None else own_sizes.sizes.get(key_of_log, 0)
+    own_end = None if own_sizes is None else own_sizes.ends.get(key_of_log, None if own_bytes else 0)
+    lag = None if leader_end is None or own_end is None else max(leader_end - own_end, 0)
+    return ReplicaCopy(held=own_bytes, whole=leader_bytes, lag=0 if replica.in_sync else lag, in_sync=replica.in_sync)

@@ -1,8 +1,8 @@
-"""How much a plan copies: replicas and bytes of each wave, and how long that takes at a rate.
+"""How much a plan copies: replicas and bytes of each wave, and how long that takes at a given rate.
 
-Corresponds to `calculateReassignmentMoves` of `ReassignPartitionsCommand`. A throttle bounds what each broker sends and
-what it receives (KIP-73), so a wave lasts as long as the broker that copies most. Bytes are those that `surveyor sizes`
-found last, the largest log of a partition's replicas. They are no part of a plan: its id does not change with them.
+Corresponds to `calculateReassignmentMoves` of `ReassignPartitionsCommand`. A throttle limits what each broker sends and
+what it receives (KIP-73), so a wave lasts as long as the broker that copies most. Bytes are from the last `surveyor
+sizes`: the largest log among a partition's replicas. They are no part of a plan, so its id does not depend on them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change
 
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
-"""Columns of `changes` that this is made of."""
+"""Columns of `changes` that the volume is computed from."""
 
 WAVES_SHOWN: Final = 20
 
 FILTERED_TOPICS: Final = 100
-"""Topics of a plan up to which only their sizes are read."""
+"""Number of topics up to which sizes are read for these topics only."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -47,20 +47,20 @@ class WaveVolume:
     wave: int
     replicas: int
     bytes: int
-    """Of the replicas whose size is known."""
+    """Bytes of the replicas whose size is known."""
     unknown: int
-    """Replicas of partitions without a size."""
+    """Replicas of partitions without a known size."""
     busiest_broker_bytes: int
     """Bytes that the busiest broker receives, or sends as a leader."""
 
     def seconds(self, rate: int) -> float:
-        """How long it takes at least, where each broker copies `rate` bytes a second."""
+        """Minimum duration in seconds if each broker copies `rate` bytes a second."""
         return self.busiest_broker_bytes / rate
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a plan copies, wave by wave, and how many bytes each broker receives in all."""
+    """What a plan copies, wave by wave, and how many bytes each broker receives in total."""
 
     waves: Sequence[WaveVolume]
     received: Mapping[int, int]
@@ -79,15 +79,15 @@ class Volume:
 
     @property
     def is_known(self) -> bool:
-        """Whether any replica that is copied has a size."""
+        """Whether the size of at least one copied replica is known."""
         return self.unknown < self.replicas
 
     def seconds(self, rate: int) -> float:
-        """How long it takes at least, one wave after the other."""
+        """Minimum duration in seconds, one wave after the other."""
         return sum(wave.seconds(rate) for wave in self.waves)
 
     def json(self, rate: int | None) -> Row:
-        """For programs; null where no size or no rate is known."""
+        """Return the fields of the JSON output; null where no size or no rate is known."""
         seconds = [wave.seconds(rate) if rate and self.is_known else None for wave in self.waves]
         waves = [
             {name: getattr(wave, name) for name in ("wave", "replicas", "bytes", "unknown")} | {"seconds": time}
@@ -103,17 +103,17 @@ class Volume:
         }
 
     def lines(self, rate: int | None) -> Iterator[str]:
-        """Say it to people; nothing where nothing is copied, or no size is known and no rate was asked for."""
+        """Return the lines to print; none if nothing is copied, or if neither a size is known nor a rate was given."""
         if not self.replicas or not (self.is_known or rate):
             return
         if not self.is_known:
-            yield f"copies {pluralise(self.replicas, 'replica')}; `surveyor sizes` finds out how many bytes that is"
+            yield f"copies {pluralise(self.replicas, 'replica')}; run `surveyor sizes` to find out how many bytes"
             return
         partly = f", and {pluralise(self.unknown, 'replica')} of unknown size" if self.unknown else ""
         time = (
             f"; at least {format_duration(self.seconds(rate))} at {rate} B/s a broker"
             if rate
-            else "; --throttle, as 50MB/s, bounds each broker and says how long that takes"
+            else "; --throttle, for instance 50MB/s, limits each broker and shows how long that takes"
         )
         yield f"copies {pluralise(self.replicas, 'replica')}, {format_bytes(self.bytes)}{partly}{time}"
         if len(self.waves) > 1:
@@ -126,36 +126,36 @@ class Volume:
 
 
 def volume(lake: Warehouse, changes: StoredRows) -> Volume:
-    """Add up what the reassignments among changes copy; their rows have the columns READ."""
-    copies_some = changes.gains("replicas_after", "replicas_before")
-    moves = changes.where(changes.equal("action", Action.REASSIGN.value) & copies_some)
+    """Add up what the reassignments among the changes copy; the rows have the columns VOLUME_COLUMNS."""
+    adds_replicas = changes.gains("replicas_after", "replicas_before")
+    moves = changes.where(changes.equal("action", Action.REASSIGN.value) & adds_replicas)
     if not len(moves):
         return Volume([], {})
-    coming = moves.gained("replicas_after", "replicas_before")
-    copies = (coming != NO_LEADER).sum(axis=1)
+    added = moves.gained("replicas_after", "replicas_before")
+    copies = (added != NO_LEADER).sum(axis=1)
     sizes = _sizes(lake, moves)
-    known, each = sizes >= 0, np.maximum(sizes, 0)
+    has_size, known_sizes = sizes >= 0, np.maximum(sizes, 0)
     waves = moves.table["wave"].to_numpy()
     leaders = moves.brokers("leader_before")[:, 0]
-    found = []
+    volumes = []
     for wave in np.unique(waves).tolist():
-        here = waves == wave
-        received = _by_broker(coming[here], each[here])
-        sent = _by_broker(leaders[here][:, None], (each * copies)[here])
-        found.append(
+        in_wave = waves == wave
+        received = _by_broker(added[in_wave], known_sizes[in_wave])
+        sent = _by_broker(leaders[in_wave][:, None], (known_sizes * copies)[in_wave])
+        volumes.append(
             WaveVolume(
                 wave=wave,
-                replicas=int(copies[here].sum()),
-                bytes=int((each * copies)[here].sum()),
-                unknown=int(copies[here & ~known].sum()),
+                replicas=int(copies[in_wave].sum()),
+                bytes=int((known_sizes * copies)[in_wave].sum()),
+                unknown=int(copies[in_wave & ~has_size].sum()),
                 busiest_broker_bytes=max([*received.values(), *sent.values()], default=0),
             ),
         )
-    return Volume(found, _by_broker(coming, each))
+    return Volume(volumes, _by_broker(added, known_sizes))
 
 
 def volume_of(lake: Warehouse, changes: Iterable[Change]) -> Volume:
-    """The same of changes that are due."""
+    """Add up what the reassignments among pending changes copy."""
     rows = [
         {name: getattr(change, name) for name in VOLUME_COLUMNS}
         for change in changes
@@ -165,16 +165,16 @@ def volume_of(lake: Warehouse, changes: Iterable[Change]) -> Volume:
 
 
 def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - an array of int64
-    """Add the size of each row up for every broker that the row names."""
-    named = brokers != NO_LEADER
-    ids, places = np.unique(brokers[named], return_inverse=True)
+    """Add the size of each row to every broker that the row names."""
+    is_broker = brokers != NO_LEADER
+    ids, indices = np.unique(brokers[is_broker], return_inverse=True)
     sums = np.zeros(len(ids), dtype=np.int64)
-    np.add.at(sums, places, np.broadcast_to(sizes[:, None], brokers.shape)[named])
+    np.add.at(sums, indices, np.broadcast_to(sizes[:, None], brokers.shape)[is_broker])
     return dict(zip(ids.tolist(), sums.tolist(), strict=True))
 
 
 def _sizes(lake: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
-    """The largest log of each partition among the replicas it has now, -1 where none is known."""
+    """The largest log of each partition among its current replicas, -1 if none is known."""
     largest = np.full(len(moves), -1, dtype=np.int64)
     if not lake.has("sizes"):
         return largest
@@ -191,7 +191,7 @@ def _sizes(lake: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an arra
 
 
 def space_warnings(lake: Warehouse, volume: Volume) -> Iterator[str]:
-    """Warn of brokers that receive more bytes than their disks have left, where they have said how many those are."""
+    """Warn of brokers that receive more bytes than their disks have left, as far as that is known."""
     usable = usable_bytes(lake) if volume.received else {}
     full = [
         f"{broker} ({format_bytes(count)}, {format_bytes(usable[broker])} left)"
@@ -204,9 +204,9 @@ def space_warnings(lake: Warehouse, volume: Volume) -> Iterator[str]:
 
 
 def usable_bytes(lake: Warehouse) -> dict[int, int]:
-    """Bytes left on the disks of each broker that told it to `surveyor sizes`.
+    """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`.
 
-    Log dirs of the same size with the same rest are taken for one volume.
+    Log dirs with the same size and the same free space count as one volume.
     """
     rows = lake.rows("log_dirs") if lake.has("log_dirs") else []
     volumes = {(row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in rows}

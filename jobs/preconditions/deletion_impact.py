@@ -1,7 +1,7 @@
-"""What goes with topics that a plan deletes: partitions and bytes by the tables, records by the brokers' offsets.
+"""What is lost with topics that a plan deletes: partitions and bytes from the tables, records from the brokers'
+offsets.
 
-In: a plan, and whoever can ask the brokers. Out: Deleted, one a topic; None stands for what is not known. The tables
-are as old as the plan's snapshot and the last `surveyor sizes`.
+None stands for an unknown figure. The tables are as old as the plan's snapshot and the last `surveyor sizes`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,23 @@ from schemas.enums import OperationKind, PlanKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionImpact:
-    """A topic, and what goes with it."""
+    """A topic, and what is deleted with it."""
 
     topic: str
     partitions: int | None
-    """In the plan's snapshot; None if that was dropped."""
+    """Number of partitions in the plan's snapshot; None if that snapshot was dropped."""
     replicas: int
-    """Of which `surveyor sizes` knows the bytes."""
+    """Number of replicas whose bytes `surveyor sizes` has measured."""
     bytes: int | None
-    """Of these replicas together."""
+    """Total bytes of these replicas."""
     sizes_at: datetime | None
     """When the first of them was measured."""
     records: int | None = None
-    """Offsets between the first and the last of each partition."""
+    """Sum over the partitions of the offsets between the first and the last record."""
 
 
 def deletion_impact_of(lake: Warehouse, plan: Row, records: Mapping[str, int] | None = None) -> list[DeletionImpact]:
-    """Return what goes with the topics that a plan deletes, nothing for plans of other kinds."""
+    """Return what is lost with the topics that a plan deletes; none for plans of other kinds."""
     if plan["kind"] != PlanKind.DELETE:
         return []
     rows = lake.rows("operations", ("plan_id", "=", plan["plan_id"]), ("kind", "=", OperationKind.DELETE_TOPIC.value))
@@ -42,7 +42,7 @@ def deletion_impact_of(lake: Warehouse, plan: Row, records: Mapping[str, int] | 
 def deletion_impact(
     lake: Warehouse, plan: Row, topics: Sequence[str], records: Mapping[str, int]
 ) -> list[DeletionImpact]:
-    """Return what goes with these topics; `records` of those whose brokers told."""
+    """Return what is lost with these topics; `records` contains those whose brokers answered."""
     partitions = {topic: _partitions(lake, plan, topic) for topic in topics}
     return [_deleted(lake, topic, partitions[topic], records.get(topic)) for topic in topics]
 

@@ -1,4 +1,6 @@
-"""What a commit refuses, whatever the plan says: too old, edited, another cluster's, too much, too many dead."""
+"""Limits of every commit: it refuses plans that are too old, edited, too large, of another cluster, or assume many
+dead.
+"""
 
 import re
 from dataclasses import dataclass
@@ -17,13 +19,13 @@ from planner.text import pluralise
 from schemas.enums import PlanStatus
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
-"""Brokers below which a majority says nothing."""
+"""Number of brokers below which a majority says nothing."""
 
 MAX_CLOCK_SKEW_SECONDS: Final = 300.0
-"""Seconds that a plan may be ahead of our clock; how old one is that is further ahead nobody can tell."""
+"""Seconds that a plan's creation may be ahead of our clock; beyond that its age is unknown."""
 
 UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
-"""Plans that no commit carries out: those that were cancelled or rolled back, and those that the lint refused."""
+"""Statuses of plans that no commit carries out: cancelled, rolled back, or refused by the lint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class CommitLimits:
         allow_majority_dead: bool,
         allow_silent: str | None,
     ) -> Self:
-        """Read the options of a command; where one is missing, the settings decide."""
+        """Read the options of a command; missing options are taken from the settings."""
         defaults = settings.conf.limits
         return cls(
             max_plan_age=defaults.max_plan_age_hours * 3600
@@ -57,12 +59,12 @@ class CommitLimits:
 
 
 def hold_seconds(settings: Settings, max_hold: str | None) -> float:
-    """Read --max-hold; without it the settings say how long the controllership may be held."""
+    """Parse --max-hold; without it the settings limit how long the controllership may be held."""
     return settings.conf.limits.max_hold_seconds if max_hold is None else parse_seconds("--max-hold", max_hold)
 
 
 def broker_ids(text: str) -> frozenset[int]:
-    """Read the value of --allow-silent.
+    """Parse the value of --allow-silent.
 
     >>> sorted(broker_ids("7,2"))
     [2, 7]
@@ -73,14 +75,14 @@ def broker_ids(text: str) -> frozenset[int]:
 
 
 def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
-    """Raise RefusedError where the plan exceeds a limit, or the cluster must not be written to at all."""
+    """Raise RefusedError if the plan exceeds a limit, or the cluster must not be written to at all."""
     refuse_migration(state)
     if plan.row["status"] in UNCOMMITTABLE:
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
     if is_cycle(plan.row):
         raise RefusedError(
-            f"plan {plan.title} records a cycle of `surveyor control` that is over: no commit goes on with it. "
-            "What is due now: `surveyor status`"
+            f"plan {plan.title} records a finished cycle of `surveyor control`, which cannot be committed. "
+            "Run `surveyor status` to see what is due now"
         )
     refuse_edited(plan)
     refuse_other_cluster(settings, plan, state)
@@ -95,7 +97,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
 
 
 def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
-    """Raise RefusedError unless the plan was made for the cluster that is there."""
+    """Raise RefusedError unless the plan was made for the connected cluster."""
     if plan.row["cluster_id"] != state.cluster_id:
         raise RefusedError(
             f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
@@ -107,8 +109,8 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
     age = now - plan.row["created_at"]
     if age < -timedelta(seconds=MAX_CLOCK_SKEW_SECONDS):
         raise RefusedError(
-            f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: nobody "
-            "can tell how old it is; set the clock (`surveyor doctor` compares it with ZooKeeper's), or plan again",
+            f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: its "
+            "age is unknown; set the clock (`surveyor doctor` compares it with ZooKeeper's), or plan again",
         )
     if age > timedelta(seconds=limits.max_plan_age):
         raise RefusedError(
@@ -118,12 +120,12 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
 
 
 def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
-    """If most brokers seem dead, what is broken is more likely between us and ZooKeeper than all of them."""
+    """If most brokers seem dead, the fault is more likely between this host and ZooKeeper than in all these brokers."""
     dead = {broker for change in plan.changes for broker in change.requires_dead}
-    known = dead | set(state.live)
-    if len(known) >= _MIN_BROKERS_FOR_MAJORITY and 2 * len(dead) > len(known):
+    brokers = dead | set(state.live)
+    if len(brokers) >= _MIN_BROKERS_FOR_MAJORITY and 2 * len(dead) > len(brokers):
         raise RefusedError(
-            f"plan {plan.title} takes {len(dead)} of {len(known)} brokers for dead: "
-            f"{', '.join(map(str, sorted(dead)))}; if that is so, say "
-            "--allow-majority-dead; else find out why they lost their ZooKeeper sessions",
+            f"plan {plan.title} takes {len(dead)} of {len(brokers)} brokers for dead: "
+            f"{', '.join(map(str, sorted(dead)))}; if they are dead, give "
+            "--allow-majority-dead; otherwise find out why they lost their ZooKeeper sessions",
         )

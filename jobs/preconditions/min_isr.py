@@ -1,10 +1,10 @@
-"""Which partitions a plan leaves below min.insync.replicas: with fewer in sync, or with fewer replicas at all.
+"""Partitions that a plan leaves below min.insync.replicas, with too few in-sync replicas or with too few replicas at
+all.
 
-Producers with acks=all get nothing but errors where fewer are in sync, until a replica is back. Of replicas, those of
-reassignments count whose new list is too short, also where the list was as short before: the lint refuses only what the
-plan makes worse. In: changes, and the snapshot that they were planned on, for what its topics and brokers say. Out:
-names of partitions. Topics that a plan creates are not in the snapshot; their configs have warnings of their own
-(`jobs.console_output.plan_text.config_warnings`).
+If fewer replicas are in sync, producers with acks=all get only errors until a replica returns. For reassignments the
+length of the new replica list counts, even if the list was as short before: the lint refuses only what the plan makes
+worse. Topic and broker configs are those of the snapshot that the changes were planned on. Topics that a plan creates
+are not in the snapshot; their configs have warnings of their own (`jobs.console_output.plan_text.config_warnings`).
 """
 
 from collections.abc import Collection, Sequence
@@ -20,11 +20,11 @@ from schemas.enums import Action
 from schemas.rows import ChangeSummary
 
 MAX_FILTERED_TOPICS: Final = 1_000
-"""Topics up to which they are looked for one by one, and not all read."""
+"""Number of topics up to which only these topics are read from the snapshot."""
 
 
 def below_min_isr(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
-    """Name the partitions of changes in memory."""
+    """Name the partitions whose ISR changes in memory shrink below min.insync.replicas."""
     smaller = [
         change
         for change in changes
@@ -35,12 +35,15 @@ def below_min_isr(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSum
 
 
 def stored_below_min_isr(lake: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
-    """Name those of stored changes, of which there may be a million: only the few become objects."""
-    others = changes.where(~changes.equal("action", Action.REASSIGN.value))
-    smaller = others.where(others.shrinks("isr_after", "isr_before"))
+    """Name the partitions whose ISR stored changes shrink below min.insync.replicas.
+
+    A plan may have a million changes, so only the few that may fall short are turned into objects.
+    """
+    without_reassignments = changes.where(~changes.equal("action", Action.REASSIGN.value))
+    smaller = without_reassignments.where(without_reassignments.shrinks("isr_after", "isr_before"))
     minimum = _min_isr(lake, snapshot_id, smaller.values("topic"))
-    few = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
-    rows = as_rows(few.table.select(["topic", "partition", "isr_after"]))
+    candidates = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
+    rows = as_rows(candidates.table.select(["topic", "partition", "isr_after"]))
     return [
         f"{row['topic']}-{row['partition']}" for row in rows if len(row["isr_after"]) < minimum.get(row["topic"], 0)
     ]
@@ -55,13 +58,16 @@ def short_lists(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSumma
 
 
 def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
-    """Name those of stored changes in the order of their waves: the last wave of a partition counts."""
+    """Name the partitions that stored reassignments leave with fewer replicas than min.insync.replicas.
+
+    The changes are in the order of their waves; the last wave of a partition counts.
+    """
     reassigned = changes.where(changes.equal("action", Action.REASSIGN.value))
     minimum = _min_isr(lake, snapshot_id, reassigned.values("topic"))
-    few = reassigned.lengths("replicas_after") < max(minimum.values(), default=0)
-    if not few.any():
+    may_be_short = reassigned.lengths("replicas_after") < max(minimum.values(), default=0)
+    if not may_be_short.any():
         return []
-    rows = reassigned.where(reassigned.with_same_key(few, "topic", "partition")).table
+    rows = reassigned.where(reassigned.with_same_key(may_be_short, "topic", "partition")).table
     last = {
         f"{row['topic']}-{row['partition']}": len(row["replicas_after"]) < minimum.get(row["topic"], 0)
         for row in as_rows(rows.select(["topic", "partition", "replicas_after"]))
@@ -70,14 +76,14 @@ def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -
 
 
 def _min_isr(lake: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
-    """min.insync.replicas of those topics that the snapshot has; of none where the snapshot was dropped."""
+    """min.insync.replicas of those topics that the snapshot contains; empty if the snapshot was dropped."""
     if not topics:
         return {}
-    mine = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
+    topic_filter = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
     try:
         snapshot = find_snapshot(lake, snapshot_id)
-        known = as_rows(table_as_of(lake, snapshot, "topics", *mine, columns=["topic", "config"]))
+        rows = as_rows(table_as_of(lake, snapshot, "topics", *topic_filter, columns=["topic", "config"]))
         default = default_min_isr_of(lake, snapshot)
     except SurveyorError:
         return {}
-    return {row["topic"]: min_isr_of(dict(row["config"] or ()), default) for row in known}
+    return {row["topic"]: min_isr_of(dict(row["config"] or ()), default) for row in rows}

@@ -1,8 +1,8 @@
-"""Whether a topic's configuration may still be altered, or the topic deleted: read what is, compare with the plan.
+"""Whether a topic's config may still be altered, or the topic deleted: compare ZooKeeper with what was planned from.
 
-What `jobs.preconditions.changes` is for changes, for operations that no change carries; the same in both modes. An
-operation is applied already when the cluster is as it makes it, so a commit that crashed anywhere finds out by reading;
-it is stale when the topic is another one, or somebody else altered the same settings since.
+The counterpart of `jobs.preconditions.changes` for operations without a partition; the same in both modes. An operation
+is already applied if the cluster is as the operation leaves it, so a commit after a crash finds out by reading. It is
+stale if the topic is another one, or if another client has altered the same configs since.
 """
 
 import json
@@ -34,13 +34,13 @@ _SHARED: Final = (REASSIGN, PREFERRED_ELECTION, CONTROLLER_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class TaskZnodes:
-    """The znodes of a topic as they are now."""
+    """The current znodes of a topic."""
 
     topic: Znode
     config: Znode
     deletion: Znode
     admin: Mapping[str, Znode] = field(default_factory=dict)
-    """What is asked for of all topics, and the controller epoch, by path."""
+    """The requests in /admin for all topics, and the controller epoch, by path."""
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -48,7 +48,7 @@ class TaskZnodes:
 
 
 def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TaskZnodes]:
-    """Read each topic's znodes, all at once."""
+    """Read the znodes of each topic in batches."""
     paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
     znodes = iter(read_many(client, [*_SHARED, *paths]))
     admin = {path: next(znodes) for path in _SHARED}
@@ -56,19 +56,19 @@ def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TaskZnod
 
 
 def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[RowOutcome]]:
-    """Return the operations that are due, and the verdicts on the others."""
+    """Return the pending operations, and the outcomes of the others."""
     judged = [(task, verdict_on(task, now)) for task, now in read_tasks(client, tasks)]
     return [task for task, verdict in judged if verdict is None], [verdict for _, verdict in judged if verdict]
 
 
 def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tuple[Operation, TaskZnodes]]:
-    """Read the topic of each operation."""
+    """Read the znodes of each operation's topic."""
     topics = read_topics(client, list(dict.fromkeys(task.topic for task in tasks)))
     return ((task, topics[task.topic]) for task in tasks)
 
 
 def verdict_on(task: Operation, now: TaskZnodes) -> RowOutcome | None:
-    """Judge one operation; None: it is due."""
+    """Judge one operation; None if it is pending."""
     try:
         judged = _JUDGES[OperationKind(task.action)](json.loads(task.data), now)
     except MalformedZnodeError as error:
@@ -92,10 +92,14 @@ def _alteration(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     moved = [name for name, value in values.items() if value != data["before"][name]]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
-        return Outcome.STALE, f"{moved[0]} is now {value}: somebody altered it since the snapshot"
+        return Outcome.STALE, f"{moved[0]} is now {value}: another client altered it since the snapshot"
     merged = now.overrides | data["after"]
     conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
-    return None if conflict is None else (Outcome.STALE, f"{conflict}: somebody altered one since the snapshot")
+    return (
+        None
+        if conflict is None
+        else (Outcome.STALE, f"{conflict}: another client altered one of them since the snapshot")
+    )
 
 
 def _deletion(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
@@ -118,7 +122,7 @@ def _elections(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
 
 
 def _requested_replicas(now: TaskZnodes, path: str) -> dict[int, list[int]]:
-    """What is asked for of the partitions of a topic."""
+    """Return the replicas that a request in /admin names, by partition of the topic."""
     znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
     requests = [] if znode.stat is None else read_partitions(znode.data)[0]
     return {each.partition: each.replicas or [] for each in requests if each.topic == topic}
@@ -146,12 +150,17 @@ def _removal(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
         return judged
     if now.topic.version != data["topic_version"]:
         return Outcome.STALE, "partitions were added since its replicas were deleted"
-    epoch, known = int(now.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
-    return None if epoch - known in {0, 1} else (Outcome.STALE, f"another controller, of epoch {epoch}, was in office")
+    epoch, planned_epoch = int(now.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
+    if epoch - planned_epoch in {0, 1}:
+        return None
+    return Outcome.STALE, f"another controller has taken over, with epoch {epoch}"
 
 
 def _other_topic(data: Mapping[str, Any], now: TaskZnodes) -> str | None:
-    """Say what became of the topic; one of before 2.8 may get its id from an upgraded controller, and is the same."""
+    """Say what happened to the topic; None if it is still the same.
+
+    A topic created before 2.8 may get its id from an upgraded controller; it is still the same topic.
+    """
     topic_id = read_assignment(now.topic.data).topic_id
     if data["topic_id"] is None or topic_id == data["topic_id"]:
         return None

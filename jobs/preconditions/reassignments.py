@@ -1,7 +1,7 @@
-"""What moves now: how far the reassignments of a plan have come, and which others run, wait or ask in vain.
+"""Running reassignments: how far those of a plan have come, and which others run, wait or cannot be carried out.
 
-Read from ZooKeeper, where Kafka's controller writes adding and removing replicas before it begins
-(`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
+They are read from ZooKeeper. Since 2.4 Kafka's controller writes adding and removing replicas before it begins
+(`KafkaController.onPartitionReassignment`); older ones have only /admin/reassign_partitions.
 """
 
 import shlex
@@ -36,32 +36,32 @@ from schemas.rows import Change, Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, read_assignment
 
 _MAX_PARTITIONS_PER_COMMAND: Final = 100
-"""Partitions that a command names; the next one, after it, names others."""
+"""Maximum number of partitions in a suggested command; run again, it is suggested for the others."""
 
 
 def reassignments_of(plan: Plan) -> list[Change]:
-    """The changes of a plan that reassign, wave by wave."""
+    """Return the reassignments of a plan, wave by wave."""
     return [change for change in plan.changes if change.action == Action.REASSIGN]
 
 
 def reassignment_statuses(
     client: KazooClient, changes: Sequence[Change], plan: Plan
 ) -> Iterator[tuple[Change, ReassignmentStatus, str]]:
-    """Tell how far reassignments of a plan that were asked for have come, and what shows it.
+    """Yield the status of each requested reassignment of a plan, and the detail that shows it.
 
-    Who cancelled one, or moves its partition elsewhere, has made it diverge.
+    A reassignment has diverged if another client has cancelled it or moves its partition elsewhere.
     """
     requests = reassign_requests(client) or {}
-    later: dict[Key, list[Change]] = {}
+    changes_by_key: dict[Key, list[Change]] = {}
     for change in reassignments_of(plan):
-        later.setdefault(change.key, []).append(change)
+        changes_by_key.setdefault(change.key, []).append(change)
     for change, topic, state in read_changed(client, changes):
-        then = [row.replicas_after for row in later.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_status_of(change, topic, understood(state), requests, then)
+        later_targets = [row.replicas_after for row in changes_by_key.get(change.key, ()) if row.wave > change.wave]
+        yield change, *_status_of(change, topic, understood(state), requests, later_targets)
 
 
 def moving_of(settings: Settings, plan: Plan) -> list[Change]:
-    """Read the cluster: the changes of a plan whose partitions are on their way now."""
+    """Read from ZooKeeper which changes of a plan are moving now."""
     moves = reassignments_of(plan)
     if not moves:
         return []
@@ -69,14 +69,14 @@ def moving_of(settings: Settings, plan: Plan) -> list[Change]:
         sync(client)
         return [
             change
-            for change, standing, _ in reassignment_statuses(client, moves, plan)
-            if standing is ReassignmentStatus.IN_PROGRESS
+            for change, status, _ in reassignment_statuses(client, moves, plan)
+            if status is ReassignmentStatus.IN_PROGRESS
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignments:
-    """Everything of a cluster that moves or is asked to, and what could not be read of it."""
+    """All reassignments of a cluster that run or are requested, and the znodes that could not be read."""
 
     readable: list[Reassignment]
     opaque: list[str]
@@ -84,88 +84,99 @@ class Reassignments:
 
 
 def moving_in_zookeeper(client: KazooClient) -> dict[Key, list[int]]:
-    """Where every partition that moves is going, whoever asked; topics that are not understood are left out."""
+    """Return the target of each partition that moves; topics that are not understood are left out."""
     return _moving_in_topics(client)[0] | (reassign_requests(client) or {})
 
 
 def all_reassignments(client: KazooClient) -> Reassignments:
-    """Read everything that moves or is asked to, and what keeps it from moving."""
+    """Read all reassignments that run or are requested, and what keeps them from moving."""
     moving, opaque = _moving_in_topics(client)
-    found = reassignments_among(client, moving)
-    return Reassignments(found.readable, [*found.opaque, *opaque])
+    reassignments = reassignments_among(client, moving)
+    return Reassignments(reassignments.readable, [*reassignments.opaque, *opaque])
 
 
 def reassignments_among(client: KazooClient, moving: Targets) -> Reassignments:
-    """The same where it is known what moves."""
+    """Read the requests and judge them together with the given running reassignments."""
     requests = reassign_requests(client)
-    void = f"{REASSIGN} (Kafka takes it for empty; `delete {REASSIGN}` in zookeeper-shell clears it)"
-    opaque = [void] if requests is None else []
+    empty_request = f"{REASSIGN} (Kafka treats it as empty; `delete {REASSIGN}` in zookeeper-shell clears it)"
+    opaque = [empty_request] if requests is None else []
     return Reassignments(_classify(client, moving, requests or {}), opaque)
 
 
-def warnings_of_others(settings: Settings, plan: Plan, due: Sequence[Change], others: Reassignments) -> list[str]:
-    """Say what else moves or is asked to; raise RefusedError where that is in the way of what is due of this plan.
+def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change], others: Reassignments) -> list[str]:
+    """Warn of other reassignments; raise RefusedError if one is in the way of the plan's pending changes.
 
-    In the way is what copies replicas and shares a topic or a broker with a change that copies replicas, too.
+    A reassignment is in the way if it copies replicas and shares a topic or a broker with a change that copies
+    replicas.
     """
-    copying = [change for change in due if change.action == Action.REASSIGN and moves_replicas(change)]
+    copying = [change for change in pending if change.action == Action.REASSIGN and moves_replicas(change)]
     if not copying:
         return []
-    mine: dict[Key, list[list[int]]] = {}
+    own_targets: dict[Key, list[list[int]]] = {}
     for change in reassignments_of(plan):
-        mine.setdefault(change.key, []).append(change.replicas_after)
-    foreign = [each for each in others.readable if list(each.goal) not in mine.get((each.topic, each.partition), [])]
+        own_targets.setdefault(change.key, []).append(change.replicas_after)
+    others_running = [
+        other
+        for other in others.readable
+        if list(other.goal) not in own_targets.get((other.topic, other.partition), [])
+    ]
     topics = {change.topic for change in copying}
     brokers = {broker for change in copying for broker in (*(change.replicas_before or ()), *change.replicas_after)}
-    running = [each for each in foreign if each.obstacle is None]
-    near = [each for each in running if each.copies and (each.topic in topics or each.brokers & brokers)]
-    if near:
-        raise RefusedError(_refusal(settings, plan, near))
-    unread = [f"not understood, and taken for what does not move: {znode}" for znode in others.opaque]
-    beside = (
-        [f"others move {abbreviate([each.in_words for each in running])}, in the way of nothing here"]
+    running = [other for other in others_running if other.obstacle is None]
+    in_the_way = [other for other in running if other.copies and (other.topic in topics or other.brokers & brokers)]
+    if in_the_way:
+        raise RefusedError(_refusal(settings, plan, in_the_way))
+    unread_warnings = [f"not understood, and assumed not to move: {znode}" for znode in others.opaque]
+    running_warnings = (
+        [f"others move {abbreviate([other.in_words for other in running])}, not in the way of this plan"]
         if running
         else []
     )
     stalled = [
         f"{step.what}: `{command_line(settings, *shlex.split(step.command or ''))}`"
-        for step in stalled_steps([each for each in foreign if each.obstacle is not None])
+        for step in stalled_steps([other for other in others_running if other.obstacle is not None])
     ]
-    return [f"surveyor: warning: {line}" for line in (*unread, *beside, *stalled)]
+    return [f"surveyor: warning: {line}" for line in (*unread_warnings, *running_warnings, *stalled)]
 
 
 def stalled_steps(stalled: Sequence[Reassignment]) -> list[Suggestion]:
-    """Say which reassignments do not move and what helps: the brokers that are down, or to cancel them."""
-    void = [each for each in stalled if each.is_void]
-    waiting = [each for each in stalled if not each.is_void]
-    missing = sorted({broker for each in waiting if each.obstacle is not None for broker in each.obstacle.waits_for})
+    """Name the reassignments that do not move and what helps: starting the brokers that are down, or cancelling."""
+    empty = [item for item in stalled if item.is_void]
+    waiting = [item for item in stalled if not item.is_void]
+    missing = sorted({broker for item in waiting if item.obstacle is not None for broker in item.obstacle.waits_for})
     steps = []
-    if void:
-        what = f"{pluralise(len(void), 'request')} in {REASSIGN} that cannot be carried out"
-        steps.append(Suggestion(f"{what}: {abbreviate([each.in_words for each in void])}", _cancel_command(void)))
+    if empty:
+        what = f"{pluralise(len(empty), 'request')} in {REASSIGN} that cannot be carried out"
+        steps.append(Suggestion(f"{what}: {abbreviate([item.in_words for item in empty])}", _cancel_command(empty)))
     if waiting:
         what = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
         start = f"start {'broker' if len(missing) == 1 else 'brokers'} {abbreviate(missing)}, or cancel"
         steps.append(
-            Suggestion(f"{what}: {abbreviate([each.in_words for each in waiting])}; {start}", _cancel_command(waiting))
+            Suggestion(f"{what}: {abbreviate([item.in_words for item in waiting])}; {start}", _cancel_command(waiting))
         )
     return steps
 
 
-def _cancel_command(some: Sequence[Reassignment]) -> str:
-    return shlex.join(["cancel", "--partitions", ",".join(each.name for each in some[:_MAX_PARTITIONS_PER_COMMAND])])
+def _cancel_command(reassignments: Sequence[Reassignment]) -> str:
+    return shlex.join(
+        [
+            "cancel",
+            "--partitions",
+            ",".join(reassignment.name for reassignment in reassignments[:_MAX_PARTITIONS_PER_COMMAND]),
+        ]
+    )
 
 
 def _refusal(settings: Settings, plan: Plan, near: Sequence[Reassignment]) -> str:
     return (
-        f"a reassignment that is not plan {plan.title}'s runs: {abbreviate([each.in_words for each in near])}; "
+        f"a reassignment that is not part of plan {plan.title} runs: {abbreviate([each.in_words for each in near])}; "
         "wait until it is complete (`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or "
         f"cancel it (`{command_line(settings, *shlex.split(_cancel_command(near)))}`), then commit again"
     )
 
 
 def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[Reassignment]:
-    """Read the partitions that move or are asked to, and judge each."""
+    """Read the partitions that move or are requested to, and classify each."""
     keys = sorted({*moving, *requests})
     if not keys:
         return []
@@ -178,7 +189,7 @@ def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[R
     for key, state in zip(keys, states, strict=True):
         try:
             assignment = assigned(topics[key[0]], key[1])
-        except MalformedZnodeError:  # Kafka's controller has it in memory, and may move it
+        except MalformedZnodeError:  # Kafka's controller has the assignment in memory and may be moving it
             goal = tuple(requests.get(key, moving.get(key, ())))
             found.append(Reassignment(*key, goal, frozenset(goal)))
             continue
@@ -190,13 +201,13 @@ def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[R
 
 
 def _isr(state: Znode) -> list[int] | None:
-    """The ISR, empty where there is no state, None where it is not understood."""
+    """The ISR; empty if there is no state, None if it is not understood."""
     known = understood(state)
     return known.isr if known is not None else [] if state.stat is None else None
 
 
 def _status_of(
-    change: Change, topic: Znode, state: State | None, requests: Targets, then: Sequence[list[int]]
+    change: Change, topic: Znode, state: State | None, requests: Targets, later_targets: Sequence[list[int]]
 ) -> tuple[ReassignmentStatus, str]:
     goal = change.replicas_after
     try:
@@ -211,7 +222,7 @@ def _status_of(
     now = target(replicas, removing)
     if now != goal:
         return (
-            ReassignmentStatus.COMPLETE if now in then else ReassignmentStatus.DIVERGED,
+            ReassignmentStatus.COMPLETE if now in later_targets else ReassignmentStatus.DIVERGED,
             f"its replicas are now {replicas}",
         )
     missing = [broker for broker in goal if state is None or broker not in state.isr]
@@ -221,7 +232,7 @@ def _status_of(
 
 
 def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
-    """Targets of the partitions whose topics say that they move, and what of topics is not understood."""
+    """Targets of the partitions that move according to their topics, and the topics that are not understood."""
     targets: dict[Key, list[int]] = {}
     opaque = []
     for znode in read_many(client, [f"{TOPICS}/{name}" for name in children(client, TOPICS) or []]):

@@ -1,7 +1,7 @@
-"""What a rollback finds: each partition that a plan moved, and the way back from where ZooKeeper has it now.
+"""The input of a rollback: each partition that a plan moved, and the steps back from its current assignment.
 
-Reads only; `planner.reassignment.rollback` decides. Where a partition was before is told by the plan's own changes, or
-by another snapshot that is asked for.
+This module only reads; `planner.reassignment.rollback` decides. The former assignment of a partition comes from the
+plan's own changes, or from another snapshot if one is given.
 """
 
 import json
@@ -41,20 +41,20 @@ from schemas.rows import Change, Key
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
 NOT_ASKED_FOR: Final = Rejection(
-    RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here"
+    RejectionCode.NOT_ASKED_FOR, "no commit of the plan requested it, so the plan moved nothing here"
 )
 
 _NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
     PlanStatus.REFUSED: "nothing of it was committed",
-    PlanStatus.COMMITTING: "`surveyor cancel` it first, so that no commit goes on with it",
-    PlanStatus.PARTIAL: "`surveyor cancel` it first, so that no commit goes on with it",
+    PlanStatus.COMMITTING: "run `surveyor cancel` first, so that no commit continues it",
+    PlanStatus.PARTIAL: "run `surveyor cancel` first, so that no commit continues it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """The changes that lead a plan's partitions back, and the partitions that get none."""
+    """The changes that move a plan's partitions back, and the partitions without such changes."""
 
     state: ClusterState
     snapshot_id: int
@@ -70,13 +70,13 @@ class Rollback:
 
     @property
     def is_back(self) -> bool:
-        """Whether every partition is where it is to go."""
+        """Whether every partition has its former assignment."""
         codes = {code for code, _ in self.rejected.values()}
         return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
 
 
 def refuse_without_snapshot(plan: Plan) -> None:
-    """Raise RefusedError unless a plan is one that can be rolled back, as far as the tables tell."""
+    """Raise RefusedError unless a plan can be rolled back, as far as the tables show."""
     if plan.row["kind"] != PlanKind.REASSIGN:
         raise RefusedError(
             f"plan {plan.title} is of kind {plan.row['kind']}: only reassignments are rolled back; "
@@ -88,11 +88,11 @@ def refuse_without_snapshot(plan: Plan) -> None:
 
 
 def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
-    """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
-    lake, ways = settings.lake, steps_by_partition(plan.changes)
+    """Read the plan's partitions and find the steps back; raise RefusedError while the plan still moves some."""
+    lake, steps_by_key = settings.lake, steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
     requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
-    topics = sorted({topic for topic, _ in ways})
+    topics = sorted({topic for topic, _ in steps_by_key})
     destination_of = _destinations(lake, plan, to_snapshot, topics)
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
@@ -100,18 +100,18 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
         refuse_other_cluster(settings, plan, state)
         readings = list(read_topic_rows(client, topics))
     partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
-    named = {row["topic"]: row for reading in readings for row in reading.topics}
-    _refuse_running(plan, ways, partitions)
-    around = _cluster_facts(lake, state)
+    topic_rows = {row["topic"]: row for reading in readings for row in reading.topics}
+    _refuse_running(plan, steps_by_key, partitions)
+    facts = _cluster_facts(lake, state)
     changes: list[Row] = []
     rejected: dict[Key, Rejection] = {}
-    for key, way in ways.items():
+    for key, steps_forward in steps_by_key.items():
         destination = destination_of(key) if key in requested else NOT_ASKED_FOR
         if isinstance(destination, Rejection):
             rejected[key] = destination
             continue
-        found = partitions.get(key), named.get(key[0])
-        steps = roll_back_partition(way, *found, around, destination, was_elected=key in elected)
+        current_rows = partitions.get(key), topic_rows.get(key[0])
+        steps = roll_back_partition(steps_forward, *current_rows, facts, destination, was_elected=key in elected)
         if isinstance(steps, Rejection):
             rejected[key] = steps
         else:
@@ -120,30 +120,30 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
 
 
 def close_rolled_back(settings: Settings, plan: Plan) -> None:
-    """Where `plan` is a rollback: call the plan that it undoes rolled back, if all of that is."""
+    """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is."""
     parameters = json.loads(plan.row["parameters"] or "{}")
     if "rollback_of" not in parameters:
         return
     try:
-        undone = read_plan(settings.lake, parameters["rollback_of"])
+        original = read_plan(settings.lake, parameters["rollback_of"])
         close_if_back(
             settings,
-            undone,
-            None if parameters["to_snapshot"] == undone.row["snapshot_id"] else parameters["to_snapshot"],
+            original,
+            None if parameters["to_snapshot"] == original.row["snapshot_id"] else parameters["to_snapshot"],
         )
     except (RefusedError, UsageError) as error:
-        log(f"surveyor: plan {parameters['rollback_of']} is not called rolled_back: {error}")
+        log(f"surveyor: plan {parameters['rollback_of']} was not marked rolled_back: {error}")
 
 
 def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
-    """Call a plan rolled back if all of it is back now; return whether it is."""
+    """Mark a plan as rolled back if all its partitions are back; return whether they are."""
     if undone.row["status"] in _NOT_ROLLED_BACK:
         return False
     rollback = find_rollback(settings, undone, to_snapshot)
     if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
         close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
         ledger = CommitLog.open(settings.lake, undone)
-        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {rollback.snapshot_id} shows it")
+        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
     return rollback.is_back
 
 
@@ -152,7 +152,7 @@ def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
 
 
 class _Destinations:
-    """Where each partition goes back to: what the plan's own changes began with, or what a snapshot showed."""
+    """The target of each partition: its assignment before the plan's first change, or the one in a snapshot."""
 
     def __init__(self, name: str, then: Mapping[Key, Row] | None, why_not: Mapping[str, Rejection]) -> None:
         self.name = name
@@ -166,9 +166,9 @@ class _Destinations:
             return self.why_not[key[0]]
         row = self.then.get(key)
         if row is None:
-            return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not know it")
+            return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not contain it")
         if row["adding_replicas"] or row["removing_replicas"]:
-            reason = f"{self.name} shows it being moved: that is no assignment to go back to"
+            reason = f"{self.name} shows it being moved, which is no assignment to return to"
             return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
         if not row["replicas"]:
             return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
@@ -180,28 +180,30 @@ def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: 
     if to_snapshot is None:
         return _Destinations(name, None, {})
     snapshot = find_snapshot(lake, to_snapshot)
-    these = ("topic", "in", topics)
-    rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=FORMER_COLUMNS))
-    ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", these)}
+    topic_filter = ("topic", "in", topics)
+    rows = as_rows(table_as_of(lake, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS))
+    ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", topic_filter)}
     ids = {change.topic: change.topic_id for change in plan.changes}
-    anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
-    others = {topic: anew for topic, then in ids_then.items() if then and ids[topic] and then != ids[topic]}
-    return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, others)
+    recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
+    rejected_topics = {
+        topic: recreated for topic, id_then in ids_then.items() if id_then and ids[topic] and id_then != ids[topic]
+    }
+    return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, rejected_topics)
 
 
-def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
+def _refuse_running(plan: Plan, steps_by_key: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
     running = [
         f"{topic}-{partition}"
         for (topic, partition), row in partitions.items()
-        if (way := ways.get((topic, partition)))
-        and status_of(steps_of(way), assignment_in(row))[0] is ReassignmentStatus.IN_PROGRESS
+        if (steps := steps_by_key.get((topic, partition)))
+        and status_of(steps_of(steps), assignment_in(row))[0] is ReassignmentStatus.IN_PROGRESS
     ]
     if running:
         more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
         raise RefusedError(
             f"plan {plan.title} still moves {pluralise(len(running), 'partition')}: "
             f"{', '.join(running[:LINES_SHOWN])}{more}; "
-            f"`surveyor cancel {plan.plan_id}` calls these back, then roll back the rest",
+            f"`surveyor cancel {plan.plan_id}` cancels these; then roll back the rest",
         )
 
 

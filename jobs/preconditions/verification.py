@@ -25,7 +25,9 @@ from schemas.znodes import MalformedZnodeError, State, read_assignment
 def change_status(
     change: Change, way: Sequence[Change], topic: Znode, state: State | None
 ) -> tuple[ReassignmentStatus, str]:
-    """Tell how far one change has come, and what is found; `way`: its partition's reassignments, wave by wave."""
+    """Return how far one change has come, and the details; `way` has all reassignments of its partition, wave by
+    wave.
+    """
     if change.action == Action.REASSIGN:
         return _reassignment(change, way, topic, state)
     if state is None:
@@ -36,7 +38,7 @@ def change_status(
     before, after = change.leader_epoch_before, change.leader_epoch_after
     if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
         return ReassignmentStatus.COMPLETE, detail
-    # before the wave before it, a later wave's partition has an even older epoch
+    # a change of a later wave has a `leader_epoch_before` that the partition may not have reached yet
     if not change.is_new and before is not None and state.leader_epoch <= before:
         return ReassignmentStatus.NOT_STARTED, detail
     return ReassignmentStatus.DIVERGED, detail
@@ -45,7 +47,7 @@ def change_status(
 def _election_after(
     change: Change, way: Sequence[Change], topic: Znode, state: State
 ) -> tuple[ReassignmentStatus, str]:
-    """Tell how far an election has come that waits for moves, whose epochs nobody could foretell."""
+    """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     if way and _reassignment(way[-1], way, topic, state)[0] is not ReassignmentStatus.COMPLETE:
         return ReassignmentStatus.NOT_STARTED, f"{detail}: its replicas are not there yet"
@@ -67,14 +69,14 @@ def _reassignment(
     if assignment is None:
         return ReassignmentStatus.DIVERGED, "the partition is gone"
     now = ReplicaAssignment(*assignment)
-    standing, at = status_of(steps_of(way), now)
+    status, current_step = status_of(steps_of(way), now)
     detail = f"replicas {now.replicas}"
-    if standing is ReassignmentStatus.DIVERGED:
+    if status is ReassignmentStatus.DIVERGED:
         return ReassignmentStatus.DIVERGED, detail
-    ahead = way.index(change) - at
-    if standing is ReassignmentStatus.COMPLETE or ahead < 0:
+    steps_ahead = way.index(change) - current_step
+    if status is ReassignmentStatus.COMPLETE or steps_ahead < 0:
         return ReassignmentStatus.COMPLETE, detail
-    if standing is ReassignmentStatus.IN_PROGRESS and ahead == 0:
+    if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
         missing = [broker for broker in change.replicas_after if state is None or broker not in state.isr]
         return ReassignmentStatus.IN_PROGRESS, f"{detail}, not yet in sync {missing}"
     return ReassignmentStatus.NOT_STARTED, detail
@@ -83,22 +85,22 @@ def _reassignment(
 def task_status(
     task: Operation, now: TaskZnodes, live: Collection[str] | None = None
 ) -> tuple[ReassignmentStatus, str]:
-    """Tell how far an operation has come, and what is found; `live`: ids of the brokers that are registered."""
+    """Return how far an operation has come, and the details; `live` has the ids of the registered brokers."""
     verdict = verdict_on(task, now)
     if verdict is None and task.action == OperationKind.DELETE_REPLICAS:
-        return ReassignmentStatus.IN_PROGRESS, "queued for deletion, and still there"
+        return ReassignmentStatus.IN_PROGRESS, "queued for deletion, and still exists"
     if verdict is None:
-        return ReassignmentStatus.NOT_STARTED, "as it was planned from"
+        return ReassignmentStatus.NOT_STARTED, "unchanged since the plan was made"
     if verdict.outcome is not Outcome.APPLIED:
         return ReassignmentStatus.DIVERGED, verdict.message
-    goes_on = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
-    if not goes_on:
+    in_progress = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
+    if not in_progress:
         return ReassignmentStatus.COMPLETE, verdict.message
     return ReassignmentStatus.IN_PROGRESS, f"{verdict.message}{_waits_for(now, live)}"
 
 
 def _waits_for(now: TaskZnodes, live: Collection[str] | None) -> str:
-    """Name the brokers that hold a replica of a queued topic and are not there: its deletion waits for each."""
+    """Name the brokers that hold a replica of a queued topic and are not alive: the deletion waits for each."""
     try:
         partitions = read_assignment(now.topic.data).partitions
     except MalformedZnodeError as error:
@@ -112,52 +114,57 @@ def _waits_for(now: TaskZnodes, live: Collection[str] | None) -> str:
 
 
 def current_evenness(settings: Settings, plan: Plan) -> Figures | None:
-    """Return the replicas and leaders of each broker now, the least and the most; None for plans without figures.
+    """Return the least and most replicas and leaders per broker now; None for plans without figures.
 
-    Partitions of the plan are read in ZooKeeper, the others as the newest snapshot has them.
+    Partitions of the plan are read from ZooKeeper, the others from the newest snapshot.
     """
     counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(settings.lake)
     if counted is None or snapshot is None:
         return None
     with connected(settings.zookeeper) as client:
         sync(client)
-        read = read_changed(client, [*{change.key: change for change in plan.changes}.values()])
-    now = {change.key: _held_and_led(change, topic, state) for change, topic, state in read}
+        changed_znodes = read_changed(client, [*{change.key: change for change in plan.changes}.values()])
+    plan_partitions = {change.key: _held_and_led(change, topic, state) for change, topic, state in changed_znodes}
     rows = table_as_of(settings.lake, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
     keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
-    others = rows.filter(np.array([key not in now for key in keys], dtype=bool))
+    others = rows.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
     held = pc.list_flatten(others["replicas"]).to_numpy()
     led = pc.fill_null(others["leader"], NO_LEADER).to_numpy()
-    known = [found for found in now.values() if found is not None]
-    replicas = [broker for brokers, _ in known for broker in brokers]
+    readable = [partition for partition in plan_partitions.values() if partition is not None]
+    replicas = [broker for brokers, _ in readable for broker in brokers]
     return {
         "replicas_per_broker": spans_of(np.append(held, np.array(replicas, dtype=np.int64)), counted),
-        "led_per_broker": spans_of(np.append(led, np.array([leader for _, leader in known], dtype=np.int64)), counted),
+        "led_per_broker": spans_of(
+            np.append(led, np.array([leader for _, leader in readable], dtype=np.int64)), counted
+        ),
     }
 
 
 def _held_and_led(change: Change, topic: Znode, state: Znode) -> tuple[list[int], int] | None:
-    """The replicas and the leader of a partition, None where they are not understood or gone."""
+    """The replicas and the leader of a partition; None if they are not understood or do not exist."""
     try:
         assignment = assigned(topic, change.partition)
     except MalformedZnodeError:
         return None
-    leads = understood(state)
+    state_content = understood(state)
     if assignment is None:
         return None
-    return assignment[0], NO_LEADER if leads is None else leads.leader
+    return assignment[0], NO_LEADER if state_content is None else state_content.leader
 
 
 def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, ReassignmentStatus, str]]:
-    """Read the cluster and tell how far each change has come."""
+    """Read the cluster and return the status of each change and operation, with details."""
     with connected(settings.zookeeper) as client:
         sync(client)
         znodes = read_changed(client, plan.changes)
         tasks = read_tasks(client, plan.tasks)
         live = children(client, BROKER_IDS) or []
-    ways = steps_by_partition(plan.changes)
+    steps_by_key = steps_by_partition(plan.changes)
     changes = [
-        (change, *change_status(change, ways.get((change.topic, change.partition), ()), topic, understood(state)))
+        (
+            change,
+            *change_status(change, steps_by_key.get((change.topic, change.partition), ()), topic, understood(state)),
+        )
         for change, topic, state in znodes
     ]
     return [*changes, *((task, *task_status(task, now, live)) for task, now in tasks)]

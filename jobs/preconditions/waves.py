@@ -1,7 +1,7 @@
-"""Waves of a plan in admin mode: those of one are asked for together, the next when the one before has come about.
+"""Waves of a plan in admin mode: changes of a wave are requested together, after the wave before is complete.
 
-A later change of a partition starts where an earlier one ends, so it can be judged only then; in batch mode a plan has
-one wave. Moves have come about when nothing is added or removed any more and the whole target is in sync.
+A later change of a partition starts where an earlier one ends, so it can be judged only then. In batch mode a plan has
+one wave. Reassignments are complete when no replica is being added or removed and the whole target is in sync.
 """
 
 import time
@@ -29,67 +29,68 @@ from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
 R = TypeVar("R", bound=PlanRow)
 
 PREVIOUS_WAVE_SECONDS: Final = 15.0
-"""Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written a request."""
+"""Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
 
 _MIN_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 2.0
-"""Seconds between two looks at what moves."""
+"""Maximum seconds between two polls of what moves."""
 
 
 def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
-    """The changes or operations of each wave, in order."""
+    """Yield the changes or operations of each wave, in order."""
     for _, wave in groupby(sorted(rows, key=attrgetter("wave")), key=attrgetter("wave")):
         yield list(wave)
 
 
 def evaluate_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
-    """Tell what is due; a change whose partition has one due or running in an earlier wave is due after it, unjudged.
+    """Return the pending changes and the outcomes of the others.
 
-    A partition that has gone on to a later wave has its earlier ones behind it.
+    If a partition has a pending or running change in an earlier wave, its later changes are pending without being
+    judged. If a partition has reached a later wave, its earlier changes count as applied.
     """
-    due: list[Change] = []
+    pending: list[Change] = []
     verdicts: list[RowOutcome] = []
-    begun: dict[Key, int] = {}
-    ahead: set[Key] = set()
+    reached_wave: dict[Key, int] = {}
+    busy: set[Key] = set()
     for wave in by_wave(changes):
-        due_now, judged = judge_for_admin(client, [change for change in wave if change.key not in ahead])
-        due += due_now + [change for change in wave if change.key in ahead]
-        verdicts += judged
-        reached = [*due_now, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
-        begun |= {change.key: change.wave for change in reached}
-        running = (verdict.change for verdict in judged if verdict.is_running)
-        ahead |= {change.key for change in (*due_now, *running)}
-    return due, [_as_passed(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
+        pending_in_wave, outcomes = judge_for_admin(client, [change for change in wave if change.key not in busy])
+        pending += pending_in_wave + [change for change in wave if change.key in busy]
+        verdicts += outcomes
+        reached = [*pending_in_wave, *(verdict.change for verdict in outcomes if verdict.outcome is Outcome.APPLIED)]
+        reached_wave |= {change.key: change.wave for change in reached}
+        running = (verdict.change for verdict in outcomes if verdict.is_running)
+        busy |= {change.key for change in (*pending_in_wave, *running)}
+    return pending, [_as_passed(verdict, reached_wave.get(verdict.change.key, -1)) for verdict in verdicts]
 
 
 def _as_passed(verdict: RowOutcome, reached: int) -> RowOutcome:
     if verdict.outcome is not Outcome.STALE or verdict.change.wave >= reached:
         return verdict
-    return RowOutcome(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
+    return RowOutcome(verdict.change, Outcome.APPLIED, f"found applied: its partition has reached wave {reached}")
 
 
 def recheck_wave(
     settings: Settings, ledger: CommitLog, wave: Sequence[PlanRow], timeout_seconds: float = PREVIOUS_WAVE_SECONDS
 ) -> list[PlanRow]:
-    """Read again just before asking, and return what of a wave is due; the ledger is told of the rest.
+    """Read again just before requesting; return the pending rows of a wave, and record the outcomes of the others.
 
-    What the waves before did not bring about is waited for, `patience` seconds.
+    If changes of the waves before do not show yet, up to `timeout_seconds` are spent waiting for them.
     """
-    refused = {v.change.key for v in ledger.outcomes if v.outcome is not Outcome.APPLIED}
+    refused = {verdict.change.key for verdict in ledger.outcomes if verdict.outcome is not Outcome.APPLIED}
     ledger.judge(
         RowOutcome(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
         for change in wave
         if change.key in refused
     )
-    mine = [change for change in wave if change.key not in refused]
-    tasks, changes = operations_among(mine), changes_among(mine)
+    candidates = [change for change in wave if change.key not in refused]
+    tasks, changes = operations_among(candidates), changes_among(candidates)
     with connected(settings.zookeeper) as client:
-        due, verdicts = poll_until(
+        pending, verdicts = poll_until(
             lambda: _reevaluate(client, changes), lambda judged: not _any_stale(judged[1]), timeout_seconds
         )
-        due_tasks, settled = judge_tasks(client, tasks)
-    ledger.judge([*verdicts, *settled])
-    return [*due, *due_tasks]
+        pending_tasks, task_outcomes = judge_tasks(client, tasks)
+    ledger.judge([*verdicts, *task_outcomes])
+    return [*pending, *pending_tasks]
 
 
 def _reevaluate(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
@@ -102,27 +103,28 @@ def _any_stale(verdicts: Sequence[RowOutcome]) -> bool:
 
 
 def wait_complete(settings: Settings, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
-    """Wait until these reassignments are complete, and tell how many are.
+    """Wait until these reassignments are complete; return how many are.
 
-    Moves that somebody leads elsewhere meanwhile have failed, as the ledger is told. `between_looks` may raise, as when
-    the time to wait is over.
+    A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may
+    raise, for instance when the time to wait is over.
     """
-    failed = {v.change.key for v in ledger.outcomes if v.outcome is not Outcome.APPLIED}
-    left = [move for move in moves if move.key not in failed]
-    total, complete, pause = len(left), len(left), _MIN_PAUSE_SECONDS
-    names = sorted({move.wave for move in left})
-    step = f"replicas move, wave {', '.join(map(str, names))}"
-    with connected(settings.zookeeper) as client, progress(step, lambda: Part(total - len(left), total, "complete")):
-        while left:
-            looked_at = with_retries(lambda: _read_wave(client, ledger, left))  # noqa: B023 - called at once
-            diverged = [
-                (move, detail) for move, standing, detail in looked_at if standing is ReassignmentStatus.DIVERGED
-            ]
-            lost = [_failed_move(ledger, move, detail) for move, detail in diverged]
-            ledger.replace_outcomes(lost)
-            complete -= len(lost)
-            left = [move for move, standing, _ in looked_at if standing is ReassignmentStatus.IN_PROGRESS]
-            if left:
+    failed = {verdict.change.key for verdict in ledger.outcomes if verdict.outcome is not Outcome.APPLIED}
+    unfinished = [move for move in moves if move.key not in failed]
+    total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
+    waves = sorted({move.wave for move in unfinished})
+    step = f"replicas move, wave {', '.join(map(str, waves))}"
+    with (
+        connected(settings.zookeeper) as client,
+        progress(step, lambda: Part(total - len(unfinished), total, "complete")),
+    ):
+        while unfinished:
+            statuses = with_retries(lambda: _read_wave(client, ledger, unfinished))  # noqa: B023 - called at once
+            diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
+            failures = [_failed_move(ledger, move, detail) for move, detail in diverged]
+            ledger.replace_outcomes(failures)
+            complete -= len(failures)
+            unfinished = [move for move, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS]
+            if unfinished:
                 on_poll()
                 time.sleep(pause)
                 pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
@@ -130,10 +132,10 @@ def wait_complete(settings: Settings, ledger: CommitLog, moves: Sequence[Change]
 
 
 def _failed_move(ledger: CommitLog, move: Change, detail: str) -> RowOutcome:
-    """A move that was under way and is not any more; of a cancelled plan that is as it should be."""
+    """Outcome of a running reassignment that was turned back; for a cancelled plan that is expected."""
     if ledger.is_closed:
-        return RowOutcome(move, Outcome.STALE, f"turned back, as the plan was cancelled: {detail}")
-    return RowOutcome(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
+        return RowOutcome(move, Outcome.STALE, f"turned back because the plan was cancelled: {detail}")
+    return RowOutcome(move, Outcome.FAILED, f"it was in progress and no longer is: {detail}")
 
 
 def _read_wave(
@@ -144,26 +146,26 @@ def _read_wave(
 
 
 def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> Callable[[], None]:
-    """Make what a commit does between two looks at what moves.
+    """Return the function that a commit calls between two polls of what moves.
 
-    Who cancels its plan gets the lease. StillRunningError is raised once `max_wait` seconds from now are over; None:
-    never.
+    If the plan is cancelled, it hands the lease to the cancellation. It raises StillRunningError once `max_wait`
+    seconds from now are over; None waits without a limit.
     """
-    until = None if max_wait is None else time.monotonic() + max_wait
+    deadline = None if max_wait is None else time.monotonic() + max_wait
 
-    def between_looks() -> None:
+    def on_poll() -> None:
         if ledger.is_closed:
             lease.release()
-        if until is not None and time.monotonic() >= until:
+        if deadline is not None and time.monotonic() >= deadline:
             raise StillRunningError(f"--max-wait {max_wait:g} s is over{resume_hint(ledger)}")
 
-    return between_looks
+    return on_poll
 
 
 def resume_hint(ledger: CommitLog) -> str:
-    """What to do once nobody waits any more."""
+    """Say how to continue once this command no longer waits."""
     plan = ledger.plan.plan_id
     return (
-        ": what was asked for goes on in the cluster; "
-        f"`surveyor commit {plan} --apply` goes on where it is, `surveyor cancel {plan}` turns it back"
+        ": requested changes continue in the cluster; "
+        f"`surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"
     )

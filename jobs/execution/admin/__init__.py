@@ -1,1 +1,1 @@
-"""Admin mode: Kafka's controller is asked, by the Admin API or by znodes in /admin."""
+"""Admin mode: changes are requested from Kafka's controller, over the Admin API or by znodes in /admin."""

@@ -1,7 +1,7 @@
-"""Overrides of brokers and topics, set by the Admin API and owned up to in `commits`: what is meant, what came of it.
+"""Config overrides of brokers and topics, set over the Admin API and audited in `commits`: each intent and its
+outcome.
 
-Throttles come and go, and nothing of them is left in the cluster or in `throttles` once they are gone; these rows stay.
-In: overrides by resource, None where one is deleted. Out: what was refused, by resource.
+Once a throttle is removed, nothing of it is left in the cluster or in table `throttles`; the rows in `commits` stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ Overrides = Mapping[Resource, Mapping[str, str | None]]
 
 
 class ConfigAdmin(Protocol):
-    """What of the Admin API throttles need."""
+    """The part of the Admin API that throttles need."""
 
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
-        """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused.
+        """Set overrides of a broker or topic, and delete those whose value is None; return 0, or why it was refused.
 
-        Raise one of UNANSWERED where nobody knows.
+        Raises one of UNKNOWN_OUTCOME if the outcome is unknown.
         """
 
 
@@ -37,38 +37,44 @@ class AuditedConfigs:
     lake: Warehouse
     plan_id: str
     attempt: int | None = None
-    """Which commit of the plan; None: one of its own."""
+    """The attempt number of the commit; None starts a new attempt."""
 
     def alter(
         self, step: Step, admin: ConfigAdmin, overrides: Overrides, *, continue_after_refusal: bool
     ) -> dict[Resource, str]:
-        """Alter one resource after another; return what was refused. `to_the_end`: after that the others, too."""
+        """Alter one resource after another; return the reasons of those that were refused.
+
+        `continue_after_refusal`: go on with the other resources after a refusal.
+        """
         if not overrides:
             return {}
         self.lake.ensure_columns("commits")
         if self.attempt is None:
             self.attempt = next_attempt(self.lake, self.plan_id)
         self._record(step, [(Outcome.PENDING, override_text(*each)) for each in overrides.items()])
-        became = dict.fromkeys(overrides, (Outcome.SKIPPED, "not asked for"))
+        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, "not asked for"))
         refused: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
-                became[resource] = Outcome.UNKNOWN, "ended before it was answered"
+                outcomes[resource] = Outcome.UNKNOWN, "the command ended before the answer"
                 try:
-                    became[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
-                except SurveyorError:  # instead of asking
-                    became[resource] = Outcome.SKIPPED, "not asked for"
+                    outcomes[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
+                except SurveyorError:  # raised before the request was sent
+                    outcomes[resource] = Outcome.SKIPPED, "not asked for"
                     raise
                 except UNKNOWN_OUTCOME as error:
-                    became[resource] = Outcome.UNKNOWN, f"no answer ({error})"
-                outcome, why = became[resource]
+                    outcomes[resource] = Outcome.UNKNOWN, f"no answer ({error})"
+                outcome, message = outcomes[resource]
                 if outcome is not Outcome.APPLIED:
-                    refused[resource] = why
+                    refused[resource] = message
                     if not continue_after_refusal:
                         break
         finally:
-            ends = ((outcome, f"{override_text(of, overrides[of])}: {why}") for of, (outcome, why) in became.items())
-            self._record(step, [*ends])
+            results = (
+                (outcome, f"{override_text(resource, overrides[resource])}: {message}")
+                for resource, (outcome, message) in outcomes.items()
+            )
+            self._record(step, [*results])
         return refused
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
@@ -81,7 +87,7 @@ class AuditedConfigs:
 
 
 def _outcome_of(answer: int | str) -> tuple[Outcome, str]:
-    """What came of a request, by its answer.
+    """Outcome and message of a request, by its answer.
 
     >>> [_outcome_of(answer)[0].value for answer in (0, "InvalidConfig: no")]
     ['applied', 'failed']
@@ -90,7 +96,7 @@ def _outcome_of(answer: int | str) -> tuple[Outcome, str]:
 
 
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:
-    """Say what is set, all of it: nothing else tells it once it is gone.
+    """Name the overrides of one resource completely: they are recorded nowhere else once they are removed.
 
     >>> from jobs.execution.admin.reassignment_options import ResourceKind
     >>> override_text((ResourceKind.BROKER, "1"), {"leader.replication.throttled.rate": "5", "x": None})

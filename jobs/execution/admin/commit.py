@@ -1,10 +1,11 @@
-"""Admin mode: a plan is asked for wave by wave, each once the one before is complete, and none beside others' moves.
+"""Admin mode: submits a plan to Kafka's controller wave by wave; refuses while other reassignments are in the way.
 
-This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave,
-and whether the lease of the cluster is still ours: no other commit, cancellation or change of throttles runs beside it.
-A throttle is set for what moves and is about to, and taken away once none of the plan's replicas move, however the
-commit ends; one that crashed has left its rows in `throttles`, and the next one does it. Of a closed plan only
-the throttle is looked after: a cancellation lets go on what it must not turn back, and that may still move.
+This mode has no compare-and-set. So before each wave the commit reads again what each change was computed from, and
+checks that it still holds the cluster's lease: no other commit, cancellation or change of throttles runs at the same
+time. A throttle is set for the replicas that move or are about to, and it is removed once none of the plan's replicas
+move, no matter how the commit ends. A commit that crashed leaves its rows in `throttles`, and the next one removes the
+throttle. Of a closed plan only the throttle is maintained: reassignments that a cancellation could not turn back may
+still run.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,35 +52,34 @@ def commit_admin(
     settings: Settings,
     ledger: CommitLog,
     controller: ControllerClient,
-    due: Sequence[PlanRow],
+    pending: Sequence[PlanRow],
     lease: Lease,
     *,
     running: ReassignmentOptions = DEFAULT,
     throttler: ConfigAdmin | None = None,
 ) -> None:
-    """Ask for what is due, in the ledger's name, and wait where the next wave or a throttle needs it.
+    """Request the pending changes, record the outcomes, and wait where the next wave or a throttle needs it.
 
-    `throttler` is the Admin API, None where no throttle is to be set or left to be cleared. Raises RefusedError where
-    others' reassignments run, and StillRunningError where the time to wait is over or somebody interrupts: what was
-    asked for goes on then.
+    `throttler` is the Admin API; None if no throttle is to be set or removed. Raises RefusedError if other
+    reassignments are in the way, and StillRunningError if the time to wait is over or the user interrupts; requested
+    changes then continue in the cluster.
     """
-    rows = throttle_rows(settings.lake, ledger.plan.plan_id)
-    rate = rate_of(rows) if running.throttle is None else running.throttle
-    between_looks = make_poll_hook(running.max_wait, ledger, lease)
-    run = AdminCommit(settings, ledger, controller, throttler, running, lease, between_looks, rate)
+    throttle = throttle_rows(settings.lake, ledger.plan.plan_id)
+    rate = rate_of(throttle) if running.throttle is None else running.throttle
+    on_poll = make_poll_hook(running.max_wait, ledger, lease)
+    run = AdminCommit(settings, ledger, controller, throttler, running, lease, on_poll, rate)
     try:
         with raise_on_signal():
-            run.run_waves(due)
+            run.run_waves(pending)
     except KeyboardInterrupt:
-        run.record_unrequested(due)
+        run.record_unrequested(pending)
         if not run.running_moves():
             raise
         raise StillRunningError(f"interrupted{resume_hint(ledger)}") from None
     except SurveyorError as error:
-        run.record_unrequested(due)
-        if ledger.intents_written and isinstance(
-            error, UnreadableError
-        ):  # which is no word for what was asked for already
+        run.record_unrequested(pending)
+        # requested changes continue, so a failure to read is no longer the right error
+        if ledger.intents_written and isinstance(error, UnreadableError):
             raise StillRunningError(f"{error}{resume_hint(ledger)}") from error
         raise
     finally:
@@ -100,7 +100,7 @@ class AdminCommit:
     lease: Lease
     on_poll: Callable[[], None]
     rate: int | None
-    """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
+    """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
 
     def run_waves(self, due: Sequence[PlanRow]) -> None:
         self._throttle()
@@ -113,35 +113,37 @@ class AdminCommit:
         if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
             self._wait(self._moves)
 
-    def record_unrequested(self, due: Sequence[PlanRow]) -> None:
-        """Note what was not asked for any more; the plan is not done, though all may have been asked for."""
+    def record_unrequested(self, pending: Sequence[PlanRow]) -> None:
+        """Record the outcome of changes that were not requested any more; the plan is unfinished even if all were
+        requested.
+        """
         self.ledger.unfinished = True
         if self.ledger.intents_written:
-            judged = {verdict.change.place for verdict in self.ledger.outcomes}
+            decided = {verdict.change.place for verdict in self.ledger.outcomes}
             moving = {move.place for move in self.running_moves()}
-            for change in due:
-                if change.place in judged:
+            for change in pending:
+                if change.place in decided:
                     continue
                 if change.place in moving:
-                    self.ledger.judge([RowOutcome(change, Outcome.APPLIED, "asked for, and under way")])
+                    self.ledger.judge([RowOutcome(change, Outcome.APPLIED, "requested, and in progress")])
                 else:
                     self.ledger.judge([RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it")])
 
     def clear_throttle(self) -> None:
-        """Take the throttle away unless the replicas it is for still move; what fails here hides no other error."""
+        """Remove the throttle unless replicas of the plan still move; an error here must not hide another error."""
         plan_id = self.ledger.plan.plan_id
         try:
             if throttle_rows(self.settings.lake, plan_id):
-                self.lease.take(LEASE_HANDOVER_SECONDS)  # a cancellation may have it, that we let go for
+                self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
                 end_throttle(self.settings, self.ledger.plan, self.throttler, self.ledger.attempt)
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
-                    log(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
+                    log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
             log(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_retry_hint(plan_id)}")
 
     def running_moves(self) -> list[Change]:
-        """What of the plan moves now, as far as anybody can see."""
+        """The changes of the plan that are moving now; none if ZooKeeper cannot be read."""
         try:
             return moving_of(self.settings, self.ledger.plan)
         except SurveyorError:
@@ -152,37 +154,40 @@ class AdminCommit:
         return reassignments_of(self.ledger.plan)
 
     def _wait(self, moves: Sequence[Change]) -> None:
+        """Wait until these reassignments are complete."""
         complete = wait_complete(self.settings, self.ledger, moves, self.on_poll)
         waves = ", ".join(map(str, sorted({move.wave for move in moves})))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
     def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
+        """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
         self.ledger.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
-        due = recheck_wave(self.settings, self.ledger, wave, 0.0 if first else PREVIOUS_WAVE_SECONDS)
-        if not due:
+        pending = recheck_wave(self.settings, self.ledger, wave, 0.0 if first else PREVIOUS_WAVE_SECONDS)
+        if not pending:
             return
         if not self.ledger.intents_written:
-            self.ledger.append_intents([*due, *later])
-        moves = [change for change in changes_among(due) if change.action == Action.REASSIGN]
+            self.ledger.append_intents([*pending, *later])
+        moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
-        due = recheck_wave(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
+        pending = recheck_wave(self.settings, self.ledger, pending, 0.0)  # setting the throttle took time
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
-        request_changes(self.settings, self.ledger, self.controller, due)
-        log(f"  wave {wave[0].wave}: {pluralise(len(due), 'change')} asked for")
+        request_changes(self.settings, self.ledger, self.controller, pending)
+        log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} asked for")
 
-    def _throttle(self, coming: Sequence[Change] = ()) -> None:
-        """Throttle what moves now and what is about to."""
+    def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
+        """Throttle the replicas that move now and those that are about to."""
         if self.rate is None or self.throttler is None:
             return
-        moves = [*moving_of(self.settings, self.ledger.plan), *coming]
+        moves = [*moving_of(self.settings, self.ledger.plan), *upcoming]
         if moves:
             plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
             set_throttle(self.settings, self.throttler, plan_id, moves, self.rate, attempt=attempt)
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
+        """Raise RefusedError if other reassignments are in the way of this wave."""
         moving = self.controller.reassignments()
         with connected(self.settings.zookeeper) as client:
             sync(client)
@@ -198,7 +203,7 @@ class AdminCommit:
 
 
 def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None) -> None:
-    """Take a plan's throttle away if none of its replicas move any more; else say that it stays."""
+    """Remove a plan's throttle if none of its replicas move any more; otherwise report that it stays."""
     plan_id = plan.plan_id
     moving = moving_of(settings, plan)
     if moving:
@@ -217,11 +222,11 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, 
 
 
 def _retry_hint(plan_id: str) -> str:
-    return f"`surveyor commit {plan_id} --apply` takes it away once they are there"
+    return f"`surveyor commit {plan_id} --apply` removes it once they are complete"
 
 
 def maintain_throttle(settings: Settings, plan: Plan, rate: int | None) -> int:
-    """Set the rate, if one is given, or put back what stood before; return how many partitions still move."""
+    """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
     refuse_other_cluster(settings, plan, state)
@@ -229,7 +234,7 @@ def maintain_throttle(settings: Settings, plan: Plan, rate: int | None) -> int:
         throttler = LeaseGuardedAdmin(admin, lease)
         moving = moving_of(settings, plan)
         if moving and rate is not None:
-            refuse_edited(plan)  # it says what is throttled
+            refuse_edited(plan)  # the plan determines what is throttled
             set_throttle(settings, throttler, plan.plan_id, moving, rate)
         elif throttle_rows(settings.lake, plan.plan_id):
             end_throttle(settings, plan, throttler)

@@ -1,4 +1,6 @@
-"""Who is asked in admin mode: the Admin API, or with `--via zookeeper` the znodes in /admin; and who sets throttles."""
+"""Connections of admin mode: the Admin API, or with `--via zookeeper` requests in /admin; and the client for
+throttles.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,8 +26,8 @@ def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
     """Yield a connection to the Admin API of the cluster's live brokers."""
     properties = read_properties(settings.conf.command_config)
     controller = state.controller.broker_id
-    first = controller if controller in state.live else None
-    with connected_admin(bootstrap(state.brokers, properties), properties, first) as admin:
+    preferred_broker = controller if controller in state.live else None
+    with connected_admin(bootstrap(state.brokers, properties), properties, preferred_broker) as admin:
         yield admin
 
 
@@ -33,7 +35,7 @@ def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
 def controller_of(
     settings: Settings, state: ClusterState, ledger: CommitLog, running: ReassignmentOptions, lease: Lease
 ) -> Iterator[tuple[ControllerClient, ConfigAdmin | None]]:
-    """Yield Kafka's controller, and the Admin API for throttles: None where it is not needed or does not answer."""
+    """Yield the client of Kafka's controller, and the Admin API for throttles; None if not needed or not available."""
     if running.via is Via.ADMIN:
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
@@ -45,6 +47,7 @@ def controller_of(
 
 
 def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: ReassignmentOptions) -> Admin | None:
+    """Return the Admin API for throttles; None if none is needed, or if it does not answer and none was requested."""
     if running.throttle is None and not throttle_rows(settings.lake):
         return None
     try:

@@ -1,6 +1,6 @@
-"""Kafka's own controller is asked, and does it under its own fence: each kind of change in its own request.
+"""Requests to Kafka's controller, which carries them out under its own fence; one request for each kind of change.
 
-What it answers is judged; where the answer was lost, the cluster says what was heard.
+Outcomes follow from the answers. If an answer is lost, the state in ZooKeeper shows whether the request was received.
 """
 
 import json
@@ -24,14 +24,15 @@ from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
-"""What the Admin API can do of what plans contain; first leaders only with their topic."""
+"""Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
 
 READ_BACK_SECONDS: Final = 15.0
-"""Seconds within which a request whose answer was lost shows in ZooKeeper, if it was heard."""
+"""Seconds for a received request whose answer was lost to show in ZooKeeper."""
 
 Codes = Mapping[Key, int | str | RowOutcome]
-"""What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
-verdict where it was not asked."""
+"""Answers of the controller by topic and partition: an error code or, if there is one, its message; an outcome for
+partitions that were not requested.
+"""
 
 _ACCEPTED_MESSAGES: Final[dict[int | str, str]] = {
     NONE: "asked and accepted",
@@ -40,97 +41,105 @@ _ACCEPTED_MESSAGES: Final[dict[int | str, str]] = {
 
 
 class ControllerClient(Protocol):
-    """Kafka's controller, however it is asked; each call returns what it answered by partition."""
+    """A client of Kafka's controller; each call returns the answers by partition."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
-        """Ask for the preferred replica to lead."""
+        """Request that the preferred replicas lead."""
 
     def reassignments(self) -> dict[Key, list[int]]:
-        """Where each partition that moves now is going, whoever asked."""
+        """Return the target replicas of each partition that is moving now, no matter which client requested it."""
 
     def reassign(self, targets: dict[Key, list[int]]) -> Codes:
-        """Ask for replicas; a partition that the answer does not name may have been heard or not."""
+        """Request new replicas. A partition that is missing in the answer may or may not have been received."""
 
 
 Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
-"""The changes that each request is for, and how it is asked."""
+"""The changes of each request, and the function that sends it."""
 
 
 def request_changes(
-    settings: Settings, ledger: CommitLog, controller: ControllerClient, due: Sequence[PlanRow]
+    settings: Settings, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> None:
-    """Ask for what is due, kind by kind, and judge by the answers."""
-    for kind, requests in _requests(settings, ledger, controller, due):
-        if any(row.action == kind for row in due):
+    """Request the pending changes, kind by kind, and record the outcomes from the answers."""
+    for kind, requests in _requests(settings, ledger, controller, pending):
+        if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
                 for verdicts in _send_in_turn(settings, requests):
                     ledger.judge(verdicts)
 
 
 def _requests(
-    settings: Settings, ledger: CommitLog, controller: ControllerClient, due: Sequence[PlanRow]
+    settings: Settings, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
-    """Cut what is due into requests, kind by kind."""
-    # `jobs.execution.mode_selection` lets only the Admin API have the kinds that it alone knows.
+    """Split the pending changes into requests, kind by kind."""
+    # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
     admin = cast("Admin", controller)
-    created, elected, moved = (
-        [change for change in changes_among(due) if change.action == action]
+    creations_due, elections, reassignments = (
+        [change for change in changes_among(pending) if change.action == action]
         for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN)
     )
-    altered, deleted = (
-        [operation for operation in operations_among(due) if operation.kind == kind]
+    alterations, deletions = (
+        [operation for operation in operations_among(pending) if operation.kind == kind]
         for kind in (OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC)
     )
-    yield Action.CREATE, creations(ledger, admin, created)
-    yield Action.ELECT_PREFERRED, [(elected, lambda: controller.elect_preferred([change.key for change in elected]))]
-    yield Action.REASSIGN, [(moved, lambda: _reassign(settings, ledger, controller, moved))]
-    yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in altered]
-    yield OperationKind.DELETE_TOPIC, [(deleted, lambda: _delete_topics(admin, deleted))]
+    yield Action.CREATE, creations(ledger, admin, creations_due)
+    yield (
+        Action.ELECT_PREFERRED,
+        [(elections, lambda: controller.elect_preferred([change.key for change in elections]))],
+    )
+    yield Action.REASSIGN, [(reassignments, lambda: _reassign(settings, ledger, controller, reassignments))]
+    yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
+    yield OperationKind.DELETE_TOPIC, [(deletions, lambda: _delete_topics(admin, deletions))]
 
 
 def _send_in_turn(settings: Settings, requests: Requests) -> Iterator[list[RowOutcome]]:
-    """Ask one after another, up to one whose answer is lost: what the cluster does not show of it then is unknown."""
-    lost: str | None = None
+    """Send one request after another until an answer is lost; yield the outcomes of each.
+
+    After a lost answer no further request is sent, and changes that ZooKeeper does not show are UNKNOWN.
+    """
+    lost_answer: str | None = None
     for changes, request in requests:
-        if lost is not None:
-            why = f"not asked for: {lost} to a request before"
-            yield [RowOutcome(change, Outcome.SKIPPED, why) for change in changes]
+        if lost_answer is not None:
+            reason = f"not asked for: {lost_answer} to an earlier request"
+            yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
         try:
-            codes, unnamed = request(), "the controller's answer did not name it"
+            codes, why_unknown = request(), "the controller's answer did not name it"
         except UNKNOWN_OUTCOME as error:
-            lost = f"no answer came ({describe_error(error)})"
-            codes, unnamed = _read_back(settings, changes), lost
+            lost_answer = f"no answer came ({describe_error(error)})"
+            codes, why_unknown = _read_back(settings, changes), lost_answer
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
-        yield [_verdict(change, codes, unnamed) for change in changes]
+        yield [_verdict(change, codes, why_unknown) for change in changes]
 
 
 def _read_back(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
-    """Tell by the cluster what was heard, where the answer was lost; nothing where ZooKeeper is, too."""
-    tasks, rest = operations_among(changes), changes_among(changes)
+    """Read from ZooKeeper which changes were received, if the answer was lost; none if ZooKeeper is lost, too."""
+    tasks, partition_changes = operations_among(changes), changes_among(changes)
     with suppress(UnreadableError), connected(settings.zookeeper) as client:
 
-        def heard() -> list[Key]:
+        def received() -> list[Key]:
             sync(client)
-            verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
+            verdicts = [*judge_for_admin(client, partition_changes)[1], *judge_tasks(client, tasks)[1]]
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
-        return _wait_until_seen(heard, len(changes))
+        return _wait_until_seen(received, len(changes))
     return {}
 
 
-def _wait_until_seen(heard: Callable[[], list[Key]], count: int) -> Codes:
-    """Wait until all are heard, READ_BACK at most; what was not is missing."""
-    keys = poll_until(heard, lambda keys: len(keys) == count, READ_BACK_SECONDS)
+def _wait_until_seen(received: Callable[[], list[Key]], count: int) -> Codes:
+    """Wait until all changes show in ZooKeeper, READ_BACK_SECONDS at most; those that do not are missing in the
+    result.
+    """
+    keys = poll_until(received, lambda keys: len(keys) == count, READ_BACK_SECONDS)
     return dict.fromkeys(keys, NONE)
 
 
-def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> RowOutcome:
+def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     code = codes.get(change.key)
     if code is None:
-        return RowOutcome(change, Outcome.UNKNOWN, unnamed)
+        return RowOutcome(change, Outcome.UNKNOWN, why_unknown)
     if isinstance(code, RowOutcome):
         return code
     if code in _ACCEPTED_MESSAGES:
@@ -143,22 +152,22 @@ def _reassign(settings: Settings, ledger: CommitLog, controller: ControllerClien
     codes: dict[Key, int | str | RowOutcome] = {}
     with suppress(*UNKNOWN_OUTCOME):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
-    unheard = [change for change in changes if change.key not in codes]
-    if unheard:
-        codes.update(_read_back_reassignments(settings, ledger, unheard))
+    unanswered = [change for change in changes if change.key not in codes]
+    if unanswered:
+        codes.update(_read_back_reassignments(settings, ledger, unanswered))
     return codes
 
 
 def _read_back_reassignments(settings: Settings, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
-    """Tell by the cluster which requests were heard, where the answer was lost."""
+    """Read from ZooKeeper which reassignments were received, if the answer was lost."""
     with suppress(UnreadableError), connected(settings.zookeeper) as client:
 
-        def heard() -> list[Key]:
+        def received() -> list[Key]:
             sync(client)
-            seen = reassignment_statuses(client, changes, ledger.plan)
-            return [change.key for change, standing, _ in seen if standing is not ReassignmentStatus.DIVERGED]
+            statuses = reassignment_statuses(client, changes, ledger.plan)
+            return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
-        return _wait_until_seen(heard, len(changes))
+        return _wait_until_seen(received, len(changes))
     return {}
 
 

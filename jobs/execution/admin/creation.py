@@ -1,4 +1,6 @@
-"""New topics and partitions, asked of Kafka's controller: many topics a request, but no more than it makes in time."""
+"""Creation of topics and partitions over the Admin API: many topics a request, but no more than fit into its
+timeout.
+"""
 
 import json
 from collections import defaultdict
@@ -12,8 +14,9 @@ from schemas.enums import OperationKind
 from schemas.rows import Change
 
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
-"""Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
-alone."""
+"""Partitions of new topics in one request: they take the controller a second or two of its 20; a larger topic gets a
+request of its own.
+"""
 
 ErrorCodes = Mapping[tuple[str, int], int]
 """Error codes by topic and partition."""
@@ -22,21 +25,21 @@ ErrorCodes = Mapping[tuple[str, int], int]
 def creations(
     ledger: CommitLog, admin: Admin, changes: Sequence[Change]
 ) -> Iterator[tuple[list[Change], Callable[[], ErrorCodes]]]:
-    """Cut new topics and partitions into requests: the changes of each, and how it is asked."""
-    mine: dict[str, dict[int, Change]] = defaultdict(dict)
+    """Split new topics and partitions into requests; yield the changes of each, and the function that sends it."""
+    changes_by_topic: dict[str, dict[int, Change]] = defaultdict(dict)
     for change in changes:
-        mine[change.topic][change.partition] = change
+        changes_by_topic[change.topic][change.partition] = change
     topics: dict[str, Creation] = {}
     for operation in ledger.plan.operations:
         topic, data = operation.topic, json.loads(operation.data)
-        rows = mine.get(topic)
+        rows = changes_by_topic.get(topic)
         if rows and operation.kind == OperationKind.CREATE_TOPIC:
             topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
         elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
             added = [rows[number].replicas_after for number in sorted(rows)]
             yield [*rows.values()], partial(_expand, admin, topic, data["partitions"], added, [*rows])
     for request in creation_requests(topics):
-        yield [row for topic in request for row in mine[topic].values()], partial(_create, admin, request)
+        yield [row for topic in request for row in changes_by_topic[topic].values()], partial(_create, admin, request)
 
 
 def _expand(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> ErrorCodes:
@@ -50,19 +53,19 @@ def _create(admin: Admin, request: Mapping[str, Creation]) -> ErrorCodes:
 
 
 def creation_requests(topics: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
-    """Cut new topics into requests of some partitions each: the controller answers once all of one are made.
+    """Split new topics into requests of a limited number of partitions: the controller answers once all are created.
 
     >>> few, many = ({partition: [0] for partition in range(count)} for count in (MAX_PARTITIONS_PER_REQUEST - 1, 9999))
     >>> [list(request) for request in creation_requests({"a": (few, {}), "b": ({0: [0]}, {}), "c": (many, {})})]
     [['a', 'b'], ['c']]
     """
     request: dict[str, Creation] = {}
-    room = MAX_PARTITIONS_PER_REQUEST
+    remaining = MAX_PARTITIONS_PER_REQUEST
     for topic, (replicas, config) in topics.items():
-        if request and len(replicas) > room:
+        if request and len(replicas) > remaining:
             yield request
-            request, room = {}, MAX_PARTITIONS_PER_REQUEST
+            request, remaining = {}, MAX_PARTITIONS_PER_REQUEST
         request[topic] = (replicas, config)
-        room -= len(replicas)
+        remaining -= len(replicas)
     if request:
         yield request

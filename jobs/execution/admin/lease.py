@@ -1,4 +1,4 @@
-"""The lease of the cluster, as commands take it: for what plan, and how long they wait for somebody else's."""
+"""The cluster's lease as commands take it: for which plan, and how long they wait for another holder."""
 
 import getpass
 import os
@@ -18,18 +18,21 @@ from jobs.runtime.settings import Settings
 from schemas.lease import LeaseHolder
 
 LEASE_HANDOVER_SECONDS: Final = 60.0
-"""Seconds that a cancellation waits for a commit to let go: between two looks, or once a request is answered."""
+"""Seconds that a cancellation waits for a commit to release the lease: it does so between two polls or requests."""
 
 
 def this_process(command: str, plan_id: str = "") -> LeaseHolder:
-    """Who we are, and what for, in the words that others read."""
+    """Describe this process and its purpose for other processes that read the lease."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return LeaseHolder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
 
 
 @contextmanager
 def lease_for(settings: Settings, plan_id: str, command: str, timeout_seconds: float | None = None) -> Iterator[Lease]:
-    """Hold the lease of the cluster; raise LeaseHeldError where somebody else keeps it, KeyboardInterrupt on Ctrl-C."""
+    """Hold the cluster's lease, after waiting `timeout_seconds` at most.
+
+    Raises LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
+    """
     holder = this_process(command, plan_id)
     with raise_on_signal():
         if settings.conf.commit_lease:
@@ -46,7 +49,7 @@ def lease_for(settings: Settings, plan_id: str, command: str, timeout_seconds: f
 
 @dataclass(frozen=True, slots=True)
 class LeaseGuardedAdmin:
-    """Who sets configurations, asked only while the lease is ours."""
+    """A client that alters configs only while we hold the lease."""
 
     admin: ConfigAdmin
     lease: Lease

@@ -1,7 +1,8 @@
-"""How reassignments are run: whom to ask, how long to wait, how fast to copy, and which configurations that sets.
+"""Options of reassignments: which client requests them, how long to wait, how fast to copy; and the throttle
+configs.
 
 Corresponds to `calculateLeaderThrottles`, `calculateFollowerThrottles` and `modifyReassignmentThrottle` of
-`ReassignPartitionsCommand`; partitions to which no replica comes copy nothing and are left out.
+`ReassignPartitionsCommand`. Partitions that get no new replica copy nothing and are left out.
 """
 
 from collections import defaultdict
@@ -17,11 +18,11 @@ from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 UNTHROTTLED: Final = 0
-"""A rate of `none`: a throttle that is in force is taken away."""
+"""The rate `none`: remove a throttle that is set."""
 
 
 class ResourceKind(StrEnum):
-    """What a configuration is of."""
+    """The kind of resource that a config belongs to."""
 
     BROKER = "broker"
     TOPIC = "topic"
@@ -33,7 +34,7 @@ Configs = dict[Resource, dict[str, str]]
 
 
 def bytes_per_second(text: str) -> int:
-    """Read --throttle: a rate, or `none`.
+    """Parse the value of --throttle: a rate, or `none`.
 
     >>> bytes_per_second("50MB/s"), bytes_per_second("none")
     (50000000, 0)
@@ -42,17 +43,17 @@ def bytes_per_second(text: str) -> int:
 
 
 def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
-    """Say what to set for these reassignments: rates of the brokers concerned, throttled replicas of the topics."""
+    """Return the configs for these reassignments: rates of their brokers, and throttled replicas of their topics."""
     brokers: set[int] = set()
     leaders: dict[str, set[str]] = defaultdict(set)
     followers: dict[str, set[str]] = defaultdict(set)
     for move in moves:
         sources = [replica for replica in move.replicas_before or () if replica not in (move.adding_before or ())]
-        coming = [replica for replica in move.replicas_after if replica not in sources]
-        if coming:
-            brokers.update(sources, coming)
+        added = [replica for replica in move.replicas_after if replica not in sources]
+        if added:
+            brokers.update(sources, added)
             leaders[move.topic].update(f"{move.partition}:{replica}" for replica in sources)
-            followers[move.topic].update(f"{move.partition}:{replica}" for replica in coming)
+            followers[move.topic].update(f"{move.partition}:{replica}" for replica in added)
     rates = dict.fromkeys((LEADER_RATE, FOLLOWER_RATE), str(rate))
     configs: Configs = {(ResourceKind.BROKER, str(broker)): dict(rates) for broker in sorted(brokers)}
     for topic in sorted(leaders):
@@ -65,21 +66,21 @@ def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentOptions:
-    """What the command line says of how reassignments are run."""
+    """The reassignment options of the command line."""
 
     via: Via = Via.ADMIN
     throttle: int | None = None
-    """Bytes a second; None: as it is."""
+    """Bytes a second; None leaves the throttle as it is."""
     wait: bool = False
-    """Also for the last wave."""
+    """Also wait for the last wave."""
     max_wait: float | None = None
-    """Seconds; None: as long as it takes."""
+    """Seconds; None waits without a limit."""
 
     @property
     def watches(self) -> bool:
-        """Whether a plan that is committed already is still to be looked after."""
+        """Whether a plan that is already committed still needs work by this command."""
         return self.wait or self.throttle is not None
 
 
 DEFAULT: Final = ReassignmentOptions()
-"""Where nothing is said: asked over Kafka's protocol, not throttled, not waited for."""
+"""Options if none are given: requests over the Admin API, no throttle, no waiting."""

@@ -1,8 +1,8 @@
-"""Throttles of replication: set for the moves of a plan, and always taken away again.
+"""Replication throttles: set for the reassignments of a plan, and always removed again.
 
-Table `throttles` says what stood before, and is written before the cluster is touched; a row goes once its value is
-as it was. So whoever crashed anywhere has left rows, and `clear_throttle` makes good what they say. A value that
-somebody else has set since is theirs and stays.
+Table `throttles` stores the previous value of each config and is written before the cluster is changed. A row is
+deleted once its previous value is restored. So a process that crashes at any point leaves rows behind, and
+`clear_throttle` restores the values in them. A value that another client has set since is kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ from schemas.znodes import MalformedZnodeError, decode_config
 _TABLE: Final = "throttles"
 
 CurrentOverrides = Mapping[Resource, Mapping[str, str] | None]
-"""Overrides in force; None for a topic that is gone, and for a broker that is not alive and cannot be asked."""
+"""Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
 
 
 class ThrottleError(SurveyorError):
-    """A broker would not take a throttle; what was set is in `throttles`."""
+    """A broker or topic refused a throttle; the configs that were set are in `throttles`."""
 
 
 def throttle_rows(lake: Warehouse, plan_id: str | None = None) -> list[Row]:
-    """Return what is set, or about to be, by one plan or by all; nothing where a warehouse has no such table yet."""
+    """Return the configs that are set, or about to be, by one plan or by all; none if the table does not exist yet."""
     if not lake.has(_TABLE):
         return []
     rows = lake.rows(_TABLE) if plan_id is None else lake.rows(_TABLE, ("plan_id", "=", plan_id))
@@ -52,7 +52,7 @@ def throttle_rows(lake: Warehouse, plan_id: str | None = None) -> list[Row]:
 
 
 def rate_of(rows: Iterable[Row]) -> int | None:
-    """Return the rate that these rows last set, in bytes a second, None if they set none."""
+    """Return the rate that these rows last set, in bytes a second; None if they set none."""
     rates = [int(row["set_to"][-1]) for row in rows if row["name"] in {LEADER_RATE, FOLLOWER_RATE}]
     return max(rates, default=None)
 
@@ -66,10 +66,10 @@ def set_throttle(
     *,
     attempt: int | None = None,
 ) -> None:
-    """Throttle these moves (changes that reassign) of a plan, and no others of it any more; `rate` in bytes a second.
+    """Throttle exactly these reassignments of a plan; `rate` in bytes a second.
 
-    Brokers that are not alive are left out: they cannot be asked, and copy nothing. Raise ThrottleError where another
-    broker or a topic would not take it: then the moves must not begin. `attempt`: which commit of the plan does it.
+    Brokers that are not alive are left out: they cannot be asked and copy nothing. Raises ThrottleError if another
+    broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
         clear_throttle(settings, admin, plan_id, attempt)
@@ -80,56 +80,58 @@ def set_throttle(
     rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
     configs = throttle_configs(moves, rate)
     with connected(settings.zookeeper) as client:
-        in_force = _read_overrides(client, {*configs, *map(_resource, rows.values())})
-    configs = {resource: values for resource, values in configs.items() if in_force[resource] is not None}
+        current = _read_overrides(client, {*configs, *map(_resource, rows.values())})
+    configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
-            row = rows.setdefault((*resource, name), _row(resource, name, in_force))
+            row = rows.setdefault((*resource, name), _row(resource, name, current))
             row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
     if not rows:
         return
     altering = AuditedConfigs(lake, plan_id, attempt)
     _store(lake, plan_id, rows.values())
-    over = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
-    if over:
-        left = {_key(row) for row in _restore(altering, admin, list(over.values()), in_force)}
-        _store(lake, plan_id, [row for key, row in rows.items() if key not in over or key in left])
+    obsolete = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
+    if obsolete:
+        unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current)}
+        _store(lake, plan_id, [row for key, row in rows.items() if key not in obsolete or key in unrestored])
     _apply(altering, admin, configs)
 
 
 def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt: int | None = None) -> list[Row]:
-    """Put back what stood before this plan's throttle; return the rows of what could not be, which are kept.
+    """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
-    Not for a plan whose replicas still move, unless they are cancelled: they would go on at full speed.
+    Not for a plan whose replicas still move, unless they are cancelled: they would be copied at full speed.
     """
     rows = throttle_rows(settings.lake, plan_id)
     if not rows:
         return []
     with connected(settings.zookeeper) as client:
-        in_force = _read_overrides(client, {_resource(row) for row in rows})
-    left = _restore(AuditedConfigs(settings.lake, plan_id, attempt), admin, rows, in_force)
-    _store(settings.lake, plan_id, left)
-    if left:
-        names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
+        current = _read_overrides(client, {_resource(row) for row in rows})
+    unrestored = _restore(AuditedConfigs(settings.lake, plan_id, attempt), admin, rows, current)
+    _store(settings.lake, plan_id, unrestored)
+    if unrestored:
+        names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in unrestored}))
         log(
             f"surveyor: the throttle of plan {plan_id} is not cleared on {names}; "
             f"`surveyor commit {plan_id} --apply` tries again, once they answer",
         )
     else:
         log(f"  throttle of plan {plan_id} cleared")
-    return left
+    return unrestored
 
 
 def clear_leftover_throttles(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
-    """Clear what other plans have left behind; only while nobody's replicas move but this plan's."""
+    """Clear the throttles that other plans have left behind; to be called only while no replicas move but this
+    plan's.
+    """
     for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
         clear_throttle(settings, admin, other)
 
 
-def throttle_lines(lake: Warehouse, plan: Plan, due: Sequence[Change], rate: int | None) -> Iterator[str]:
-    """Say what a commit of these changes would throttle, and what earlier ones have left behind."""
-    moves = [change for change in due if change.action == Action.REASSIGN]
+def throttle_lines(lake: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:
+    """Describe what a commit of these changes would throttle, and which throttles earlier commits have left."""
+    moves = [change for change in pending if change.action == Action.REASSIGN]
     rate = rate_of(throttle_rows(lake, plan.plan_id)) if rate is None else rate
     resources = throttle_configs(moves, rate) if rate else {}
     if resources:
@@ -140,11 +142,11 @@ def throttle_lines(lake: Warehouse, plan: Plan, due: Sequence[Change], rate: int
 
 
 def leftover_lines(lake: Warehouse, plan: Plan | None = None) -> Iterator[str]:
-    """Say which throttles are set by plans other than this one."""
-    mine = None if plan is None else plan.plan_id
-    for left in sorted({row["plan_id"] for row in throttle_rows(lake)} - {mine}):
+    """Name the throttles that are set by plans other than this one."""
+    plan_id = None if plan is None else plan.plan_id
+    for other in sorted({row["plan_id"] for row in throttle_rows(lake)} - {plan_id}):
         yield (
-            f"  the throttle of plan {left} is still set: `surveyor commit {left} --apply` takes it away, "
+            f"  the throttle of plan {other} is still set: `surveyor commit {other} --apply` removes it, "
             "once none of its replicas move"
         )
 
@@ -157,10 +159,10 @@ def _resource(row: Row) -> Resource:
     return ResourceKind(row["kind"]), row["resource"]
 
 
-def _row(resource: Resource, name: str, in_force: CurrentOverrides) -> Row:
-    kind, called = resource
-    before = (in_force[resource] or {}).get(name)
-    common = {"kind": kind.value, "resource": called, "name": name}
+def _row(resource: Resource, name: str, current: CurrentOverrides) -> Row:
+    kind, resource_name = resource
+    before = (current[resource] or {}).get(name)
+    common = {"kind": kind.value, "resource": resource_name, "name": name}
     return {**common, "before": before, "set_to": [], "set_at": datetime.now(UTC)}
 
 
@@ -169,61 +171,65 @@ def _store(lake: Warehouse, plan_id: str, rows: Iterable[Row]) -> None:
 
 
 def _read_overrides(client: KazooClient, resources: Iterable[Resource]) -> CurrentOverrides:
-    """Read the overrides of brokers and topics, and whether they are there."""
+    """Read the overrides of brokers and topics; None for those that do not exist."""
     ordered = sorted(resources)
     sync(client)
-    there = read_many(client, [_resource_path(resource) for resource in ordered])
+    resource_znodes = read_many(client, [_resource_path(resource) for resource in ordered])
     configs = read_many(client, [_override_path(resource) for resource in ordered])
-    in_force: dict[Resource, Mapping[str, str] | None] = {}
-    for resource, home, config in zip(ordered, there, configs, strict=True):
+    overrides_by_resource: dict[Resource, Mapping[str, str] | None] = {}
+    for resource, resource_znode, config in zip(ordered, resource_znodes, configs, strict=True):
         try:
             overrides = {} if config.data is None else decode_config(config.data)
         except MalformedZnodeError as error:
-            raise ThrottleError(f"{config.path} is not understood ({error}): mend it, then commit again") from None
-        in_force[resource] = None if home.stat is None else overrides
-    return in_force
+            raise ThrottleError(f"{config.path} is not understood ({error}): repair it, then commit again") from None
+        overrides_by_resource[resource] = None if resource_znode.stat is None else overrides
+    return overrides_by_resource
 
 
 def _resource_path(resource: Resource) -> str:
+    """The znode that exists while the broker is registered or the topic exists."""
     kind, name = resource
     return f"{BROKER_IDS if kind is ResourceKind.BROKER else TOPICS}/{name}"
 
 
 def _override_path(resource: Resource) -> str:
+    """The znode of the resource's config overrides."""
     kind, name = resource
     return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
 
 
 def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:
-    """Rates first: replicas that are listed are throttled from the first byte."""
+    """Set the configs, brokers' rates first: then listed replicas are throttled from the first byte."""
     refused = altering.alter(Step.THROTTLE, admin, configs, continue_after_refusal=False)
     for (kind, resource), refusal in refused.items():
-        raise ThrottleError(f"{kind} {resource} would not take the throttle: {refusal}")
+        raise ThrottleError(f"{kind} {resource} refused the throttle: {refusal}")
 
 
-def _restore(
-    altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], in_force: CurrentOverrides
-) -> list[Row]:
-    """Put back what stood before; return the rows of what could not be."""
-    left: list[Row] = []
-    back: dict[Resource, dict[str, str | None]] = {}
-    throttled: dict[Resource, list[Row]] = {}
+def _restore(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], current: CurrentOverrides) -> list[Row]:
+    """Restore the previous values; return the rows of those that could not be restored."""
+    unrestored: list[Row] = []
+    previous_values: dict[Resource, dict[str, str | None]] = {}
+    rows_by_resource: dict[Resource, list[Row]] = {}
     for resource in dict.fromkeys(map(_resource, rows)):
-        mine = [row for row in rows if _resource(row) == resource]
-        now = in_force[resource]
-        if now is None:
-            # a topic that is gone took its configuration along; a broker's is there when it comes back
-            left += mine if resource[0] is ResourceKind.BROKER else []
+        resource_rows = [row for row in rows if _resource(row) == resource]
+        current_values = current[resource]
+        if current_values is None:
+            # a deleted topic has no config any more; that of a broker is still there when the broker returns
+            unrestored += resource_rows if resource[0] is ResourceKind.BROKER else []
             continue
-        ours = [row for row in mine if now.get(row["name"]) in row["set_to"]]
-        for row in mine:
-            if row not in ours and now.get(row["name"]) != row["before"]:
-                what = f"{row['name']} of {row['kind']} {row['resource']}"
-                log(f"surveyor: {what} was altered by somebody else: left at {now.get(row['name'])}")
-        throttled[resource] = ours
-        if former := {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}:
-            back[resource] = former
-    for resource, refusal in altering.alter(Step.LIFT_THROTTLE, admin, back, continue_after_refusal=True).items():
-        log(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
-        left += throttled[resource]
-    return left
+        own_rows = [row for row in resource_rows if current_values.get(row["name"]) in row["set_to"]]
+        for row in resource_rows:
+            if row not in own_rows and current_values.get(row["name"]) != row["before"]:
+                config_name = f"{row['name']} of {row['kind']} {row['resource']}"
+                log(f"surveyor: {config_name} was altered by another client: left at {current_values.get(row['name'])}")
+        rows_by_resource[resource] = own_rows
+        if changed := {
+            row["name"]: row["before"] for row in own_rows if current_values.get(row["name"]) != row["before"]
+        }:
+            previous_values[resource] = changed
+    for resource, refusal in altering.alter(
+        Step.LIFT_THROTTLE, admin, previous_values, continue_after_refusal=True
+    ).items():
+        log(f"surveyor: could not remove the throttle from {resource[0]} {resource[1]}: {refusal}")
+        unrestored += rows_by_resource[resource]
+    return unrestored

@@ -1,6 +1,7 @@
-"""`--via zookeeper`: what Kafka's controller is asked for by requests in /admin, and how it is judged.
+"""`--via zookeeper`: requests to Kafka's controller by znodes in /admin, and how their outcome is determined.
 
-Nobody answers: a request goes away, and what the cluster shows then says what became of each partition.
+There are no answers. The controller deletes the request, and the state in ZooKeeper then shows the outcome of each
+partition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,17 +29,17 @@ from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
 
 REQUESTABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
-"""What has a request in /admin."""
+"""Actions that have a request in /admin."""
 
 _MAX_ATTEMPTS: Final = 5
 
 COMPLETION_SECONDS: Final = 10.0
-"""Seconds within which a controller that took a request away has written what became of it."""
+"""Seconds for a controller that deleted a request to write the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZkControllerClient:
-    """Kafka's controller, asked by requests in /admin; it takes one znode of reassignments at a time."""
+    """Kafka's controller, reached by requests in /admin; it takes one znode of reassignments at a time."""
 
     settings: Settings
     ledger: CommitLog
@@ -60,22 +61,22 @@ class ZkControllerClient:
         plan = reassignments_of(self.ledger.plan)
         earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
         moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
-        settled: dict[Key, RowOutcome] = {}
+        decided: dict[Key, RowOutcome] = {}
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
             self.ledger.refuse_closed()
             self.lease.refuse_lost()
             verdicts = self._not_due([moves[each.topic, each.partition] for each in chunk])
-            settled.update(verdicts)
+            decided.update(verdicts)
             return [each for each in chunk if (each.topic, each.partition) not in verdicts]
 
         with progress("replicas move by request in /admin/reassign_partitions"):
             self.requests.reassign(targets, earlier, judge)
-        requested = [move for key, move in moves.items() if key not in settled]
-        return {**_poll_codes(lambda: self._reassignment_codes(requested), len(requested)), **settled}
+        requested = [move for key, move in moves.items() if key not in decided]
+        return {**_poll_codes(lambda: self._reassignment_codes(requested), len(requested)), **decided}
 
     def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
-        """What must not be requested any more, or need not."""
+        """Outcomes of reassignments that must not or need not be requested any more."""
         with connected(self.settings.zookeeper) as client:
             sync(client)
             _, verdicts = judge_for_admin(client, moves)
@@ -89,11 +90,11 @@ class ZkControllerClient:
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with connected(self.settings.zookeeper) as client:
             sync(client)
-            seen = list(reassignment_statuses(client, moves, self.ledger.plan))
-        refused = "it took the order away, and "
+            statuses = list(reassignment_statuses(client, moves, self.ledger.plan))
+        refused = "the controller removed the request, and "
         return {
-            move.key: refused + detail if standing is ReassignmentStatus.DIVERGED else NONE
-            for move, standing, detail in seen
+            move.key: refused + detail if status is ReassignmentStatus.DIVERGED else NONE
+            for move, status, detail in statuses
         }
 
     def _election_codes(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
@@ -107,40 +108,46 @@ class ZkControllerClient:
             assignment, state = assigned(names[topic], partition), understood(znode)
             led = None if state is None else state.leader
             done = assignment is not None and led == assignment[0][0]
-            codes[topic, partition] = NONE if done else f"it took the order away, and the leader is {led}"
+            codes[topic, partition] = NONE if done else f"the controller removed the request, and the leader is {led}"
         return codes
 
 
 @dataclass(frozen=True, slots=True)
 class ZkReassignmentOverride:
-    """`surveyor control`, asked to lead partitions back: it goes by what a request asks for last, as Kafka's does."""
+    """`surveyor control`, asked to move partitions back: like Kafka's controller it follows the latest request."""
 
     client: KazooClient
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
-        """Order these targets, but for partitions that have come to their end; what has come there stays."""
+        """Request these targets, except for partitions whose reassignment is already complete; those stay."""
         for _ in range(_MAX_ATTEMPTS):
             topics = sorted({topic for topic, _ in targets})
             znodes = dict(zip(topics, read_many(self.client, [f"{TOPICS}/{name}" for name in topics]), strict=True))
-            due = {
-                key: to
-                for key, to in targets.items()
-                if to is not None and _may_be_led_back(znodes[key[0]], key[1], to)
+            requested = {
+                key: replicas
+                for key, replicas in targets.items()
+                if replicas is not None and _may_be_led_back(znodes[key[0]], key[1], replicas)
             }
-            versions = {znodes[topic].path: znodes[topic].version or 0 for topic, _ in due}
-            if not due or override(self.client, due, versions):
-                return {key: NONE if key in due else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
-        raise SurveyorError(f"the topics to be led back changed {_MAX_ATTEMPTS} times in between; cancel again")
+            versions = {znodes[topic].path: znodes[topic].version or 0 for topic, _ in requested}
+            if not requested or override(self.client, requested, versions):
+                return {key: NONE if key in requested else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
+        raise SurveyorError(
+            f"the topics to move back changed {_MAX_ATTEMPTS} times while the request was written; cancel again"
+        )
 
 
 def _may_be_led_back(topic: Znode, partition: int, target: Sequence[int]) -> bool:
-    """Tell whether a partition moves, or has these replicas in another order."""
+    """Whether a partition is moving, or has these replicas in another order."""
     assignment = assigned(topic, partition)
     return assignment is not None and (bool(assignment[1] or assignment[2]) or {*assignment[0]} == {*target})
 
 
 def _poll_codes(
-    look: Callable[[], dict[tuple[str, Any], int | str]], expected: int
+    read_codes: Callable[[], dict[tuple[str, Any], int | str]], expected: int
 ) -> dict[tuple[str, Any], int | str]:
-    """Look until all is as requested, for a while: the request may go before the last write is seen."""
-    return poll_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, COMPLETION_SECONDS)
+    """Poll until all partitions are as requested, for a while: the request may be deleted before the last write is
+    seen.
+    """
+    return poll_until(
+        read_codes, lambda codes: sum(code == NONE for code in codes.values()) >= expected, COMPLETION_SECONDS
+    )

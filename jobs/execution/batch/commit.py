@@ -65,7 +65,7 @@ def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
     for row in state.quarantine:
         if row["path"].startswith(f"{BROKER_IDS}/"):
             raise RefusedError(
-                f"{row['path']} cannot be parsed ({row['reason']}): "
+                f"{row['path']} is not understood ({row['reason']}): "
                 "the list of live brokers cannot be sent; repair this znode first",
             )
     for broker in state.brokers:

@@ -1,4 +1,4 @@
-"""What is due, and the command for it: a case a rule, and that each command is one that the command line takes."""
+"""What is due and the command for it: a case for each rule, and a check that the command line accepts each command."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -80,7 +80,7 @@ def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None
     return reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
 
-REFUSED: Final = "brokers refuse the controller, and no election comes about; a take-over above it mends that"
+REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take-over above that epoch repairs that"
 EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one: {REFUSED}"
 GONE: Final = f"/controller_epoch does not exist, but controller epoch 57 is recorded: {REFUSED}"
 
@@ -90,11 +90,11 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({"latest_epoch": 57}, {}, EARLIER, "reconcile"),
     ({}, {"latest_epoch": 57}, EARLIER, "reconcile"),
     ({"controller_epoch": 0, "latest_epoch": 57}, {}, GONE, "reconcile"),
-    ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without the dead", "reconcile"),
+    ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without dead brokers", "reconcile"),
     (
         {"controller_id": NO_CONTROLLER},
         {},
-        "no broker is the controller: nobody is elected when a broker fails",
+        "no broker is the controller: no leader is elected when a broker fails",
         "reconcile",
     ),
     ({"gone": {4: 1, 3: 9}}, {}, "brokers 3, 4 are gone: start them", None),
@@ -110,13 +110,13 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"blocking": [BLOCKING | {"path": "/config/topics/t", "blocks": "broker start"}]},
         {},
-        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md says how it is mended",
+        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md says how to repair it",
         "show quarantine",
     ),
     (
         {"blocking": [BLOCKING | {"path": "/admin/delete_topics/t"}]},
         {},
-        "/admin/delete_topics/t blocks Kafka's fail-over: why; a controller of Surveyor's deletes it",
+        "/admin/delete_topics/t blocks Kafka's fail-over: why; Surveyor deletes it once it is the controller",
         "reconcile",
     ),
     ({"gone": {4: 1}, "most_replicas": 3}, {}, "broker 4 is gone: start it", None),
@@ -190,10 +190,10 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"imbalance": [uneven(0), uneven(1), uneven(9)]},
         {},
-        "2 brokers not leading what prefers them",
+        "2 brokers not leading all partitions that prefer them",
         "plan elect --preferred --refresh",
     ),
-    ({"quarantined": 3}, {}, "3 znodes not understood; plans leave alone what they concern", "show quarantine"),
+    ({"quarantined": 3}, {}, "3 znodes not understood; plans leave their partitions alone", "show quarantine"),
     (
         {"migration": "/controller carries kraftControllerEpoch 3"},
         {},
@@ -208,7 +208,7 @@ def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str
     assert steps(replace(WELL, **columns), **recent) == [Suggestion(what, command)]  # type: ignore[arg-type]
 
 
-def test_a_znode_in_kafkas_way_comes_before_all_that_surveyor_does() -> None:
+def test_blocking_znode_comes_before_everything_else() -> None:
     blocking = [BLOCKING | {"mend": "delete /feature"}, *[BLOCKING] * 9]
     steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
 
@@ -231,7 +231,7 @@ OUTAGE: Final = Outage(
 
 
 def gone_for(hours: float, health: Health, **columns: object) -> list[Suggestion]:
-    """What is due where snapshots have missed every broker that is gone for so long."""
+    """What is due if snapshots have missed every missing broker for so long."""
     recent = WarehouseStatus(**{"snapshot": SNAPSHOT, **columns})  # type: ignore[arg-type]
     since = dict.fromkeys(health.gone, NOW - timedelta(hours=hours))
     return next_steps(
@@ -240,14 +240,15 @@ def gone_for(hours: float, health: Health, **columns: object) -> list[Suggestion
 
 
 def test_a_broker_is_given_up_last_and_later() -> None:
-    """Once snapshots, the newest of them fresh, have missed it for long; never one that was drained."""
+    """Only after snapshots, the newest of them fresh, have missed it for long; never if it was drained."""
     gone = replace(WELL, gone={4: 1}, quarantined=1)
     start = Suggestion("broker 4 is gone: start it", None)
     quarantine = next_steps(
         ClusterSituation(health=gone, warehouse_status=WarehouseStatus(), now=NOW, max_plan_age=DAY)
     )[-1]
     last = Suggestion(
-        "broker 4 has been gone for 3 h 0 min at least: only where that is for good, copy to others what was there",
+        "broker 4 has been gone for 3 h 0 min at least: only if they do not return, copy their replicas to other "
+        "brokers",
         "plan reassign --remove-brokers 4 --refresh",
     )
     too_few = Suggestion(
@@ -263,8 +264,8 @@ def test_a_broker_is_given_up_last_and_later() -> None:
     assert [step.command for step in gone_for(3, gone, drained=[{"broker_id": 4}])] == [None, "show quarantine"]
 
 
-def test_an_outage_comes_first_and_nothing_is_given_up() -> None:
-    """Which broker to start, in which order, and, last, what is left where it cannot be started."""
+def test_outage_comes_first_and_nothing_is_given_up() -> None:
+    """Which brokers to start in which order and, last, what remains if they cannot be started."""
     dark = replace(WELL, gone={3: 1, 4: 1}, stuck=1, offline=1)
     recent = WarehouseStatus(snapshot=SNAPSHOT)
     since = dict.fromkeys(dark.gone, NOW - timedelta(days=3))
@@ -287,7 +288,7 @@ def test_an_outage_comes_first_and_nothing_is_given_up() -> None:
     ]
 
 
-def test_where_no_broker_is_alive_none_can_be_the_controller() -> None:
+def test_without_live_brokers_no_controller_is_expected() -> None:
     dark = replace(WELL, live=[], controller_id=NO_CONTROLLER, gone={0: 9, 1: 9})
 
     assert steps(dark) == [Suggestion("brokers 0, 1 are gone: start them")]
@@ -317,7 +318,7 @@ def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:
     ]
 
 
-def test_a_throttle_of_others_is_due_once_nothing_moves_and_ours_is_gone() -> None:
+def test_foreign_throttle_is_due_once_nothing_moves() -> None:
     throttled = replace(WELL, throttled_topics=["t"])
 
     assert steps(replace(throttled, moving=1)) == []

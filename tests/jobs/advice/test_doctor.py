@@ -1,4 +1,4 @@
-"""`surveyor doctor`: each thing that may be in the way, one at a time; and that it touches nothing."""
+"""`surveyor doctor`: each possible problem, one at a time; and a check that it changes nothing."""
 
 import json
 import re
@@ -19,12 +19,12 @@ from tests.jobs.support.rows.lake_rows import Cluster, broker
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 Findings = dict[str, tuple[str, str, str | None]]
-"""State, what was found, advice, by check."""
+"""Status, finding and advice, by check."""
 
 
 @pytest.fixture
 def look(surveyor: Surveyor) -> Callable[..., Findings]:
-    """Findings of the doctor."""
+    """Run the doctor and return its results."""
 
     def doctor(hosts: str, *options: str, code: int = 0) -> Findings:
         ran = surveyor.run("doctor", "--zookeeper", hosts, "--json", *options)
@@ -57,7 +57,7 @@ def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Warehouse, look:
     assert findings["controller"][1] == "0, epoch 7"
     assert re.match(r"(17|21)[\d.+-]*; /", findings["java"][1])
     after = tree.dump()
-    assert after.pop("/")[0] == before.pop("/")[0]  # its children changed for a moment, and are as they were
+    assert after.pop("/")[0] == before.pop("/")[0]  # its children changed for a moment, and are the same again
     assert after == before
 
 
@@ -86,14 +86,12 @@ def test_what_the_cluster_has_in_the_way(
     assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
     assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over and broker start: ")
-    assert findings["permissions"][1] == "not to be written by anybody, as Surveyor comes: /controller_epoch"
+    assert findings["permissions"][1] == "not writable by Surveyor without credentials: /controller_epoch"
     assert findings["clock"][1] in {"60 s behind ZooKeeper's", "59 s behind ZooKeeper's"}
     assert "broker 1 has no PLAINTEXT endpoint; it has SSL (SSL)" in findings["control requests"][1]
 
 
-def test_what_kafka_cannot_start_over_is_named_with_what_ends_it(
-    tree: KafkaTree, look: Callable[..., Findings]
-) -> None:
+def test_blocking_znode_is_named_with_its_repair(tree: KafkaTree, look: Callable[..., Findings]) -> None:
     tree.write("/admin/preferred_replica_election", b"null")
     tree.write("/brokers/topics/empty", b"")
 
@@ -109,7 +107,7 @@ def test_what_kafka_cannot_start_over_is_named_with_what_ends_it(
 @pytest.mark.parametrize(
     ("epoch", "found"), [(None, "/controller_epoch does not exist"), (3, "/controller_epoch is 3")]
 )
-def test_an_epoch_before_that_of_a_state_is_a_fault(
+def test_epoch_earlier_than_a_state_is_a_fault(
     tree: KafkaTree, look: Callable[..., Findings], epoch: int | None, found: str
 ) -> None:
     tree.add_topic("t", {0: [0, 1]})
@@ -158,7 +156,7 @@ def test_a_machine_that_lacks_things(
 
 
 def test_people_read_what_to_do(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.advice.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # of ZooKeeper nothing is there
+    monkeypatch.setattr("jobs.advice.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # ZooKeeper is not running
     ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
 
     assert ran.exit_code == 1
@@ -175,7 +173,7 @@ def test_a_snapshot_from_the_future(lake: Warehouse, tree: KafkaTree, look: Call
 
 
 def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By ZooKeeper's own time: the newest znode of a cluster may be as old as the cluster."""
+    """Compared with ZooKeeper's own time: the newest znode of a cluster may be as old as the cluster."""
     monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() + 60)
     ahead = look(tree.hosts)["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", read=True, admin=True)])
@@ -188,7 +186,9 @@ def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], m
 
 @pytest.mark.parametrize("path", ["/", "/brokers/topics", "/brokers/topics/t/partitions/0/state"])
 def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, path: str) -> None:
-    """As Kafka makes them with zookeeper.set.acl: everybody reads. The root is where /controller is made anew."""
+    """ACLs as Kafka sets them with zookeeper.set.acl: all clients may read. /controller is created again in the
+    root.
+    """
     tree.add_topic("t", {0: [0, 1]})
     ours = tmp_path / "zookeeper.properties"
     ours.write_text("digest.username=kafka\ndigest.password=secret\n")
@@ -196,7 +196,7 @@ def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings
     everybody_reads = make_acl("world", "anyone", read=True, admin=True)
     permissions = {}
     for who, acl in {
-        "nobody": make_acl("ip", "10.1.2.3", all=True),
+        "no_client": make_acl("ip", "10.1.2.3", all=True),
         "this host": make_acl("ip", "127.0.0.1", all=True),
         "a user": make_digest_acl("kafka", "secret", all=True),
     }.items():
@@ -206,12 +206,12 @@ def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings
     tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])
 
     assert {who: state for who, (state, _, _) in permissions.items()} == {
-        "nobody": CheckStatus.WARNING,
+        "no_client": CheckStatus.WARNING,
         "this host": CheckStatus.FINE,
         "a user": CheckStatus.WARNING,
         "us": CheckStatus.FINE,
     }
-    assert permissions["nobody"][1] == f"not to be written by anybody, as Surveyor comes: {path}"
+    assert permissions["no_client"][1] == f"not writable by Surveyor without credentials: {path}"
 
 
 def test_a_broker_that_has_gone(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:

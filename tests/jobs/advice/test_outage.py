@@ -1,4 +1,4 @@
-"""An outage: what `status`, `reconcile`, `plan recover` and `verify` advise where nothing that is alive can lead."""
+"""An outage: the advice of `status`, `reconcile`, `plan recover` and `verify` if no live replica may lead."""
 
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,7 @@ def words(ran: Ran) -> str:
 
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
-    """Broker 2 died, then broker 0, of which all that was acknowledged is left; broker 1 has no replica of it."""
+    """Broker 2 died, then broker 0, which has all acknowledged records; broker 1 is no replica."""
     tree.add_topic("orders", {number: [0, 2] if number % 2 else [2, 0] for number in range(4)})
     tree.elect(1, epoch=8)
     for number in range(4):
@@ -41,7 +41,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
 
 
 def test_status(surveyor: Surveyor) -> None:
-    """Without a warehouse: the ISRs say it."""
+    """Without a warehouse the ISRs give the order."""
     ran, programs = surveyor("status"), surveyor.json("status")
 
     assert SENTENCE in words(ran)
@@ -52,7 +52,7 @@ def test_status(surveyor: Surveyor) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_reconcile_and_what_it_planned(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """It writes nothing and ends with 0, as ever where it has nothing to write; it does not say that all is well."""
+    """It writes nothing and ends with 0, as always with nothing to write; it does not report that all is well."""
     before = tree.dump()
     ran = surveyor("reconcile", "--apply", "--detailed-exitcode")
     quiet = surveyor("reconcile", "--apply", "--until-quiet", "--yes")
@@ -66,7 +66,7 @@ def test_reconcile_and_what_it_planned(surveyor: Surveyor, tree: KafkaTree) -> N
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_plan_that_recovers_nothing_is_not_called_complete(surveyor: Surveyor) -> None:
+def test_plan_without_recovery_is_not_complete(surveyor: Surveyor) -> None:
     planned = surveyor("plan", "recover", "--refresh", "--name", "rescue")
     programs = surveyor.json("plan", "recover")
     shown = surveyor("show", "plan", "rescue")
@@ -81,7 +81,7 @@ def test_a_plan_that_recovers_nothing_is_not_called_complete(surveyor: Surveyor)
 
 @pytest.mark.usefixtures("spark")
 def test_what_is_repaired_is_not_counted(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """Of another partition the in-sync replica is alive: the plan elects it, and says what stays."""
+    """Another partition has a live in-sync replica: the plan elects it, and reports what stays offline."""
     tree.add_topic("more", {0: [0, 1]})
     ran = surveyor("reconcile")
 
@@ -90,7 +90,7 @@ def test_what_is_repaired_is_not_counted(surveyor: Surveyor, tree: KafkaTree) ->
 
 
 def test_history_knows_who_was_in_sync(lake: Warehouse, tree: KafkaTree) -> None:
-    """A state without an ISR, as tools leave it: a snapshot saw the last one."""
+    """A state without an ISR, as tools may write it: a snapshot has the last one."""
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]
     cluster.partitions = {("orders", 0): partition([2, 0]), ("orders", 1): partition([0, 2])}

@@ -1,4 +1,4 @@
-"""What may be done next with a plan: the case and its commands, and that the command line takes each of them."""
+"""The next commands for a plan: cases with their commands, and a check that the command line accepts each of them."""
 
 import json
 import shlex
@@ -118,8 +118,8 @@ def test_what_is_next(steps: list[Suggestion], commands: list[str]) -> None:
     assert (named, [fault(shlex.split(line)[1:]) for line in named]) == (commands, [None] * len(commands))
 
 
-def test_a_commit_is_told_nothing_that_reconcile_alone_takes() -> None:
-    """The dry run of `surveyor reconcile` names a commit with the options that it was given."""
+def test_suggested_commit_has_no_reconcile_only_options() -> None:
+    """The dry run of `surveyor reconcile` suggests a commit with the options that it was given."""
     commands = dict(subcommands(get_command(app)))
     reconcile, commit = ({option.name for option in commands[name].params} for name in ("reconcile", "commit"))
 

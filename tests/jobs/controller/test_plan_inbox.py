@@ -206,7 +206,7 @@ def test_dry_run_names_the_resident_controller(tree: KafkaTree, surveyor: Survey
     done = surveyor("commit", plan)
 
     assert done.code == 0
-    assert "for `surveyor control`, is the controller: the plan is handed in" in done.stdout
+    assert "for `surveyor control`, is the controller: the plan is submitted to it" in done.stdout
     assert tree.dump() == before
 
 
@@ -439,7 +439,7 @@ def test_resigned_controller_leaves_the_commit_to_retry(tree: KafkaTree, surveyo
         _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 1
-    assert "the controller went out of office before it came to plan" in stderr
+    assert "`surveyor control` stopped before it started plan" in stderr
 
 
 def test_reassignment_plan_is_submitted_as_a_request(

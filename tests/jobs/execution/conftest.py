@@ -1,4 +1,4 @@
-"""The plan that commits are tried on."""
+"""The plan that commits are tested with."""
 
 import pytest
 

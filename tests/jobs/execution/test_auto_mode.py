@@ -1,4 +1,4 @@
-"""`--mode auto` takes the controllership on what the cluster shows, never because this host does not reach it."""
+"""`--mode auto` takes the controllership if the cluster gives a reason, never because this host cannot reach it."""
 
 import json
 import socket
@@ -28,7 +28,7 @@ NOBODY_NEED_ANSWER = ("--allow-silent", "0,1,2")
 
 
 class Brokers:
-    """Answers as they would, or raises."""
+    """A fake Admin API that answers, or raises."""
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error
@@ -41,7 +41,7 @@ class Brokers:
 
 @pytest.fixture
 def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
-    """Nobody listens where brokers say they do: from here."""
+    """No server listens at the brokers' addresses."""
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration(NO_PORT))
     tree.add_topic("t", {0: [0, 1, 2]})
@@ -50,7 +50,7 @@ def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
 
 @pytest.fixture
 def listening(tree: KafkaTree, plan: Plan) -> Iterator[None]:
-    """The controller's broker takes connections."""
+    """The controller's broker accepts connections."""
     del plan
     with socket.create_server(("127.0.0.1", 0)) as server:
         tree.client.set("/brokers/ids/0", registration(server.getsockname()[1]))
@@ -106,7 +106,7 @@ def test_refused_where_brokers_want_what_we_do_not_have(
         KafkaConnectionError("refused"),
         NodeNotReadyError("controller"),
         KafkaConnectionError("Handshake failed: wrong password"),
-        KafkaTimeoutError("and nobody listens"),
+        KafkaTimeoutError("and no server listens"),
         RuntimeError("Failed to find active controller id!"),
     ],
 )
@@ -149,23 +149,23 @@ def test_dry_run_says_that_nobody_is_reached(tree: KafkaTree, surveyor: Surveyor
     ran = run(surveyor, tree, plan, "--mode", "admin")
 
     warning = f"broker 0, the controller, is not reached at 127.0.0.1:{NO_PORT}"
-    assert (ran.exit_code, f"  warning: --apply would not get far: {warning}\n" in ran.stdout) == (DONE, True)
+    assert (ran.exit_code, f"  warning: --apply would fail: {warning}\n" in ran.stdout) == (DONE, True)
     tree.client.delete("/controller")
     summary = json.loads(run(surveyor, tree, plan, "--mode", "admin", "--json").stdout)
     assert summary["in_the_way"] == "no broker is the controller"
 
 
 @pytest.mark.usefixtures("listening")
-def test_dry_run_has_nothing_to_say_where_it_is_reached(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_dry_run_says_nothing_if_it_is_reachable(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     ran = run(surveyor, tree, plan, "--mode", "admin", "--json")
 
     assert (ran.exit_code, "in_the_way" in json.loads(ran.stdout)) == (DONE, False)
 
 
-def test_a_controller_that_says_nothing_when_tls_begins_is_not_waited_for_for_ever(
+def test_silent_tls_handshake_is_limited_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As one that was stopped: the kernel takes connections for it, and kafka-python has no limit of its own."""
+    """As with a stopped process: the kernel accepts connections for it, and kafka-python has no timeout of its own."""
     monkeypatch.setattr(admin, "BOOTSTRAP_TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr(admin, "CONNECT_TIMEOUT_SECONDS", 0.1)
     refused: list[AdminUnavailableError] = []

@@ -1,4 +1,4 @@
-"""`surveyor cancel`: dry unless told, safe or refused, the same result after a crash; what it prints and records."""
+"""`surveyor cancel`: dry unless --apply, safe or refused, the same result after a crash; its output and records."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **col
 
 @pytest.fixture
 def plan(tree: KafkaTree, lake: Warehouse, controller: MovingController) -> Plan:
-    """0 and 1 are under way, 2 is complete, 3 was not asked for yet."""
+    """0 and 1 are in progress, 2 is complete, 3 has not been requested yet."""
     tree.register(3)
     tree.add_topic(T, BEFORE)
     changes = [move(tree, partition, after) for partition, after in AFTER.items()]
@@ -82,7 +82,7 @@ def test_dry_run_says_what_is_to_become_of_each(tree: KafkaTree, surveyor: Surve
     assert "t-0  to be cancelled: replicas [0, 1, 2], adding [2], removing [] → [0,1]" in stdout
     assert "t-1  to be cancelled: replicas [2, 3, 1, 0], adding [3], removing [0] → [0,1,2]" in stdout
     assert "t-2  complete, not undone: replicas [0, 2]" in stdout
-    assert "\nlead back what is complete: surveyor rollback moves --zookeeper " in stdout
+    assert "\nroll back what is complete: surveyor rollback moves --zookeeper " in stdout
 
 
 @pytest.mark.usefixtures("plan")
@@ -129,10 +129,10 @@ def test_no_commit_goes_on_with_it(tree: KafkaTree, surveyor: Surveyor, controll
     assert "is cancelled; plan again" in done.stderr
 
 
-def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
+def test_running_commit_stops_and_leaves_it_cancelled(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first wave is asked for, the plan is cancelled, the second wave is not asked for."""
+    """The first wave is requested, the plan is cancelled, and the second wave is not requested."""
     tree.add_topic(T, BEFORE)
     waves = [move(tree, 2, [1, 0]), move(tree, 3, [1, 0], wave=1)]
     plan = store_plan(lake, tree, waves, kind="reassign", name="moves")
@@ -219,14 +219,14 @@ def test_completed_before_it_was_asked(
 
 
 def dead_original(tree: KafkaTree, controller: MovingController) -> None:
-    """Broker 0 died: it is an original of all; the copies that are added are in sync, and would be deleted."""
+    """Broker 0 died, a replica of all before; the added copies are in sync and would be deleted."""
     tree.unregister(0)
     for partition, added in ((0, 2), (1, 3)):
         controller.put_state(T, partition, 1, [1, added])
 
 
 def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
-    """The originals of 0 fell behind: only the copy has the data; 1 is as it was."""
+    """The original replicas of 0 fell behind: only the copy has the data; 1 is unchanged."""
     controller.put_state(T, 0, 2, [2])
 
 
@@ -280,10 +280,10 @@ def test_fewer_copies_can_be_insisted_on(tree: KafkaTree, surveyor: Surveyor, co
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_dead_original_is_no_hindrance_where_no_copy_in_sync_is_deleted(
+def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController
 ) -> None:
-    """Kafka carries it out: 1 alone is in sync, before and after."""
+    """Kafka carries it out: only 1 is in sync, before and after."""
     tree.unregister(0)
     for partition in (0, 1):
         controller.put_state(T, partition, 1, [1])
@@ -306,7 +306,7 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
     code: int,
     sent: list[Any],
 ) -> None:
-    """The originals of 0 fell behind while we connected."""
+    """The original replicas of 0 fell behind while the connection was opened."""
 
     @contextmanager
     def connecting(*_: object) -> Iterator[MovingController]:
@@ -331,7 +331,7 @@ def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a tab
     flags: tuple[str, ...],
     code: int,
 ) -> None:
-    """The originals of 0 fell behind while the intents were stored."""
+    """The original replicas of 0 fell behind while the intents were stored."""
     note = CommitLog.append_now
 
     def slowly(ledger: CommitLog, verdicts: Iterable[RowOutcome]) -> None:
@@ -348,10 +348,10 @@ def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a tab
     assert controller.assigned(T, 0)[1] == [2]
 
 
-def test_whose_copies_in_sync_are_no_replicas_any_more_is_no_success(
+def test_losing_all_in_sync_replicas_is_no_success(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They fell behind in the moment between judging and asking."""
+    """They fell behind between the judgement and the request."""
     reassign = controller.reassign
 
     def late(targets: Any) -> Any:  # noqa: ANN401 - as the controller takes and gives it
@@ -363,7 +363,7 @@ def test_whose_copies_in_sync_are_no_replicas_any_more_is_no_success(
 
     done = cancel(surveyor, tree, "--apply")
 
-    assert (done.exit_code, "nobody can lead it" in done.stdout) == (ERROR, True), done.stdout + done.stderr
+    assert (done.exit_code, "no replica can lead it" in done.stdout) == (ERROR, True), done.stdout + done.stderr
     assert surveyor.status(plan.plan_id) == PlanStatus.CANCELLED
 
 
@@ -397,7 +397,7 @@ def test_somebody_elses_is_left_alone(tree: KafkaTree, surveyor: Surveyor, contr
 
     assert done.exit_code == DONE
     assert controller.requests[0] == {(T, 1): None}
-    assert "t-0  left alone, somebody else changed it: replicas [0, 3, 1]" in done.stdout
+    assert "t-0  left alone, another client changed it: replicas [0, 3, 1]" in done.stdout
     assert controller.assigned(T, 3)[1] == [3]
 
 

@@ -1,4 +1,6 @@
-"""`surveyor cancel --partitions`: moves of others turn back, requests that are never carried out go."""
+"""`surveyor cancel --partitions`: reassignments of others are turned back, requests that are never carried out are
+removed.
+"""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,9 @@ DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
-    """Partition 0 moves to 9, which is down; requests stand for 1, which is there, for a gone topic, and for 2."""
+    """Partition 0 moves to 9, which is down; requests exist for 1, which is complete, for a deleted topic, and for
+    2.
+    """
     controller = installed(monkeypatch, tree)
     tree.add_topic(T, {0: [0, 1], 1: [0, 1], 2: [1, 2]})
     controller.reassign({(T, 0): [0, 9]})
@@ -44,7 +48,7 @@ def cancel(surveyor: Surveyor, tree: KafkaTree, names: str, *more: str) -> Any: 
     return surveyor.run("cancel", "--partitions", names, "--zookeeper", tree.hosts, *more)
 
 
-def test_dry_run_touches_nothing_and_says_what_it_would_do(
+def test_dry_run_changes_nothing_and_shows_its_work(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController
 ) -> None:
     before = tree.dump()
@@ -52,9 +56,9 @@ def test_dry_run_touches_nothing_and_says_what_it_would_do(
     done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3,ghost-4")
 
     assert (done.exit_code, tree.dump(), controller.requests) == (DONE, before, [])
-    assert "3 partitions to be called back" in done.stdout
+    assert "3 partitions to be cancelled" in done.stdout
     assert f"{T}-0  to be cancelled: adding [9], removing [1]; back to [0, 1]" in done.stdout
-    assert "ghost-3  its request for [1] to be taken out of /admin/reassign_partitions" in done.stdout
+    assert "ghost-3  its request for [1] to be removed from /admin/reassign_partitions" in done.stdout
     assert "ghost-4  no such partition" in done.stdout
     assert f"\napply: surveyor cancel --apply --partitions {T}-0,{T}-1,ghost-3,ghost-4" in done.stdout
 
@@ -85,10 +89,10 @@ def test_the_last_request_takes_the_znode_with_it(
     assert (again.exit_code, "nothing is left to cancel" in again.stdout) == (DONE, True)
 
 
-def test_a_cancellation_that_loses_data_is_refused_or_left_out(
+def test_cancellation_that_loses_data_is_refused_or_skipped(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController
 ) -> None:
-    """Only the replica that comes is in sync."""
+    """Only the added replica is in sync."""
     data = b'{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":6,"isr":[9]}'
     tree.write(f"/brokers/topics/{T}/partitions/0/state", data)
 

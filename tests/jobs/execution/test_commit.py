@@ -1,4 +1,4 @@
-"""`surveyor commit`: dry unless told, once and no more, refused where it must be; what it prints and how it exits."""
+"""`surveyor commit`: dry unless --apply, applied once, refused where necessary; its output and exit codes."""
 
 import json
 import re
@@ -109,10 +109,10 @@ def test_ledger_tells_intents_steps_and_outcomes(tree: KafkaTree, surveyor: Surv
     assert {row["state_version_after"] for row in rows if row["outcome"] == "applied" and row["topic"]} == {1}
 
 
-def test_each_row_says_under_which_epoch_and_in_which_run_of_airflow(
+def test_each_row_has_its_epoch_and_airflow_run(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warehouse of an older version gets the columns by the commit itself: no snapshot comes between."""
+    """The commit itself adds the columns to a warehouse of an older version, without a snapshot in between."""
     path = surveyor.lake.path("commits")
     older = [column for column in COMMITS.json["fields"] if column["name"] not in {"controller_epoch", "run"}]
     shutil.rmtree(path)
@@ -192,7 +192,7 @@ def test_stale_rows(tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tupl
 def test_plan_that_is_all_stale_takes_nothing_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tuple[str, ...]
 ) -> None:
-    """Which is no success, whatever was asked of the exit code."""
+    """A commit without any applied row is no success with any option for the exit code."""
     tree.touch("/brokers/topics/t")
     before = tree.dump()
 
@@ -205,7 +205,7 @@ def test_plan_that_is_all_stale_takes_nothing_over(
 def test_row_that_went_stale_during_the_take_over(
     tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan
 ) -> None:
-    """Found due before the take-over, it is judged again after it."""
+    """It was pending before the take-over and is judged again after it."""
     proxy.lose(Loss(MULTI, deliver=False, then=lambda _: tree.bounce(1)))
 
     surveyor.apply(proxy.hosts, plan.plan_id)
@@ -253,7 +253,7 @@ def test_counts_have_the_same_names_in_every_result(tree: KafkaTree, surveyor: S
 
 
 def test_people_are_told_the_next_command_without_json(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    """By the name they gave; what was dry is applied with the same options."""
+    """The command has the plan's alias and the options of the dry run."""
     where = f"--zookeeper {tree.hosts} --warehouse {surveyor.lake.warehouse}"
     dry = surveyor.commit(tree.hosts, "alias", "--max-hold", "5s")
     done = surveyor.apply(tree.hosts, "alias")
@@ -274,7 +274,7 @@ def test_auto_picks_batch_where_nobody_is_in_control(tree: KafkaTree, surveyor: 
 
 @pytest.mark.usefixtures("small_batches")
 def test_fenced_in_the_middle(tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan) -> None:
-    """The second batch finds another controller: it is fenced, the later ones are not tried."""
+    """The second batch finds another controller: it is fenced, and the later ones are not tried."""
     proxy.lose(Loss(MULTI, nth=3, deliver=False, then=lambda _: take_over(tree.client, tree.hosts, 1000)))
 
     done = surveyor.apply(proxy.hosts, plan.plan_id)
@@ -295,7 +295,7 @@ def test_lost_answer_of_a_commit(tree: KafkaTree, surveyor: Surveyor, proxy: Zoo
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("deliver", [True, False])
-def test_commit_whose_session_was_lost_is_finished_by_the_next(
+def test_next_commit_finishes_after_a_lost_session(
     tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan, *, deliver: bool
 ) -> None:
     proxy.lose(Loss(MULTI, nth=3, deliver=deliver, then=ZooKeeperProxy.expire_session))

@@ -1,4 +1,4 @@
-"""What `surveyor commit` refuses: plans that are edited, old or of elsewhere, too much at once, a dead majority."""
+"""Plans that `surveyor commit` refuses: edited, old, of another cluster, too large, or with a dead majority."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,7 @@ def leaders(tree: KafkaTree) -> set[int]:
 
 
 def refused(surveyor: Surveyor, hosts: str, plan: Plan, *flags: str) -> str:
-    """What is said when applying is refused."""
+    """The message when applying is refused."""
     done = surveyor.apply(hosts, plan.plan_id, *flags)
     assert (done.exit_code, done.stdout) == (REFUSED, "")
     return done.stderr
@@ -67,7 +67,7 @@ def test_old_plan_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyo
 
 
 def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
-    """Somebody has set a clock back: how old it is can only be guessed."""
+    """A clock has been set back, so the plan's age is unknown."""
     now = datetime.now(UTC)
     early = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=2))
     assert surveyor.commit(tree.hosts, early.plan_id).exit_code == DONE
@@ -93,7 +93,7 @@ def test_plan_of_another_cluster_is_refused(tree: KafkaTree, surveyor: Surveyor,
     assert "that of AAAAAAAAAAAAAAAAAAAAAA; check --cluster" in refused(surveyor, tree.hosts, plan)
 
 
-def test_the_id_of_another_cluster_is_shown_and_not_obeyed(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_id_of_another_cluster_is_shown_safely(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     tree.write("/cluster/id", rb'{"version":"1","id":"\u001b[2J"}')
 
     assert r"is that of \x1b[2J; check" in refused(surveyor, tree.hosts, plan)
@@ -102,7 +102,7 @@ def test_the_id_of_another_cluster_is_shown_and_not_obeyed(tree: KafkaTree, surv
 def test_a_name_that_several_plans_have_is_refused(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan
 ) -> None:
-    """As where somebody gave it to another one, behind our back."""
+    """Another process gave the alias to a second plan concurrently."""
     other = store_plan(lake, tree, plan.changes[:1])
     DeltaTable(lake.path("plans")).update(updates={"name": "'balance'", "names": "make_array('balance')"})
 
@@ -114,7 +114,7 @@ def test_a_name_that_several_plans_have_is_refused(
 
 
 def test_a_name_is_no_id() -> None:
-    """Whoever says it would get the plan of that id."""
+    """An alias that is an id would select the plan of that id."""
     with pytest.raises(UsageError, match=r"'0123456789abcdef' cannot be the name of a plan.* not the form of an id"):
         Alias("0123456789abcdef")
     assert [Alias(name).name for name in ("0123456789abcde", "balance", None)] == ["0123456789abcde", "balance", None]

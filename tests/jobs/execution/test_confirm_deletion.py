@@ -1,4 +1,4 @@
-"""A commit that deletes topics: what is shown of them, and what has to be typed."""
+"""A commit that deletes topics: what is shown of them, and what must be typed."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ def topics(tree: KafkaTree) -> None:
 def commit_on_terminal(
     surveyor: Surveyor, tree: KafkaTree, plan: Plan, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str]:
-    """Commit on what counts as a terminal; the exit code, and what was asked."""
+    """Commit on a simulated terminal; return the exit code and the question."""
     questions: list[str] = []
 
     def type_in(question: str, **_: object) -> str:
@@ -75,7 +75,7 @@ def test_of_several_their_number(
 
     ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
 
-    assert (ended, "type how many topics" in question) == (code, True)
+    assert (ended, "type the number of topics" in question) == (code, True)
 
 
 @pytest.mark.usefixtures("topics")
@@ -89,7 +89,7 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
     (error,) = done.stderr.splitlines()
     assert error.startswith(f"surveyor: plan {plan.plan_id} deletes topics, and there is no terminal to ask on")
     assert (
-        "say --yes if you mean it: topic payments goes; how many partitions, records and bytes is unknown; warning"
+        "give --yes to delete them: topic payments goes; how many partitions, records and bytes is unknown; warning"
         in error
     )
 

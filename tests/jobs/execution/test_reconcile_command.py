@@ -1,4 +1,4 @@
-"""`surveyor reconcile`: snapshot, plan and commit in one process; dry unless told, and once killed it goes on."""
+"""`surveyor reconcile`: snapshot, plan and commit in one process; dry unless --apply, and resumable after a kill."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ cli.main()
 
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
-    """It does not wait for brokers, which the tree has not, to take over again."""
+    """It does not wait for brokers to take over, because the tree has none."""
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", REPLICAS)
     return Surveyor(tree.hosts, tmp_path / "warehouse")
@@ -94,7 +94,7 @@ def test_apply_writes_what_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
     assert "committed; 3 applied" in ran.stdout
 
 
-def test_an_epoch_that_was_set_back_is_mended_though_nothing_else_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_epoch_set_back_is_repaired_if_nothing_else_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
     state = State(controller_epoch=57, leader=0, leader_epoch=5, isr=[0, 1, 2])
     tree.client.set(state_path("orders", 0), encode_state(state))
     before = tree.dump()
@@ -127,7 +127,7 @@ def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypat
 
 
 def test_what_is_asked_for_waits_for_the_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """It is named with what it waits for, and no part of the plan, unless it is to be."""
+    """The request is shown with the reason; it is part of the plan only with --requests."""
     tree.add_topic("going", {0: [0, 1]})
     tree.write("/admin/delete_topics/going", b"")
     order = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[1,2]}]}'
@@ -223,7 +223,7 @@ def test_without_a_snapshot_nothing_is_planned(surveyor: Surveyor) -> None:
 
 
 @pytest.mark.usefixtures("incident")
-def test_a_no_on_the_terminal_leaves_all_as_it_is(
+def test_no_on_the_terminal_changes_nothing(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree.dump()
@@ -263,7 +263,7 @@ def test_killed_before_the_commit_it_is_run_again(
 def test_stopped_half_way_it_plans_only_what_is_left(  # noqa: PLR0913, PLR0917 - fixtures
     surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, spark: SparkSession, signal_name: str, code: int, written: int
 ) -> None:
-    """Each batch has one change; the signal comes before the second is sent, and Ctrl-C lets that one through."""
+    """Each batch has one change; the signal arrives before the second is sent, and Ctrl-C lets that one finish."""
     where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
     stopped = subprocess.run(
         [sys.executable, "-c", STOPPED.format(signal=signal_name), "reconcile", *BATCH, "--apply", *where],
@@ -277,7 +277,7 @@ def test_stopped_half_way_it_plans_only_what_is_left(  # noqa: PLR0913, PLR0917 
     assert (stopped.returncode, "Traceback" in stopped.stderr) == (code, False), stopped.stderr
     assert sum(2 not in tree.state("orders", partition).isr for partition in REPLICAS) == written
 
-    # under another id: the session of who was killed lasts a few seconds more
+    # with another id, because the killed process's session lasts a few more seconds
     conf = tmp_path / "surveyor.toml"
     conf.write_text("[clusters.default]\ncontroller_id = 2147483646\n")
     again = reconcile(surveyor, "--apply", "--json", "--conf", str(conf))
@@ -335,7 +335,7 @@ def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monke
 
 
 class _Kill(BaseException):
-    """The process ends here, as far as the command is concerned."""
+    """Raised where the process would end."""
 
 
 def _killed(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""What /admin asks for, carried out by plans and commits alone where nobody is the controller; brokers only listen."""
+"""Requests in /admin, carried out by plans and commits without a controller; brokers only receive."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -34,12 +34,12 @@ REJECTED = ("topic", "partition", "code")
 GOING = "/admin/delete_topics/going"
 
 Compared = tuple[list[Row], list[Row]]
-"""Rows that Spark planned, and those that Python made."""
+"""Rows planned by Spark, and rows computed in Python."""
 
 
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
-    """Nobody is the controller, before a commit and after it."""
+    """There is no controller before and after a commit."""
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
@@ -55,7 +55,7 @@ def led_by(tree: KafkaTree, topic: str, leader: int, isr: list[int]) -> None:
 
 
 def all_is_asked_for(tree: KafkaTree) -> None:
-    """Beside a partition that nobody can lead, which is no reason to go on."""
+    """All kinds of requests, along with a leaderless partition that must not keep it running."""
     tree.add_topic("lonely", {0: [9]})
     tree.add_topic("moves", {0: [0, 1]})
     tree.add_topic("stray", {0: [0, 1]})
@@ -68,7 +68,7 @@ def all_is_asked_for(tree: KafkaTree) -> None:
 
 
 def in_sync_once_told(tree: KafkaTree, brokers: FakeBrokers) -> None:
-    """The leader of what moves takes the new replica into the ISR."""
+    """The leader of a moving partition adds the new replica to the ISR."""
 
     def copied(told: Told) -> None:
         if told.api == "leader_and_isr" and ("moves", 0) in told.partitions and 2 not in tree.state("moves").isr:
@@ -85,7 +85,7 @@ def in_sync_once_told(tree: KafkaTree, brokers: FakeBrokers) -> None:
 
 
 def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
-    """Broker, partition and whether the log goes, of each StopReplica."""
+    """Broker, partition and whether the log is deleted, of each StopReplica."""
     return {
         (broker, state.partition_index, state.delete_partition)
         for broker in (0, 1, 2)
@@ -97,7 +97,7 @@ def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
 
 
 def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflight], list[Compared]]:
-    """What assesses a plan, and notes before whether its rows are those of `steps_due`: a list, a pair a plan."""
+    """Wraps the assessment of plans, and records for each plan its rows and those of `steps_due`."""
     pairs: list[Compared] = []
     unnamed = {"plan_id": "", "cluster": ""}
 
@@ -112,7 +112,7 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflig
 
 
 def _bare(rows: Sequence[Change | Operation]) -> list[Row]:
-    """Rows without their names and reasons, of what is there and asked for."""
+    """Rows without names and reasons, of existing and requested changes."""
     named = {"plan_id": "", "cluster": "", "reason": "", "sequence": 0}
     as_dicts = (asdict(row) for row in rows if row.topic in {"moves", "stray", "going"})
     bare = ({name: value for name, value in row.items() if name not in named} for row in as_dicts)
@@ -121,7 +121,7 @@ def _bare(rows: Sequence[Change | Operation]) -> list[Row]:
 
 @pytest.mark.usefixtures("spark", "fake_brokers")
 def test_a_request_whose_target_is_down_stays(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """An impossible request in the same znode goes."""
+    """An impossible request in the same znode is removed."""
     tree.add_topic("moves", {0: [0, 1]})
     waits = {"topic": "moves", "partition": 0, "replicas": [9, 1]}
     asks(tree, REASSIGN, waits, {"topic": "nosuch", "partition": 0, "replicas": [1]})
@@ -140,7 +140,7 @@ def test_a_request_whose_target_is_down_stays(surveyor: Surveyor, tree: KafkaTre
 def test_everything_is_brought_to_its_end(
     surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And each plan on the way is what `steps_due` makes without Spark."""
+    """Each plan on the way equals what `steps_due` computes without Spark."""
     noting, pairs = compared(tree, surveyor)
     monkeypatch.setattr("jobs.controller.reconcile.check_before_commit", noting)
     all_is_asked_for(tree)
@@ -162,7 +162,7 @@ def test_everything_is_brought_to_its_end(
     left = [path for path in (REASSIGN, ELECTION, GOING, "/brokers/topics/going") if tree.client.exists(path)]
     assert (left, tree.client.get_children("/admin/delete_topics")) == ([], [])
     assert stops(fake_brokers, "moves") == {(0, 0, True)}
-    stopped = heard.index((0, "stop_replica"))  # as Kafka has it, once the target has heard of its leader
+    stopped = heard.index((0, "stop_replica"))  # as in Kafka, once the target replica knows its leader
     assert {*heard[stopped - 5 : stopped]} == {
         *((broker, "leader_and_isr") for broker in (1, 2)),
         *((broker, "update_metadata") for broker in (0, 1, 2)),
@@ -180,7 +180,7 @@ def test_everything_is_brought_to_its_end(
 
 @pytest.mark.parametrize("between", [0, 1])
 def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control: Controllership, between: int) -> None:
-    """Another one in between may have started its replicas again."""
+    """Another controller in between may have started its replicas again."""
     tree.add_topic("going", {0: [0, 1], 1: [1, 2]})
     tree.write(GOING, b"")
     data = {"topic_id": TOPIC_ID, "controller_epoch": control.epoch - 1 - between, "topic_version": 0}
@@ -194,7 +194,7 @@ def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control
 
 @pytest.mark.parametrize("between", [0, 1])
 def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: KafkaTree, between: int) -> None:
-    """Another one in between has started the replicas again that left; then the order stays, too."""
+    """Another controller in between has restarted the removed replicas; then the request stays, too."""
     tree.add_topic("moves", {0: [0, 1]})
     asks(tree, REASSIGN, {"topic": "moves", "partition": 0, "replicas": [2, 1]})
     codes = []
@@ -213,7 +213,7 @@ def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: K
 
 
 @pytest.mark.parametrize("fenced", [False, True])
-def test_an_election_is_withdrawn_beside_others_and_under_the_fence(
+def test_election_is_withdrawn_alone_and_under_the_fence(
     tree: KafkaTree, control: Controllership, *, fenced: bool
 ) -> None:
     mine, others = {"topic": "stray", "partition": 0}, {"topic": "later", "partition": 1}
@@ -231,9 +231,7 @@ def test_an_election_is_withdrawn_beside_others_and_under_the_fence(
     assert [verdict.outcome for verdict in verdicts] == ([] if fenced else [Outcome.APPLIED])
 
 
-def test_of_two_requests_for_a_topic_each_is_accounted_for(
-    tree: KafkaTree, control: Controllership, tmp_path: Path
-) -> None:
+def test_two_requests_for_one_topic_are_both_recorded(tree: KafkaTree, control: Controllership, tmp_path: Path) -> None:
     surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
     asks(tree, ELECTION, {"topic": "stray", "partition": 0})
     asks(tree, REASSIGN, {"topic": "stray", "partition": 0, "replicas": [0]})

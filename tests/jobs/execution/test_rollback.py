@@ -1,4 +1,4 @@
-"""`surveyor rollback`: a plan of its own that leads back; dry unless told, refused where it must be, nothing twice."""
+"""`surveyor rollback`: a new plan that moves back; dry unless --apply, refused where necessary, nothing twice."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ def plan(tree: KafkaTree, lake: Warehouse, controller: MovingController) -> Plan
 
 
 def committed(lake: Warehouse, plan: Plan) -> None:
-    """What the ledger has of a commit that asked for all of it."""
+    """The commit log of a commit that requested all of it."""
     ledger = CommitLog.open(lake, plan)
     ledger.append_intents(plan.changes)
     ledger.judge(RowOutcome(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
@@ -150,7 +150,7 @@ def test_apply_commits_at_once_and_again_does_nothing_twice(
 def test_what_another_plan_moved_stays(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
-    """Both wanted partition 0 there: the other plan did it, and this one found it done."""
+    """Both plans wanted partition 0 there: the other one moved it, and this one found it done."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
     stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
@@ -222,7 +222,7 @@ def test_what_still_moves_is_to_be_cancelled_first(
     done = rollback(surveyor, tree, "--apply")
 
     assert done.exit_code == REFUSED
-    assert f"still moves 1 partition: t-0; `surveyor cancel {plan.plan_id}` calls these back" in done.stderr
+    assert f"still moves 1 partition: t-0; `surveyor cancel {plan.plan_id}` cancels these" in done.stderr
     assert len(lake.rows("plans")) == 1
 
 
@@ -240,10 +240,12 @@ def test_after_a_cancel_what_was_complete_goes_back(
     assert rejected(lake, summary["plan_id"]) == {2: "ALREADY_ASSIGNED"}
 
 
-def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
+def test_irreversible_partitions_are_rejected_and_the_rest_moved(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    """Broker 0, on which 2 was, died; 1 keeps its dead replica, and is led by another; somebody else moved 0."""
+    """Broker 0, a former replica of 2, died; 1 keeps its dead replica and has another leader; another client moved
+    0.
+    """
     tree.unregister(0)
     controller.put_state(T, 1, leader=1, isr=[2, 1])
     controller.reassign({(T, 0): [1, 2]})
@@ -256,7 +258,7 @@ def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
 
 
 def snapshots(lake: Warehouse, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
-    """The second snapshot; the plan is of the first."""
+    """The second snapshot; the plan was made on the first."""
     cluster = Cluster(lake)
     cluster.snapshot()
     cluster.topics = [topic(T, topic_id=topic_id)]
@@ -303,8 +305,8 @@ def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Warehouse, sur
     [
         ({"status": "planned"}, "is planned: nothing of it was committed"),
         ({"status": "refused"}, "is refused: nothing of it was committed"),
-        ({"status": "partial"}, "is partial: `surveyor cancel` it first"),
-        ({"status": "committing"}, "is committing: `surveyor cancel` it first"),
+        ({"status": "partial"}, "is partial: run `surveyor cancel` first"),
+        ({"status": "committing"}, "is committing: run `surveyor cancel` first"),
         ({"kind": "drain", "status": "committed"}, "is of kind drain: only reassignments are rolled back"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Premises: a change is due, applied already, or stale with the reason that people will read."""
+"""Preconditions: a change is pending, already applied, or stale with a reason for the user."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def topic(tree: KafkaTree) -> KafkaTree:
 
 
 def judged(tree: KafkaTree, lake: Warehouse, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
-    """Plan a change, let `then` happen, and judge: outcome and message, None where it is due."""
+    """Plan a change, call `then`, and judge; return outcome and message, None if it is pending."""
     plan = store_plan(lake, tree, [change])
     if then is not None:
         then()
@@ -59,7 +59,7 @@ def test_what_another_wrote_is_stale(topic: KafkaTree, lake: Warehouse, other: d
     assert f"{state_path(T, 0)} is at version 1, planned at 0: leader {other.get('leader', 1)}" in message
 
 
-def test_what_moved_on_after_it_was_applied_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
+def test_state_changed_after_it_was_applied_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
     def moved_on() -> None:
         write_state(topic)
         topic.touch(state_path(T, 0))
@@ -87,7 +87,7 @@ def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: W
     assert judged(topic, lake, elected(topic, requires_dead=[0])) == DUE
 
 
-def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: KafkaTree, lake: Warehouse) -> None:
+def test_returned_but_unreadable_broker_counts_as_alive(topic: KafkaTree, lake: Warehouse) -> None:
     topic.unregister(0)
 
     verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
@@ -98,7 +98,7 @@ def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: Kafk
 def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: topic.bounce(1))
 
-    assert verdict == (Outcome.STALE, "broker 1 registered anew since the snapshot")
+    assert verdict == (Outcome.STALE, "broker 1 registered again since the snapshot")
 
 
 def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
@@ -111,23 +111,23 @@ def test_other_brokers_may_bounce(topic: KafkaTree, lake: Warehouse) -> None:
     assert judged(topic, lake, elected(topic), lambda: topic.bounce(2)) == DUE
 
 
-def make_anew(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
-    """All versions start again at 0."""
+def recreate_topic(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
+    """Create the topic again: all versions start at 0."""
     tree.client.delete("/brokers/topics/t", recursive=True)
     tree.client.delete("/config/topics/t")
     tree.add_topic(T, {0: [leader, 1, 2]}, topic_id=topic_id)
 
 
 def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
-    verdict = judged(topic, lake, elected(topic), lambda: make_anew(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
+    verdict = judged(topic, lake, elected(topic), lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
 
     assert verdict == (Outcome.STALE, "topic t was deleted and created again")
 
 
-def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lake: Warehouse) -> None:
+def test_recreated_topic_without_id_is_recognised_by_its_state(tree: KafkaTree, lake: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1, 2]}, topic_id=None)
 
-    verdict = judged(tree, lake, elected(tree), lambda: make_anew(tree, None, leader=3))
+    verdict = judged(tree, lake, elected(tree), lambda: recreate_topic(tree, None, leader=3))
 
     assert verdict[0] is Outcome.STALE
     assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in verdict[1]
@@ -192,10 +192,10 @@ def test_election_from_another_leader_is_stale(topic: KafkaTree) -> None:
 
 @pytest.mark.parametrize("isr", [[0], [0, 1]])
 @pytest.mark.parametrize(("leader", "gone"), [(-1, 0), (0, 0), (2, None), (-1, None)])
-def test_what_no_live_leader_of_the_isr_leads_is_not_moved(
+def test_partition_without_in_sync_leader_is_not_moved(
     topic: KafkaTree, leader: int, gone: int | None, isr: list[int]
 ) -> None:
-    """Kafka would take the order; with unclean elections allowed it would elect who has no records."""
+    """Kafka would accept the request; with unclean elections allowed it would elect a replica without records."""
     change = moved(topic)
     write_state(topic, leader=leader, isr=isr)
     if gone is not None:
@@ -225,7 +225,7 @@ def test_reassignment_since_the_snapshot(
     assert judged_for_admin(topic, change, lambda: assign(topic, replicas, adding, removing)) == expected
 
 
-def test_kafka_is_not_asked_about_a_topic_that_is_gone(topic: KafkaTree) -> None:
+def test_deleted_topic_is_not_requested_from_kafka(topic: KafkaTree) -> None:
     change = elected(topic)
 
     verdict = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))

@@ -26,7 +26,7 @@ def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
 
 
 def stored(lake: Warehouse, *logs: tuple[int, str, int, int, bool]) -> None:
-    """Logs of a broker: topic, partition, bytes, whether it is a future one."""
+    """Logs of a broker: topic, partition, bytes, and whether it is a future log."""
     lake.replace(
         "sizes",
         [
@@ -47,7 +47,9 @@ MOVES: Final[list[Move]] = [
 
 
 def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
-    """The largest log of the replicas there are counts: no future one, and none on a broker that has it no more."""
+    """The largest log of the current replicas counts: no future log, and none on a broker that is no replica any
+    more.
+    """
     stored(
         lake,
         (1, "a", 0, 100, False),
@@ -69,7 +71,7 @@ def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
         "copies 5 replicas, 270 B, and 1 replica of unknown size; at least 23 s at 10 B/s a broker",
         "bytes copied by wave 180 B in 14 s, 90 B in 9 s",
     ]
-    assert "--throttle, as 50MB/s, bounds each broker" in next(copied.lines(None))
+    assert "--throttle, for instance 50MB/s, limits each broker" in next(copied.lines(None))
     assert copied.json(10)["seconds"] == 23.0
     assert [wave["seconds"] for wave in copied.json(None)["waves"]] == [None, None]
 
@@ -81,7 +83,7 @@ def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
         (MOVES, "elect", 5, []),
         (MOVES[4:], "reassign", 5, []),
         (MOVES[3:4], "reassign", None, []),
-        (MOVES[3:4], "reassign", 5, ["copies 1 replica; `surveyor sizes` finds out how many bytes that is"]),
+        (MOVES[3:4], "reassign", 5, ["copies 1 replica; run `surveyor sizes` to find out how many bytes"]),
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(
@@ -91,7 +93,7 @@ def test_nothing_is_said_of_what_is_not_known(
 
 
 def test_brokers_that_receive_more_than_their_disks_have_left(lake: Warehouse) -> None:
-    """Two log dirs on one volume count once; a broker that does not say is not warned of."""
+    """Two log dirs on one volume count once; brokers that do not report their disks are not warned of."""
     dirs = [(3, "/a", 500, 60), (3, "/b", 500, 60), (4, "/a", 500, 60), (4, "/b", 700, 80), (2, "/a", None, None)]
     names = ("broker_id", "log_dir", "total_bytes", "usable_bytes")
     lake.replace("log_dirs", [dict(zip(names, row, strict=True)) | {"error": None, "taken_at": NOW} for row in dirs])
@@ -127,7 +129,7 @@ def test_as_copied_one_by_one(
 
 
 class Sizes:
-    """A lake that has these sizes and is on no disk."""
+    """A warehouse in memory that has these sizes."""
 
     def __init__(self, logs: list[tuple[int, str, int, int]]) -> None:
         fields = ("broker_id", "topic", "partition", "bytes")

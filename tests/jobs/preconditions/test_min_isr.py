@@ -1,4 +1,6 @@
-"""A plan that leaves fewer in sync than min.insync.replicas says so: when it is shown, in a dry run, and applied."""
+"""A plan that leaves fewer in-sync replicas than min.insync.replicas warns: when shown, in a dry run, and when
+applied.
+"""
 
 from pathlib import Path
 from typing import Final
@@ -46,8 +48,8 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> Plan:
     return store_plan(surveyor.lake, tree, [*changes, creation("new", 0, [0])], [topic_creation("new")])
 
 
-def test_who_is_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
-    """By rows in memory and by columns of Arrow; a topic that is new has what its plan gives it."""
+def test_partitions_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
+    """From rows in memory and from Arrow columns; a new topic has the config of its plan."""
     few = [f"{topic}-{partition}" for (topic, partition), (_, _, warned) in ISRS.items() if warned]
     stored = StoredRows.read(surveyor.lake, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
 
@@ -61,7 +63,7 @@ def _reassigned(tree: KafkaTree, topic: str, partition: int, replicas: list[int]
     return election(tree, topic, partition, leader=replicas[0]) | moved | {"action": Action.REASSIGN.value}
 
 
-def test_reassigned_lists_that_are_too_short_are_named_by_their_last_wave(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_short_replica_lists_are_judged_by_the_last_wave(tree: KafkaTree, surveyor: Surveyor) -> None:
     waves = [
         _reassigned(tree, "two", 0, [3]),
         _reassigned(tree, "two", 1, [3], wave=0),

@@ -1,4 +1,4 @@
-"""Requests that a plan is done with, judged by what stands in ZooKeeper when it is committed."""
+"""Finished requests of a plan, judged by the znodes at the time of the commit."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ REMOVED = {"topic_id": MINE, "controller_epoch": 7, "topic_version": 0}
 KIND = OperationKind
 DUE = None
 
-# the operation, the znodes there are, and the outcome
+# the operation, the existing znodes, and the outcome
 CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Outcome | None]]] = {
     "an order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {REASSIGN: request(ORDER)}, DUE),
     "no order any more": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {}, Outcome.APPLIED),
@@ -55,7 +55,7 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
     "taken back already": (KIND.WITHDRAW_DELETION, {"exists": True}, {T: topic()}, Outcome.APPLIED),
     "goes": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic()}, DUE),
     "is kept": (KIND.DELETE_REPLICAS, GOES, {T: topic()}, Outcome.STALE),
-    "was made anew": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic(OTHER)}, Outcome.STALE),
+    "was created again": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic(OTHER)}, Outcome.STALE),
     "is gone": (KIND.DELETE_REPLICAS, GOES, {}, Outcome.APPLIED),
     "is removed": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"7"}, DUE),
     "is removed by us": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"8"}, DUE),
@@ -71,7 +71,7 @@ RESTORE: Final = (
     "put it back into its znode, before a controller that starts gives it another one"
 )
 
-# brokers alive, the topic -> what is found
+# live brokers, the topic -> the status
 DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
     (["1", "2"], topic(), ReassignmentStatus.IN_PROGRESS, "found queued for deletion"),
     (

@@ -1,4 +1,4 @@
-"""What `verify` says of copies: where brokers are silent, where there are none, and how the worst come first."""
+"""The copy progress in `verify`: with silent brokers, without brokers, and with the slowest replicas first."""
 
 import json
 
@@ -16,7 +16,7 @@ T = "t"
 
 
 def _plan(tree: KafkaTree, lake: Warehouse) -> str:
-    """Partition 0 goes from [0, 1] to [1, 2]; its plan's id."""
+    """Partition 0 moves from [0, 1] to [1, 2]; returns the plan's id."""
     tree.add_topic(T, {0: [0, 1]})
     after = {"replicas_after": [1, 2], "adding_after": [2], "removing_after": [0], "leader_epoch_after": None}
     change = election(tree, T, 0, leader=1, action=Action.REASSIGN.value, **after)
@@ -24,7 +24,7 @@ def _plan(tree: KafkaTree, lake: Warehouse) -> str:
 
 
 def _begin(tree: KafkaTree) -> None:
-    """What Kafka's controller does first."""
+    """The first step of Kafka's controller."""
     merged = Assignment({0: [1, 2, 0]}, {0: [2]}, {0: [0]}, TOPIC_ID)
     tree.write(f"/brokers/topics/{T}", encode_assignment(merged))
 

@@ -1,4 +1,4 @@
-"""How far a plan of several waves has come, in our words and in those of kafka-reassign-partitions."""
+"""How far a plan of several waves has come, in our output and in that of kafka-reassign-partitions."""
 
 import json
 
@@ -15,7 +15,7 @@ from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 T = "orders"
 
-# replicas, adding, removing -> complete, in progress, not started, diverged; and what Kafka's tool would say
+# replicas, adding, removing -> complete, in progress, not started, diverged; and the output of Kafka's tool
 STANDING: list[tuple[list[int], list[int], list[int], tuple[int, int, int, int], str]] = [
     ([0, 1], [], [], (0, 0, 2, 0), "There is no active reassignment of partition orders-0, but replica set is 0,1"),
     ([2, 1, 0], [2], [0], (0, 1, 1, 0), "Reassignment of partition orders-0 is still in progress."),
@@ -28,7 +28,7 @@ STANDING: list[tuple[list[int], list[int], list[int], tuple[int, int, int, int],
 
 @pytest.fixture
 def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
-    """A partition whose two replicas are replaced, one a wave."""
+    """A partition whose two replicas are replaced, one in each wave."""
     tree.add_topic(T, {0: [0, 1]})
     ways = [reassignment(tree, T, 0, [2, 1]), reassignment(tree, T, 0, [2, 3], wave=1, before=[2, 1])]
     return store_plan(lake, tree, ways, kind=PlanKind.REASSIGN.value)

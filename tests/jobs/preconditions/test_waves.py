@@ -1,6 +1,6 @@
-"""Waves in admin mode: the second is asked for once the first has come about, and not where it has not.
+"""Waves in admin mode: the second is requested once the first is complete, and not otherwise.
 
-The Admin API is one that does to the tree what Kafka's controller does.
+The Admin API is a fake that changes the tree as Kafka's controller does.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ REFUSED = 39
 
 
 class KafkaController:
-    """What the Admin API asks, done to the tree; `refuses` names a partition whose order it will not change."""
+    """A fake Admin API that changes the tree; `refuses` names a partition that it will not change."""
 
     def __init__(self, tree: KafkaTree, refuses: int | None = None) -> None:
         self.tree = tree
@@ -70,7 +70,7 @@ def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     return store_plan(lake, tree, changes, kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
-def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - it stands for Admin
+def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - a fake of Admin
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
     ledger = CommitLog.open(lake, plan)

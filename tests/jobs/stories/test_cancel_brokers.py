@@ -161,7 +161,7 @@ def test_cancelled_while_its_commit_waits(
     assert (process.returncode, surveyor.status(plan.plan_id)) == (1, PlanStatus.CANCELLED)
     said = " ".join(stdout.split())
     assert f"was cancelled by {this_actor().user} at 20" in said
-    assert "while it was committed; 1 of 1 were turned back, 0 stand as planned" in said
+    assert "while it was committed; 1 of 1 were turned back, 0 are as planned" in said
     assert "see what is due now, and plan again" in said
     assert "surveyor commit" not in said
     assert kafka.client.exists(LEASE) is None

@@ -1,4 +1,4 @@
-"""A wall clock that can be set for some processes alone, the JVM in them included: clock.c, loaded before all else."""
+"""A wall clock that can be set for some processes only, including their JVMs: clock.c, preloaded with LD_PRELOAD."""
 
 import shutil
 import struct
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 COMPILER: Final = shutil.which("cc")
-"""Without one all clocks are true."""
+"""Without a compiler all clocks are true."""
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 
 
 class Clock:
-    """True until it is set; `environment` is that of who goes by it."""
+    """True until it is set; processes started with `environment` use it."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "clock"
@@ -25,7 +25,7 @@ class Clock:
             self.environment = {"LD_PRELOAD": str(self._library), "SHIFTED_CLOCK": str(self._file)}
 
     def set(self, seconds: int) -> None:
-        """Be so many seconds ahead of the true time from now on, or behind it."""
+        """Set the clock so many seconds ahead of the true time, or behind it if negative."""
         self._file.touch()
-        with self._file.open("r+b") as opened:  # the same file: who goes by it has it mapped
+        with self._file.open("r+b") as opened:  # the same file, because the processes have it mapped
             opened.write(struct.pack("@l", seconds))

@@ -1,4 +1,4 @@
-"""What takes more processor time than a test run can spare: who asks for rounds has it."""
+"""The rounds take more processor time than a test run has; they run only if ROUNDS is set."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""What is done to others, each a context: it begins, and at the end of the block it is lifted.
+"""Faults, each a context manager: the fault begins, and is lifted at the end of the block.
 
-SIGKILL and SIGSTOP of brokers, ZooKeeper servers and Surveyor's processes; links cut, held or slowed; a disk that is
-full under the warehouse, a log dir that fails; a clock that is set; Kafka's own tools at the same time.
+SIGKILL and SIGSTOP of brokers, ZooKeeper servers and Surveyor's processes; links cut, held or slowed; a full disk under
+the warehouse, a failed log dir; a clock that is set; Kafka's own tools at the same time.
 """
 
 import os
@@ -26,7 +26,7 @@ _TOOL_SECONDS: Final = 90
 
 @contextmanager
 def killed_broker(cluster: TortureCluster, target: int) -> Iterator[None]:
-    """SIGKILL; ZooKeeper notices when it would, or, for a broker of an even id, at once."""
+    """SIGKILL; ZooKeeper expires the session after its timeout, or, for a broker with an even id, at once."""
     broker = cluster.brokers[target]
     broker.kill()
     if target % 2 == 0:
@@ -38,7 +38,7 @@ def killed_broker(cluster: TortureCluster, target: int) -> Iterator[None]:
 
 @contextmanager
 def killed_zookeeper(cluster: TortureCluster, target: int) -> Iterator[None]:
-    """SIGKILL of a server, the leader for target 0; the others are a quorum."""
+    """SIGKILL of a server, of the leader for target 0; the others are a quorum."""
     server = cluster.ensemble.leader() if target == 0 else cluster.ensemble.servers[target + 1]
     server.kill()
     yield
@@ -140,7 +140,7 @@ def broker_slow_to_zookeeper(cluster: TortureCluster, target: int) -> AbstractCo
 
 @contextmanager
 def full_disk(cluster: TortureCluster, _: int) -> Iterator[None]:
-    """Nothing can be written to the warehouse: its disk is filled; without root, committers may write no file."""
+    """Fill the disk of the warehouse; without root, committers may write no file instead."""
     if not cluster.warehouse.is_mount():
         limited = [run.process.pid for run in _running(cluster)]
         for pid in limited:
@@ -162,7 +162,7 @@ def full_disk(cluster: TortureCluster, _: int) -> Iterator[None]:
 
 @contextmanager
 def failed_log_dir(cluster: TortureCluster, target: int) -> Iterator[None]:
-    """A folder that is no folder any more; what was in it comes back with the broker's next start."""
+    """Replace a log dir by a file; its content returns with the broker's next start."""
     broker = cluster.brokers[target]
     folder = broker.folder / "second"
     folder.rename(broker.folder / "away")
@@ -177,7 +177,7 @@ def failed_log_dir(cluster: TortureCluster, target: int) -> Iterator[None]:
 
 @contextmanager
 def set_clock(cluster: TortureCluster, target: int) -> Iterator[None]:
-    """Hours ahead, hours behind, or so far ahead that no plan is young enough any more; then true again."""
+    """Set the clock hours ahead, hours behind, or so far ahead that every plan is too old; then reset it."""
     cluster.clock.set((7_200, -7_200, 200_000)[target])
     yield
     cluster.clock.set(0)
@@ -185,7 +185,7 @@ def set_clock(cluster: TortureCluster, target: int) -> Iterator[None]:
 
 @contextmanager
 def kafkas_tool(cluster: TortureCluster, _: int) -> Iterator[None]:
-    """Everybody's preferred leader, asked for by kafka-leader-election; it may fail as it likes."""
+    """Elect all preferred leaders with kafka-leader-election; it may fail."""
     flags = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
     command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *flags]
     with (cluster.folder / "tool.log").open("ab") as log:
@@ -194,7 +194,7 @@ def kafkas_tool(cluster: TortureCluster, _: int) -> Iterator[None]:
 
 
 Fault = Callable[[TortureCluster, int], AbstractContextManager[None]]
-"""Harms an cluster, or one of its brokers or servers; brokers are numbered from 0, and so are servers here."""
+"""A fault of a cluster, or of one of its brokers or servers; brokers and servers are numbered from 0."""
 
 AT_BROKERS: Final[dict[str, Fault]] = {
     "kill broker": killed_broker,
@@ -206,7 +206,7 @@ AT_BROKERS: Final[dict[str, Fault]] = {
 }
 _WITHOUT_ZOOKEEPER: Final = {"stop broker", "cut broker from ZooKeeper", "hold broker from ZooKeeper"}
 AT_BROKERS_WITH_ZOOKEEPER: Final = {name: fault for name, fault in AT_BROKERS.items() if name not in _WITHOUT_ZOOKEEPER}
-"""What leaves a broker its session, or ends it whole."""
+"""Faults that do not cut a broker from ZooKeeper while it lives."""
 
 AT_ZOOKEEPER: Final[dict[str, Fault]] = {"kill ZooKeeper": killed_zookeeper, "stop ZooKeeper": stopped_zookeeper}
 AT_COMMITTERS: Final[dict[str, Fault]] = {

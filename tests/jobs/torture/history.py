@@ -1,6 +1,7 @@
-"""What each transaction of ZooKeeper's history meant to Kafka: states, controllers, and under whose fence.
+"""The meaning of each transaction in ZooKeeper's history: states, controllers, and under which fence they were
+written.
 
-The history is complete, so what must never be is looked for all along, not only at the end of a round.
+The history is complete, so violations are searched for in all of it, not only at the end of a round.
 """
 
 import re
@@ -36,7 +37,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """One state of a partition, as it was written, and the one before it."""
+    """One written state of a partition, and the state before it."""
 
     at: float
     session: int
@@ -48,7 +49,7 @@ class StateWrite:
     fenced: bool
     """Whether the same transaction checked the controller epoch."""
     epoch: int
-    """The epoch in /controller_epoch at that moment."""
+    """The content of /controller_epoch at that moment."""
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class StateWrite:
 
 
 class RemovedRequest(NamedTuple):
-    """A request that a controller which is no broker took out of /admin; of a topic as a whole, no partition."""
+    """A request that Surveyor's controller removed from /admin; for a whole topic without a partition."""
 
     at: float
     path: str
@@ -66,15 +67,15 @@ class RemovedRequest(NamedTuple):
 
 @dataclass
 class History:
-    """What was written to /controller_epoch and to states, in order."""
+    """The writes of /controller_epoch and of states, in order."""
 
     epochs: list[int] = field(default_factory=list)
     written: list[StateWrite] = field(default_factory=list)
     ours: set[int] = field(default_factory=set)
-    """Sessions that were the controller and no broker's."""
+    """Sessions that were the controller and not a broker's."""
     taken: list[RemovedRequest] = field(default_factory=list)
     unfenced: list[str] = field(default_factory=list)
-    """What such a session wrote of topics without checking the epoch."""
+    """Writes of topics by such a session without a check of the epoch."""
 
     @classmethod
     def of(cls, transactions: Iterable[Transaction]) -> "History":
@@ -86,7 +87,7 @@ class History:
         return history
 
     def _take_requests(self, transaction: Transaction, requests: dict[str, set[Place]]) -> None:
-        """Note what is asked for, and which of it one of ours has taken away."""
+        """Record the requests, and those that a session of ours removed."""
         ours = transaction.session in self.ours
         for op in transaction.ops:
             if op.kind == CHECK:
@@ -122,7 +123,7 @@ class History:
             self.written.append(now)
 
     def wrong(self) -> list[str]:
-        """What must never have been."""
+        """Return the violations of invariants."""
         faults = [f"/controller_epoch went from {a} to {b}" for a, b in _pairs(self.epochs) if b != a + 1]
         faults += self.unfenced
         for each in self.written:
@@ -154,6 +155,6 @@ def _faults(written: StateWrite, *, ours: bool) -> Iterator[str]:
     if before is not None and now.controller_epoch < before.controller_epoch:
         yield f"controller epoch {before.controller_epoch} is followed by {now.controller_epoch}"
     if ours and now.controller_epoch != written.epoch:
-        yield f"written under controller epoch {now.controller_epoch} in the times of {written.epoch}"
+        yield f"written under controller epoch {now.controller_epoch} while the epoch was {written.epoch}"
     if ours and before is not None and now.leader_epoch == before.leader_epoch:
         yield f"written twice at leader epoch {now.leader_epoch}"

@@ -1,6 +1,6 @@
-"""What must hold once all faults are lifted, and what `commits` must say of all that Surveyor wrote.
+"""Invariants that must hold once all faults are lifted, and completeness of `commits` for all that Surveyor wrote.
 
-Each look answers what is wrong, in words; nothing, if all is well.
+Each check returns the violations as text; an empty list if there are none.
 """
 
 from collections import defaultdict
@@ -19,15 +19,16 @@ from tests.jobs.torture.history import DELETIONS, ELECTIONS, ORDERS, History, St
 from tests.jobs.torture.torture_cluster import BROKERS, TortureCluster
 
 WRITE_BEHIND_SECONDS: Final = 10.0
-"""Seconds before a `surveyor control` was killed, of which the tables may know nothing; documented is the last second,
-on a machine that has nothing else to do."""
+"""Seconds before a `surveyor control` was killed that may be missing in the tables. The documented loss is the last
+second, on a machine without other load.
+"""
 
 _RECORDED_ACTIONS: Final = {
     ORDERS: {OperationKind.WITHDRAW_REASSIGNMENT},
     ELECTIONS: {OperationKind.WITHDRAW_ELECTION},
     DELETIONS: {OperationKind.WITHDRAW_DELETION, OperationKind.REMOVE_TOPIC, OperationKind.DELETE_TOPIC},
 }
-"""Actions in `commits` by which a request is taken away."""
+"""Actions in `commits` by which a request is removed."""
 
 _THROTTLES: Final = ".replication.throttled."
 
@@ -35,7 +36,7 @@ Place = tuple[str, int]
 
 
 def unsettled(cluster: TortureCluster, client: KazooClient) -> list[str]:
-    """What is not yet as it must be in the end."""
+    """Return what is not yet in its final state."""
     try:
         topics = {topic: _assignment(client, topic) for topic in client.get_children("/brokers/topics")}
         states = {
@@ -96,13 +97,13 @@ def _throttles(client: KazooClient) -> Iterator[str]:
 def _strange_metadata(
     cluster: TortureCluster, broker: int, topics: dict[str, Assignment], states: dict[Place, State]
 ) -> Iterator[str]:
-    """What a broker tells its clients that is not so in ZooKeeper."""
+    """Metadata that a broker returns to its clients and that differs from ZooKeeper."""
     try:
         known = AdminClient({"bootstrap.servers": cluster.brokers[broker].address, "log_level": 0}).list_topics(
             timeout=10
         )
     except KafkaException as error:
-        yield f"broker {broker} does not tell its metadata: {error}"
+        yield f"broker {broker} does not return its metadata: {error}"
         return
     if known.topics.keys() != topics.keys():
         yield f"broker {broker} knows the topics {sorted(known.topics)}, and there are {sorted(topics)}"
@@ -115,11 +116,11 @@ def _strange_metadata(
     for place, state in states.items():
         expected = state.leader, topics[place[0]].partitions[place[1]], sorted(state.isr)
         if metadata.get(place) != expected:
-            yield f"broker {broker} tells {place} as {metadata.get(place)}, and it is {expected}"
+            yield f"broker {broker} returns {place} as {metadata.get(place)}, but it is {expected}"
 
 
 def unaudited_states(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
-    """States that Surveyor wrote and that no row of `commits`, with the change it is about, owns up to."""
+    """States that Surveyor wrote and that no row of `commits`, with the change it is about, records."""
     if not lake.has("commits"):
         return []
     epochs = {
@@ -141,7 +142,7 @@ def unaudited_states(history: History, lake: Warehouse, killed_at: list[float]) 
 
 
 def unaudited_requests(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
-    """Requests that Surveyor took out of /admin, and no row of `commits` says so."""
+    """Requests that Surveyor removed from /admin and that no row of `commits` records."""
     rows = lake.rows("commits") if lake.has("commits") else []
     owned = {(row["action"], row["topic"], row["partition"]) for row in rows}
     return [
@@ -157,7 +158,7 @@ def unaudited_requests(history: History, lake: Warehouse, killed_at: list[float]
 
 
 def _is_recorded(written: StateWrite, attempts: Iterable[list[Row]]) -> bool:
-    """Whether some attempt applied it under that epoch, or meant to and never came to say what became of it."""
+    """Whether an attempt applied it under that epoch, or intended it and did not record the outcome."""
     for rows in attempts:
         outcomes = {row["outcome"] for row in rows}
         applied = [row for row in rows if row["outcome"] == Outcome.APPLIED]

@@ -1,4 +1,6 @@
-"""A TCP link that can be cut, held or slowed: a proxy on the loopback interface, a port for each address behind it."""
+"""A TCP link that can be cut, held or slowed: a proxy on the loopback interface, with a port for each target
+address.
+"""
 
 import socket
 import threading
@@ -14,12 +16,12 @@ _POLL: Final = 0.05
 
 
 class Link:
-    """Passes everything on, unless told otherwise; inside its `with` block."""
+    """Forwards everything until it is cut or held; active inside its `with` block."""
 
-    def __init__(self, name: str, *behind: int) -> None:
+    def __init__(self, name: str, *target_ports: int) -> None:
         self.name = name
-        self._behind = behind
-        self.ports = [free_port() for _ in behind]
+        self._behind = target_ports
+        self.ports = [free_port() for _ in target_ports]
         self._listeners: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._is_cut = self._is_held = False
@@ -27,24 +29,24 @@ class Link:
 
     @property
     def hosts(self) -> str:
-        """All ports, as ZooKeeper's clients and Kafka's take them."""
+        """All ports, in the format of ZooKeeper's and Kafka's clients."""
         return ",".join(f"{LOOPBACK}:{port}" for port in self.ports)
 
     def cut(self) -> None:
-        """Close what is connected, and let nobody through."""
+        """Close all connections and refuse new ones."""
         self._is_cut = True
         self._close_connections()
 
     def hold(self) -> None:
-        """Let nothing arrive, and close nothing: what is under way waits, as behind a firewall that drops."""
+        """Deliver nothing and close nothing: data is held back, as by a firewall that drops packets."""
         self._is_held = True
 
     def slow(self, seconds: float) -> None:
-        """Deliver everything later."""
+        """Deliver everything with a delay."""
         self._delay = seconds
 
     def lift(self) -> None:
-        """Pass everything on again."""
+        """Forward everything again."""
         self._is_cut = self._is_held = False
         self._delay = 0.0
 
@@ -97,7 +99,7 @@ class Link:
 
 
 def _shut(stream: socket.socket) -> None:
-    """Close it, and wake whoever waits in it."""
+    """Close the stream and wake threads that wait in it."""
     with suppress(OSError):
         stream.shutdown(socket.SHUT_RDWR)
     stream.close()

@@ -1,4 +1,4 @@
-"""One round: what is drawn from the seed and the round's number, how it is lived through, and what was wrong."""
+"""One round: drawn from the seed and the round's number, carried out, and checked."""
 
 import random
 import signal
@@ -23,10 +23,10 @@ from tests.jobs.torture.traffic import MOVED, ORDERS, PAYMENTS, Traffic, flowing
 
 REPLICAS: Final = {ORDERS: (6, 3), MOVED: (4, 2), PAYMENTS: (3, 3), f"{CHURNED}first": (3, 3), f"{CHURNED}next": (3, 3)}
 RECOVERY_SECONDS: Final = 240.0
-"""Seconds after which all must be well again."""
+"""Seconds after which everything must be healthy again."""
 
 ROUNDS_PER_CLUSTER: Final = 6
-"""Rounds that one cluster lives through: what is written in them is read again after each."""
+"""Rounds in one cluster; after each round everything written so far is read again."""
 
 _MODES: Final = {EARLY: (BATCH, BATCH, BATCH, ADMIN, ADMIN, CONTROL), NEWEST: (BATCH, ADMIN)}
 _TAKE_OVER_SECONDS: Final = 240.0
@@ -34,7 +34,7 @@ _TAKE_OVER_SECONDS: Final = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A fault, at a target, so many seconds after a step began, for so long."""
+    """A fault with its target, its start in seconds after a step began, and its duration."""
 
     fault: str
     target: int
@@ -44,16 +44,16 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """All that chance decides of a round."""
+    """Everything about a round that is decided at random."""
 
     protocol: str
-    """The same for all rounds that one cluster may live through."""
+    """The same for all rounds that may share a cluster."""
     mode: str
     steps: tuple[tuple[Step, tuple[Injection, ...]], ...]
 
 
 def draw(seed: int, number: int) -> RoundPlan:
-    """The same for the same seed and number, whatever was drawn before."""
+    """Draw a round; the result depends on the seed and the number only."""
     chance = random.Random(f"{seed}/{number}")  # noqa: S311 - any will do
     protocol = random.Random(f"{seed}/{number // ROUNDS_PER_CLUSTER}").choice((EARLY, NEWEST))  # noqa: S311 - any will do
     mode = chance.choice(_MODES[protocol])
@@ -73,7 +73,7 @@ def draw(seed: int, number: int) -> RoundPlan:
 
 
 class Faults:
-    """Faults that come and go beside a round; of brokers, and of ZooKeeper's servers, one at a time."""
+    """Faults that are active concurrently with a round; of brokers, and of ZooKeeper servers, one at a time."""
 
     def __init__(self, cluster: TortureCluster) -> None:
         self.cluster = cluster
@@ -87,7 +87,7 @@ class Faults:
             self._threads[-1].start()
 
     def lifted(self) -> None:
-        """Wait until nothing is wrong with anybody any more."""
+        """Wait until all faults are lifted."""
         for thread in self._threads:
             thread.join()
 
@@ -104,11 +104,11 @@ class Faults:
             with self._turns[family], FAULTS[injection.fault](self.cluster, injection.target):
                 time.sleep(injection.lasts)
         except Exception as error:  # noqa: BLE001 - reported with the rest
-            self.wrong.append(f"{injection} could not be lived through: {error!r}")
+            self.wrong.append(f"{injection} failed: {error!r}")
 
 
 def prepare(cluster: TortureCluster, client: KazooClient) -> None:
-    """Create the topics that are written to."""
+    """Create the topics that the traffic writes to."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = [
         NewTopic(name, partitions, replicas, config={"min.insync.replicas": str(replicas - 1)})
@@ -122,7 +122,7 @@ def prepare(cluster: TortureCluster, client: KazooClient) -> None:
 def run_round(
     cluster: TortureCluster, client: KazooClient, traffic: Traffic, drawn: RoundPlan
 ) -> tuple[list[str], list[str]]:
-    """One round; what is wrong, and what each step came to."""
+    """Run one round; return the violations, and the result of each step."""
     steps, faults = Steps(cluster, client, drawn.mode), Faults(cluster)
     killed_at: list[float] = []
     with ExitStack() as stack:
@@ -153,7 +153,7 @@ def run_round(
 
 
 def _start_resident_controller(cluster: TortureCluster, client: KazooClient) -> Run:
-    """`surveyor control`, as soon as it is the controller."""
+    """Start `surveyor control` and wait until it is the controller."""
     run = cluster.start("control", "--apply", "--yes")
 
     def holds() -> bool:
@@ -166,7 +166,7 @@ def _start_resident_controller(cluster: TortureCluster, client: KazooClient) -> 
 
 
 def _resign(resident: Run, steps: Steps) -> None:
-    """Ctrl-C, unless it has ended already: killed, fenced, or without its session."""
+    """Send Ctrl-C unless the process has ended already: killed, fenced, or without its session."""
     if resident.process.poll() is None:
         resident.process.send_signal(signal.SIGINT)
     code = resident.process.wait(120)

@@ -1,7 +1,7 @@
-"""A round in small, on a cluster that a module's tests have already: in every test run, at the price of a test.
+"""A small round on the existing cluster of a test module, cheap enough for every test run.
 
-One ZooKeeper server instead of three, and of the links the one from the committer to ZooKeeper alone; the rest is as in
-the rounds, and checked as there.
+It has one ZooKeeper server instead of three, and only the link from the committer to ZooKeeper. Everything else, with
+all checks, is as in the rounds.
 """
 
 from contextlib import ExitStack
@@ -26,11 +26,11 @@ SCRIPT: Final = RoundPlan(
         ),
     ),
 )
-"""Leaders move by two commits at once; both are killed, and so is a broker."""
+"""Leaders move by two commits at the same time; both are killed, and so is a broker."""
 
 
 class SmallTortureCluster(TortureCluster):
-    """Up inside its `with` block; the cluster is somebody else's, and what was written before is no concern of it."""
+    """Runs inside its `with` block on a cluster of the caller; transactions before it are ignored."""
 
     listener = "PLAINTEXT"
 

@@ -1,6 +1,6 @@
-"""What is asked of Surveyor in a round: planned as an operator plans, committed by processes that may die.
+"""The steps of a round: planned as an operator would, and committed by processes that may be killed.
 
-Who plans is this process, with direct lines; who commits goes by the cluster's links. A commit that came to nothing is
+Plans are made in this process over direct connections; commits use the cluster's links. A commit without a result is
 run again once the faults are lifted, until nothing of its plan is due.
 """
 
@@ -30,14 +30,15 @@ KINDS: Final = {
     CONTROL: ("create", "expand", "lead", "lead", "drain", "move", "config", "delete"),
 }
 COPYING: Final = frozenset({"create", "expand", "move", "cancel"})
-"""Kinds that bring replicas to brokers which have none.
+"""Kinds that add replicas to brokers.
 
-Not to one that is without ZooKeeper: Kafka then notes the leader epoch, fails on the topic's config, never follows at
-that epoch, whichever controller tells it again, and with a folder in two log dirs does not start any more (3.9.2).
+They are not used with a broker that has lost ZooKeeper. Such a broker (3.9.2) stores the leader epoch, fails to read
+the topic's config, and never follows at that epoch, no matter which controller sends the request again. With a folder
+in two log dirs it cannot start any more.
 """
 
 CHURNED: Final = "churned-"
-"""How the topics begin that come and go."""
+"""Prefix of the topics that are created and deleted."""
 
 DOCUMENTED: Final = {-9, *(ExitCode.DONE, ExitCode.ERROR, ExitCode.FENCED, ExitCode.STALE, ExitCode.UNREADABLE)} | {
     ExitCode.REFUSED,
@@ -50,7 +51,9 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is asked for; `choice` decides of what, among what there is then; `twice`: by two commits at once."""
+    """A requested change; `choice` selects the target among the existing ones; `twice`: by two commits at the same
+    time.
+    """
 
     kind: str
     choice: int
@@ -67,7 +70,7 @@ class Steps:
     wrong: list[str] = field(default_factory=list)
     planned: list[tuple[Step, str]] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
-    """What each step came to, in short."""
+    """The result of each step, in short."""
 
     def begin(self, step: Step) -> list[Run]:
         """Plan a step, and start its commits."""
@@ -83,7 +86,7 @@ class Steps:
         return runs
 
     def end(self, step: Step, runs: list[Run]) -> None:
-        """Wait for what was started, and call back what is to be cancelled."""
+        """Wait for the started commits, and cancel the plans that are to be cancelled."""
         codes = [self.ended(run) for run in runs]
         if runs and step.kind == "cancel":
             codes.append(
@@ -93,7 +96,7 @@ class Steps:
             self.summary.append(f"{step.kind}: {codes}")
 
     def finish(self) -> None:
-        """Run every commit again until its plan has come to an end, one way or the other."""
+        """Run every commit again until its plan has ended one way or the other."""
         for step, plan in self.planned:
             if step.kind == "cancel":
                 self._until_done("cancel", plan, "--apply", "--yes", "--skip-unsafe")
@@ -102,7 +105,7 @@ class Steps:
                 self._until_done(*self._command(step, plan, FAST))
 
     def ended(self, run: Run) -> int:
-        """Wait for a process; its exit code, which must be one that is documented."""
+        """Wait for a process and return its exit code, which must be a documented one."""
         try:
             code = run.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -154,7 +157,7 @@ class Steps:
         return str(json.loads(ran.stdout)["plan_id"])
 
     def _lead(self, choice: int) -> str:
-        """Another member of the ISR leads each partition of a topic: what no question plans, and any election may."""
+        """Plan another in-sync leader for each partition of a topic, as an election may choose."""
         tree = KafkaTree(self.cluster.hosts, self.client)
         rows = []
         for number in range(6):
@@ -191,7 +194,7 @@ class Steps:
         return self.cluster.lake.rows(table) if self.cluster.lake.has(table) else []
 
     def _replicas(self, topic: str) -> dict[int, list[int]]:
-        """Where partitions are, or are on their way to."""
+        """The current or target replicas of each partition."""
         assignment = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
         return {
             number: [broker for broker in replicas if broker not in assignment.removing_replicas.get(number, ())]
@@ -199,7 +202,7 @@ class Steps:
         }
 
     def _targets(self, choice: int) -> str:
-        """A file that moves one replica of each partition to the broker that has none."""
+        """Write a file that moves one replica of each partition to the broker that has none."""
         moves = []
         for number, replicas in self._replicas(MOVED).items():
             (free,) = {*BROKERS} - {*replicas}

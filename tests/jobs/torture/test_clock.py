@@ -1,4 +1,4 @@
-"""Clocks that are set: what the rounds do to Surveyor's processes, and where in Surveyor a wall clock is looked at."""
+"""Clocks that are set: what the rounds do to Surveyor's processes, and which modules read the wall clock."""
 
 import re
 import subprocess
@@ -17,10 +17,10 @@ WALL_CLOCK = re.compile(r"\b(?:time\.time(?:_ns)?|time_ns|datetime\.(?:now|utcno
 SHOWN = {
     "jobs/adapters/brokers/responses.py": "answers.at",
     "jobs/adapters/brokers/log_dirs.py": "sizes.taken_at",
-    "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which nobody reads",
+    "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which no process reads",
     "jobs/controller/write_behind.py": "plans.created_at, commits.committed_at",
     "jobs/execution/admin/audited_configs.py": "commits.committed_at",
-    "jobs/execution/admin/lease.py": "since when, in words for whoever waits",
+    "jobs/execution/admin/lease.py": "start time of the holder, shown to processes that wait",
     "jobs/execution/admin/throttles.py": "throttles.set_at",
     "jobs/web/dashboard/app.py": "ages",
     "jobs/web/dashboard/sections.py": "ages",
@@ -42,7 +42,7 @@ JUDGED = {
 
 
 def test_only_these_look_at_a_wall_clock() -> None:
-    """Whoever waits, holds or gives up counts by a clock that nobody sets (time.monotonic), or lets ZooKeeper judge."""
+    """Waiting, holding and giving up use a clock that cannot be set (time.monotonic), or ZooKeeper's judgement."""
     files = (path for room in ("jobs", "planner", "schemas") for path in (ROOT / room).rglob("*.py"))
     readers = {str(path.relative_to(ROOT)) for path in files if WALL_CLOCK.search(path.read_text())}
 

@@ -1,4 +1,4 @@
-"""What the rounds look for in ZooKeeper's history is found where it is."""
+"""The violations that the rounds search for in ZooKeeper's history are found."""
 
 import pytest
 
@@ -36,7 +36,7 @@ MADE = wrote(BROKER, leader_epoch=5, controller_epoch=1)
         (wrote(BROKER, leader_epoch=5), ""),
         (wrote(SURVEYOR), "without the fence"),
         (wrote(SURVEYOR, FENCE, leader_epoch=5), "written twice at leader epoch 5"),
-        (wrote(SURVEYOR, FENCE, controller_epoch=1), "under controller epoch 1 in the times of 2"),
+        (wrote(SURVEYOR, FENCE, controller_epoch=1), "under controller epoch 1 while the epoch was 2"),
         (wrote(BROKER, leader=7), "leader 7 is not in the ISR [0, 1]"),
         (wrote(BROKER, leader_epoch=4), "leader epoch 5 is followed by 4"),
         (wrote(BROKER, controller_epoch=0), "controller epoch 1 is followed by 0"),

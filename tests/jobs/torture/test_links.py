@@ -1,4 +1,4 @@
-"""A link passes on what is sent, until it is cut or held."""
+"""A link forwards what is sent, until it is cut or held."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from tests.jobs.torture.links import Link
 
 @pytest.fixture
 def link() -> Iterator[Link]:
-    """To a server that answers each connection with what it hears."""
+    """A link to a server that echoes what it receives."""
     with socket.create_server((LOOPBACK, 0)) as listener:
         threading.Thread(target=echo, args=(listener,), daemon=True).start()
         with Link("echo", listener.getsockname()[1]) as made:
@@ -47,9 +47,9 @@ def test_a_cut_closes_and_a_held_link_delivers_later(link: Link) -> None:
 
         link.cut()
         assert client.recv(100) == b""
-    with socket.create_connection((LOOPBACK, link.ports[0]), timeout=5) as nobody:
-        assert nobody.recv(100) == b""
+    with socket.create_connection((LOOPBACK, link.ports[0]), timeout=5) as refused:
+        assert refused.recv(100) == b""
     link.lift()
-    with socket.create_connection((LOOPBACK, link.ports[0]), timeout=5) as again:
-        again.sendall(b"passed on")
-        assert again.recv(100) == b"passed on"
+    with socket.create_connection((LOOPBACK, link.ports[0]), timeout=5) as reconnected:
+        reconnected.sendall(b"passed on")
+        assert reconnected.recv(100) == b"passed on"

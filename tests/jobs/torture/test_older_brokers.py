@@ -1,4 +1,4 @@
-"""Batch mode on brokers of 2.8.2, and on today's that speak as those of 2.4 did: they obey, and lose nothing."""
+"""Batch mode on brokers of 2.8.2, and on current ones with the protocol of 2.4: they obey and lose nothing."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -67,7 +67,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr: set[int]) -> bool:
-    """Whether each broker that runs tells its clients so."""
+    """Whether each running broker returns this metadata to its clients."""
     running = [broker for broker in cluster.brokers.values() if broker.is_running()]
     seen = [seen_by(broker.address, topic) for broker in running]
     return all(

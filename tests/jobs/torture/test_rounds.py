@@ -1,9 +1,9 @@
-"""Rounds in the manner of Jepsen: a cluster with producers and consumers, changes by Surveyor, and faults by chance.
+"""Rounds in the manner of Jepsen: a cluster with producers and consumers, changes by Surveyor, and random faults.
 
     ROUNDS=40 .venv/bin/pytest -m torture tests/jobs/torture --randomly-seed=SEED
 
-Each round is drawn from the seed and its number; ROUND=N ROUNDS=1 lives through that one alone. A round in which
-something was wrong ends its cluster, whose folder stays, and the next one begins in a new cluster.
+Each round is drawn from the seed and its number; ROUND=N ROUNDS=1 runs only that one. After a violation the
+cluster is stopped, its folder is kept, and the next round begins in a new cluster.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""ZooKeeper's own log, read: what was written by whom, and nothing of what was refused."""
+"""ZooKeeper's own log: it contains each write with its session, and nothing that was refused."""
 
 from kazoo.client import KazooClient
 

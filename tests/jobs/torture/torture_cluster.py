@@ -1,9 +1,9 @@
-"""Where rounds take place: three ZooKeeper servers, three brokers, and links between all of them that can be cut.
+"""The cluster of the torture rounds: three ZooKeeper servers, three brokers, and links between them that can be cut.
 
-Brokers reach ZooKeeper by links, and Surveyor reaches both by links of its own: brokers have a second listener, LINK,
-whose advertised address is a link's. Who plans, measures and checks goes directly. Where brokers change ISRs in
-ZooKeeper themselves (inter.broker.protocol.version 2.6) any mode may be drawn; with the newest they ask Kafka's
-controller. Surveyor's processes go by a clock that can be set.
+Brokers reach ZooKeeper over links, and Surveyor reaches both over links of its own: brokers have a second listener,
+LINK, whose advertised address is a link's. Planning, measuring and checking use direct connections. If brokers change
+ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6), a round may use any mode; with the newest version they
+ask Kafka's controller. Surveyor's processes use a clock that can be set.
 """
 
 import os
@@ -28,7 +28,7 @@ from tests.jobs.torture.zookeeper_log import Transaction, transactions
 
 BROKERS: Final = (0, 1, 2)
 SURVEYOR_IDS: Final = (2147483647, 2147483646)
-"""Ids of controllers that are no brokers: the usual one, and that of a second committer."""
+"""Ids of controllers that are no brokers: the default, and that of a second committer."""
 
 EARLY, NEWEST = "2.6", "3.9"
 """Protocols that brokers speak to each other: the last with which `surveyor control` can be, and their own."""
@@ -37,7 +37,7 @@ _SETTINGS: Final = {
     "controlled.shutdown.enable": "false",
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
-    "replica.lag.time.max.ms": "10000",  # so that who is stopped for long leaves the ISR within a round
+    "replica.lag.time.max.ms": "10000",  # so that a broker stopped for long leaves the ISR within a round
     "offsets.topic.replication.factor": "3",
 }
 _DISK: Final = "64m"
@@ -45,7 +45,7 @@ _DISK: Final = "64m"
 
 @dataclass
 class Run:
-    """A command as a process of its own, and what it printed."""
+    """A command in a process of its own, and its output."""
 
     process: "subprocess.Popen[bytes]"
     log: Path
@@ -57,17 +57,17 @@ class Run:
 
 @dataclass
 class TortureCluster(Servers):
-    """Up inside its `with` block. `folder` has all logs; it stays if something went wrong, or `keep` is set."""
+    """Runs inside its `with` block. `folder` has all logs; it is kept after a failure, or if `keep` is set."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="surveyor-torture-")))
     runs: list[Run] = field(default_factory=list)
     """Surveyor's processes that may write, the newest last."""
     killed: set[int] = field(default_factory=set)
-    """Those that were killed, by their process ids."""
+    """The process ids of those that were killed."""
     protocol: str = EARLY
     keep: bool = False
     listener: ClassVar = "LINK"
-    """Of the brokers', the one that Surveyor speaks to."""
+    """The listener of the brokers that Surveyor uses."""
 
     def __post_init__(self) -> None:
         self.warehouse = self.folder / "warehouse"
@@ -92,11 +92,11 @@ class TortureCluster(Servers):
         return Warehouse(str(self.warehouse), "default")
 
     def history(self) -> list[Transaction]:
-        """All that was ever written to ZooKeeper here."""
+        """All transactions of this ZooKeeper ensemble."""
         return transactions(server.folder / "data" for server in self.ensemble.servers.values())
 
     def start(self, *arguments: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
-        """Run a command that may write, by way of the links."""
+        """Run a command that may write, over the links."""
         conf = self.folder / f"{controller_id}.toml"
         conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
         where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
@@ -125,7 +125,7 @@ class TortureCluster(Servers):
             each.wait_ready()
 
     def _mount(self, stack: ExitStack) -> None:
-        """Give the warehouse a disk of its own, small enough to be filled; only root may."""
+        """Give the warehouse a disk of its own, small enough to be filled; this needs root."""
         self.warehouse.mkdir(parents=True)
         if os.geteuid() == 0:
             options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse)]

@@ -1,7 +1,8 @@
-"""Who writes and reads all through the rounds: an idempotent producer, a transactional one, a group of one consumer.
+"""Clients that write and read during the rounds: an idempotent producer, a transactional one, a group of one
+consumer.
 
-A record is a number. It counts once it was acknowledged (acks=all), or once its transaction was committed; a record of
-a transaction that was aborted must never be read. What became of anything else is nobody's promise.
+A record is a number. It counts once it is acknowledged (acks=all), or once its transaction is committed. A record of an
+aborted transaction must never be read. Any other record may or may not be read.
 """
 
 import time
@@ -22,7 +23,7 @@ from confluent_kafka import (
 )
 
 ORDERS, MOVED, PAYMENTS = "orders", "moved", "payments"
-"""With three replicas; with two, so that they can move; written in transactions."""
+"""Topics: ORDERS has three replicas, MOVED has two so that they can move, PAYMENTS is written in transactions."""
 
 _PAUSE: Final = 0.1
 _AT_ONCE: Final = 3
@@ -32,7 +33,7 @@ _PATIENCE: Final = 180.0
 
 
 class Traffic:
-    """Goes on inside its `with` block."""
+    """Runs inside its `with` block."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -40,7 +41,7 @@ class Traffic:
         self.aborted: set[tuple[str, int]] = set()
         self.consumed: set[tuple[str, int]] = set()
         self.failed: Counter[str] = Counter()
-        """What was not acknowledged, by reason; reported with the result."""
+        """Number of records that were not acknowledged, by reason; reported with the result."""
         self._number = 0
         self._over = Event()
         self._threads = [Thread(target=work) for work in (self._produce, self._transact, self._consume)]
@@ -62,7 +63,7 @@ class Traffic:
     def _produce(self) -> None:
         while not self._over.is_set():
             producer = Producer(self._settings() | {"enable.idempotence": True})
-            with suppress(KafkaException):  # a fatal error: it begins anew, as its user would
+            with suppress(KafkaException):  # a fatal error: start a new producer, as a user would
                 while not self._over.is_set():
                     for _ in range(_AT_ONCE):
                         for topic in (ORDERS, MOVED):
@@ -87,7 +88,7 @@ class Traffic:
                     time.sleep(_PAUSE)
 
     def _transaction(self, producer: Producer) -> None:
-        """One in four is aborted; one whose end is unknown counts neither as committed nor as aborted."""
+        """One in four is aborted; one with an unknown end counts neither as committed nor as aborted."""
         producer.begin_transaction()
         records = {(PAYMENTS, self._next()) for _ in range(_AT_ONCE)}
         for _, number in records:
@@ -114,7 +115,7 @@ class Traffic:
         consumer.close()
 
     def wrong(self) -> list[str]:
-        """What is wrong with what can be read now, from the beginning and by the group."""
+        """Return what is wrong with the records that can be read now, from the beginning and by the group."""
         due, aborted = self.acked.copy(), self.aborted.copy()
         read = self._everything()
         lost, twice = due - read.keys(), {record for record, times in read.items() if times > 1}
@@ -129,7 +130,7 @@ class Traffic:
         return wrong + _some("never consumed by the group", due - self.consumed)
 
     def _everything(self) -> Counter[tuple[str, int]]:
-        """All records up to where each partition ends now."""
+        """All records up to the current end of each partition."""
         settings = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": self.bootstrap, **settings, **_QUIET})
         read: Counter[tuple[str, int]] = Counter()
@@ -167,7 +168,7 @@ def _some(what: str, records: "set[tuple[str, int]]") -> list[str]:
 
 
 def flowing(traffic: Traffic, patience: Callable[[Callable[[], bool], float], bool], seconds: float) -> bool:
-    """Tell whether records of each kind are acknowledged again."""
+    """Whether records of each kind are acknowledged again."""
     before = {topic: _count(traffic, topic) for topic in (ORDERS, MOVED, PAYMENTS)}
     return patience(lambda: all(_count(traffic, topic) > count for topic, count in before.items()), seconds)
 

@@ -1,8 +1,8 @@
-"""What a ZooKeeper ensemble wrote down: each transaction of its servers' logs, once, in the order they were decided.
+"""The transactions in the logs of a ZooKeeper ensemble, each once, in the order in which they were decided.
 
-Nothing that was written is missing here, however short it stood, and each transaction names the session that asked for
-it. The format is that of `FileTxnLog` and of the records in `zookeeper.jute`: a checksum, a length, a `TxnHeader` and
-the record of its type. Servers preallocate, so a log ends with zeros; one that was killed may end in the middle.
+The log contains every write, even of data that existed only briefly, and the session of each transaction. The format is
+that of `FileTxnLog` and of the records in `zookeeper.jute`: a checksum, a length, a `TxnHeader` and the record of its
+type. Servers preallocate, so a log ends with zeros; that of a killed server may end in the middle of a record.
 """
 
 import struct
@@ -14,12 +14,12 @@ from typing import Final
 CREATE, DELETE, SET, CHECK, MULTI, CREATE2, ERROR = 1, 2, 5, 13, 14, 15, -1
 _MAGIC: Final = b"ZKLG"
 _HEADER: Final = struct.Struct(">qiqqi")
-"""Session, number of the request in it, zxid, milliseconds since 1970, type."""
+"""Session, request number within it, zxid, milliseconds since 1970, type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation; `version` is the znode's after a SET, and the one that a CHECK found."""
+    """One operation; `version` is the znode's version after a SET, and the one that a CHECK compared."""
 
     kind: int
     path: str
@@ -29,7 +29,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What happened at once; `at` in seconds since 1970."""
+    """Operations that happened at once; `at` in seconds since 1970."""
 
     zxid: int
     session: int
@@ -38,7 +38,7 @@ class Transaction:
 
 
 def transactions(data_folders: Iterable[Path]) -> list[Transaction]:
-    """Read the logs of all servers: one that was down lacks what another has."""
+    """Read the logs of all servers: one that was down lacks transactions that another has."""
     by_zxid: dict[int, Transaction] = {}
     for folder in data_folders:
         for log in sorted((folder / "version-2").glob("log.*")):
@@ -63,7 +63,9 @@ def _of_log(log: bytes) -> Iterator[Transaction]:
 
 
 def _ops(kind: int, record: bytes) -> list[Op]:
-    """The operations of a record; none of a refused multi, whose parts are errors, nor of what writes no znode."""
+    """The operations of a record; none for a refused multi, whose parts are errors, or for a record that writes no
+    znode.
+    """
     if kind == MULTI:
         return _of_multi(record)
     if kind not in {CREATE, CREATE2, DELETE, SET, CHECK}:
@@ -93,7 +95,7 @@ def _of_multi(record: bytes) -> list[Op]:
 
 
 def _buffer(record: bytes) -> tuple[bytes, bytes]:
-    """A length and so many bytes, none where it is negative; and what follows."""
+    """Split off a length and so many bytes, none if it is negative; return the bytes and the rest."""
     (length,) = struct.unpack_from(">i", record)
     end = 4 + max(0, length)
     return record[4:end], record[end:]

@@ -1,4 +1,4 @@
-"""Kafka's controller, as a commit in admin mode finds it."""
+"""A fake of Kafka's controller for commits in admin mode."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 @pytest.fixture
 def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
-    """It moves what it is asked to, a step at a time, in the test's tree."""
+    """It carries out requested reassignments one step at a time in the test's tree."""
     made = MovingController(tree)
     install(made, monkeypatch)
     return made

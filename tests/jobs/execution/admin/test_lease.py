@@ -1,4 +1,6 @@
-"""The lease of a cluster: one holder at a time, whatever its warehouse; lost with its session, and then none writes."""
+"""The lease of a cluster: one holder at a time, in any warehouse; lost with its session, after which nothing is
+written.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -34,7 +36,7 @@ def lease(settings: Settings) -> Iterator[Lease]:
 
 
 def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
-    """Of another warehouse on the same cluster."""
+    """A process with another warehouse on the same cluster."""
     return lease_for(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
 
 

@@ -1,4 +1,4 @@
-"""Commits that would meet: one has the lease of the cluster, the others are refused, wait, or let each other in."""
+"""Concurrent commits: one has the cluster's lease; the others are refused, wait, or take the lease over."""
 
 import threading
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def rates(kafka: KafkaTree) -> dict[str, set[str]]:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("warehouse", ["warehouse", "another"])
-def test_throttle_of_a_commit_that_has_not_asked_yet_is_nobody_elses_to_clear(  # noqa: PLR0913, PLR0917 - fixtures
+def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,
@@ -72,7 +72,9 @@ def test_throttle_of_a_commit_that_has_not_asked_yet_is_nobody_elses_to_clear(  
     monkeypatch: pytest.MonkeyPatch,
     warehouse: str,
 ) -> None:
-    """Nothing moves yet: it looks left over. Nor may both set one, each taking the other's for what stood before."""
+    """Nothing moves yet, so the throttle looks left over. Nor may both set one, each storing the other's as previous
+    value.
+    """
     second = Surveyor(Warehouse(str(tmp_path / warehouse), "default"))
     moved = store_plan(second.lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
     reassign = controller.reassign
@@ -118,10 +120,10 @@ def test_it_is_held_all_the_time_a_commit_waits(
     assert (surveyor.status(plan.plan_id), current_holder(kafka.hosts)) == (PlanStatus.COMMITTED, None)
 
 
-def test_whoever_lost_it_asks_for_nothing_more(
+def test_commit_without_its_lease_requests_nothing_more(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    """ZooKeeper ended the session while wave 0 moved; the throttle is not ours to take away either."""
+    """ZooKeeper ended the session while wave 0 moved; the commit must not remove the throttle either."""
     controller.events = [lambda: kafka.client.delete(LEASE)]
 
     stopped = run(surveyor, kafka, plan, "--throttle", "1000")
@@ -135,10 +137,10 @@ def test_whoever_lost_it_asks_for_nothing_more(
     assert (again.exit_code, controller.replicas(T), overrides(kafka)) == (DONE, AFTER, {})
 
 
-def test_zookeeper_lost_while_it_waits_is_no_failure_to_read(
+def test_zookeeper_lost_during_the_wait_is_still_running(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was asked for goes on, as its exit code and rows say."""
+    """The requested changes continue, as the exit code and the rows show."""
 
     def lose(*_: object) -> None:
         raise ConnectionLoss
@@ -150,7 +152,7 @@ def test_zookeeper_lost_while_it_waits_is_no_failure_to_read(
 
     assert (stopped.exit_code, surveyor.status(plan.plan_id)) == (RUNNING, PlanStatus.PARTIAL)
     assert "stopped answering (ConnectionLoss)" in stopped.stderr
-    assert "what was asked for goes on in the cluster" in stopped.stderr
+    assert "requested changes continue in the cluster" in stopped.stderr
     assert surveyor.outcomes(plan.plan_id) == {0: "applied", 1: "skipped"}
 
 
@@ -205,7 +207,7 @@ def test_nor_is_anything_else_done_beside_a_commit(  # noqa: PLR0913, PLR0917 - 
     assert (after, controller.waves) == ({path: before[path] for path in after}, [])
 
 
-def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
+def test_waiting_commit_hands_the_lease_to_a_cancellation(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     settings = settings_of(kafka, surveyor.lake.warehouse)
@@ -230,7 +232,7 @@ def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
     assert (surveyor.status(plan.plan_id), current_holder(kafka.hosts)) == (PlanStatus.CANCELLED, None)
 
 
-def test_a_plan_that_nobody_committed_is_cancelled_beside_a_commit(
+def test_uncommitted_plan_is_cancelled_during_a_commit(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     with lease_for(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
@@ -240,10 +242,10 @@ def test_a_plan_that_nobody_committed_is_cancelled_beside_a_commit(
     assert controller.waves == []
 
 
-def test_a_plan_closed_before_it_is_asked_for_is_not(
+def test_plan_closed_before_the_request_is_not_requested(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While brokers take the throttle."""
+    """It is closed while the throttle is being set."""
     altered = controller.alter_override
 
     def closed_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked

@@ -1,4 +1,6 @@
-"""Kafka's controller was asked and its answer was lost: the cluster says what it heard, else it is unknown."""
+"""Kafka's controller received a request and its answer was lost: ZooKeeper shows what it did, or the outcome is
+unknown.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,8 +27,8 @@ T, U = "t", "u"
 DONE, ERROR, INTERRUPTED = 0, 1, 130
 
 
-class ForgetfulController(MovingController):
-    """Does what it is asked, if it `hears`, and never answers."""
+class AnswerlessController(MovingController):
+    """Does what it is asked if it `hears`, and never answers."""
 
     hears = True
     fails: BaseException = KafkaTimeoutError("after 20 s")
@@ -64,9 +66,9 @@ class ForgetfulController(MovingController):
 
 
 @pytest.fixture
-def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> ForgetfulController:
+def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> AnswerlessController:
     tree.add_topic(T, {0: [1, 0]})
-    made = ForgetfulController(tree)
+    made = AnswerlessController(tree)
     install(made, monkeypatch)
     monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
     return made
@@ -96,7 +98,7 @@ def deletes(lake: Warehouse, tree: KafkaTree) -> Plan:
 @pytest.mark.parametrize("make", [elects, creates, expands, alters, deletes])
 def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
     tree: KafkaTree,
-    controller: ForgetfulController,
+    controller: AnswerlessController,
     surveyor: Surveyor,
     lake: Warehouse,
     make: Callable[[Warehouse, KafkaTree], Plan],
@@ -119,9 +121,9 @@ def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
 
 
 def test_what_comes_after_is_not_asked_for(
-    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Warehouse
+    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
-    """Each would wait as long again."""
+    """Each further request would wait as long again."""
     tree.add_topic(U, {0: [0, 1]})
     both: list[Operation] = []
     for topic in (T, U):
@@ -135,10 +137,10 @@ def test_what_comes_after_is_not_asked_for(
     assert (done.exit_code, controller.requests, outcomes) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
 
 
-def test_what_was_asked_for_when_somebody_interrupts_is_not_called_skipped(
-    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Warehouse
+def test_interrupted_request_is_not_recorded_as_skipped(
+    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
-    """Kafka may have heard it, or hear it yet."""
+    """Kafka may have received the request, or may still receive it."""
     plan = creates(lake, tree)
     controller.fails = KeyboardInterrupt()
 

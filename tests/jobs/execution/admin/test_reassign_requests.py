@@ -1,4 +1,6 @@
-"""`--via zookeeper`: requests in /admin, placed under the controller's epoch, one at a time, and never over others'."""
+"""`--via zookeeper`: requests in /admin, written under the controller's epoch, one at a time, never over another
+request.
+"""
 
 from typing import Any
 
@@ -69,7 +71,7 @@ def test_in_as_many_orders_as_it_takes(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0)], [(T, 1)]])
 
 
-def test_what_lost_its_leader_during_the_order_before_is_not_ordered(
+def test_partition_that_lost_its_leader_is_not_requested(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "MAX_REQUEST_BYTES", 80)
@@ -91,8 +93,8 @@ def test_orders_stay_below_what_zookeeper_takes() -> None:
     assert len(made) == -(-len(encode_partitions(targets)) // orders.MAX_REQUEST_BYTES)
 
 
-def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingController) -> None:
-    """One that came after everything was found good."""
+def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingController) -> None:
+    """The other request was written after all checks had passed."""
     kafka.write(REASSIGN, order({1: [2, 1]}))
     before = kafka.dump()
 
@@ -101,10 +103,10 @@ def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingCon
     assert (kafka.dump(), controller.waves) == (before, [])
 
 
-def test_what_an_earlier_try_ordered_is_waited_for(
+def test_request_of_an_earlier_attempt_is_waited_for(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    """Killed after the first of two orders, which the controller has not even begun; and after it has."""
+    """Killed after the first of two requests, before and after the controller has begun with it."""
     kafka.write(REASSIGN, order({0: AFTER[0]}))
     if plan.changes[0].partition == 0:
         controller.begin((T, 0), AFTER[0])
@@ -133,11 +135,11 @@ def test_lost_connection_is_read_back(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
 
 
-def test_another_controller_finds_the_order_all_the_same(
+def test_another_controller_still_finds_the_request(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It took over between reading the epoch and placing the order."""
-    made = orders._creation  # noqa: SLF001 - to come in between
+    """It took over between the reading of the epoch and the writing of the request."""
+    made = orders._creation  # noqa: SLF001 - to act in between
     epochs = iter([8])
 
     def taken_over(*given: Any) -> Any:  # noqa: ANN401 - kazoo is untyped
@@ -163,17 +165,17 @@ def test_refused_where_nobody_would_find_it(
     assert "no live broker is the controller" in done.stderr
 
 
-def test_taken_away_without_being_done(
+def test_removed_without_being_carried_out(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the controller does with what it cannot carry out."""
+    """The controller does so with requests that it cannot carry out."""
     monkeypatch.setattr("jobs.execution.admin.zk_controller_client.COMPLETION_SECONDS", 0.0)
     controller.events = [lambda: kafka.client.delete(REASSIGN)]
 
     done = run(surveyor, kafka.hosts, plan)
 
     assert done.exit_code == ERROR
-    assert "it took the order away, and its replicas are now [0, 1]" in done.stdout
+    assert "the controller removed the request, and its replicas are now [0, 1]" in done.stdout
     assert surveyor.status(plan.plan_id) == PlanStatus.PARTIAL
 
 
@@ -219,14 +221,14 @@ def test_throttle_needs_the_admin_api(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody(*_: object) -> Any:  # noqa: ANN401 - it never returns
-        raise AdminUnavailableError("nobody answered")
+        raise AdminUnavailableError("no broker answered")
 
     monkeypatch.setattr("jobs.execution.admin.connections.admin_of", nobody)
 
     done = run(surveyor, kafka.hosts, plan, "--throttle", "1MB")
 
     assert (done.exit_code, controller.waves) == (REFUSED, [])
-    assert "--throttle needs the Admin API, also with --via zookeeper: nobody answered" in done.stderr
+    assert "--throttle needs the Admin API, also with --via zookeeper: no broker answered" in done.stderr
 
 
 class OldBrokers:

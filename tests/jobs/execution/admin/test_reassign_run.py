@@ -1,4 +1,4 @@
-"""A plan's moves, wave by wave, on a tree without Kafka: fences, refusals, throttles, crashes, and what is said."""
+"""A plan's reassignments, wave by wave, on a tree without Kafka: fences, refusals, throttles, crashes and messages."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 T, OTHER = "t", "other"
 BEFORE = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER = {0: [3, 1], 1: [1, 3], 2: [2, 3]}
-SETTING, CLEARING = 10, 4  # requests for configurations: brokers and topics, to throttle two waves and no more
+SETTING, CLEARING = 10, 4  # config requests: brokers and topics, to throttle two waves and to remove that again
 DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
@@ -55,10 +55,10 @@ def last_words(surveyor: Surveyor, plan: Plan) -> dict[int, tuple[str, str]]:
     return {row["partition"]: (row["outcome"], row["message"]) for row in rows}
 
 
-def test_the_next_wave_waits_until_the_one_before_is_in_sync(
+def test_next_wave_waits_until_the_previous_is_in_sync(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    """Also where the replicas are assigned already, and one of them has fallen behind."""
+    """Also if the replicas are already assigned and one of them has fallen behind."""
     controller.lagging = {(T, 1)}
     seen: list[int] = []
     controller.events = [controller.finish_all, lambda: seen.append(len(controller.waves)), controller.catch_up]
@@ -68,7 +68,7 @@ def test_the_next_wave_waits_until_the_one_before_is_in_sync(
     assert done.exit_code == DONE, done.stderr
     assert controller.waves == [[(T, 0), (T, 1)], [(T, 2)]]
     assert seen == [1]
-    assert sorted(controller.moving) == [(T, 2)], "nobody waits for the last wave"
+    assert sorted(controller.moving) == [(T, 2)], "the commit does not wait for the last wave"
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
     assert "complete: 2 of 2 reassignments of wave 0" in done.stderr
 
@@ -144,7 +144,7 @@ def test_refused_beside_somebody_elses(  # noqa: PLR0913, PLR0917 - fixtures
     done = run(surveyor, kafka, plan, "--via", via, apply=apply)
 
     assert done.exit_code == REFUSED
-    assert f"a reassignment that is not plan {plan.plan_id}'s runs: other-0 to [0, 2]; wait until" in done.stderr
+    assert f"a reassignment that is not part of plan {plan.plan_id} runs: other-0 to [0, 2]; wait until" in done.stderr
     assert (kafka.dump(), surveyor.commits(plan.plan_id)) == (before, [])
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
@@ -170,17 +170,17 @@ WARNED: list[tuple[str, Begin, str]] = [
     (
         "an illegible topic",
         lambda controller: controller.tree.write("/brokers/topics/ghost", b"{"),
-        "not understood, and taken for what does not move: /brokers/topics/ghost (",
+        "not understood, and assumed not to move: /brokers/topics/ghost (",
     ),
     (
         "an illegible partition",
         lambda controller: controller.tree.write("/brokers/topics/ghost", b'{"partitions":{"0":[1,1]}}'),
-        "not understood, and taken for what does not move: /brokers/topics/ghost (partition 0 names a broker twice",
+        "not understood, and assumed not to move: /brokers/topics/ghost (partition 0 names a broker twice",
     ),
     (
         "an illegible request",
         lambda controller: controller.tree.write("/admin/reassign_partitions", b"{"),
-        "/admin/reassign_partitions (Kafka takes it for empty; `delete /admin/reassign_partitions`",
+        "/admin/reassign_partitions (Kafka treats it as empty; `delete /admin/reassign_partitions`",
     ),
     (
         "a request that Kafka's controller ignores",
@@ -210,7 +210,7 @@ WARNED: list[tuple[str, Begin, str]] = [
     (
         "a request for another order",
         lambda controller: request(controller, OTHER, 1, 0),
-        "others move other-0 to [1, 0], in the way of nothing here",
+        "others move other-0 to [1, 0], not in the way of this plan",
     ),
     (
         "a target that is down",
@@ -226,17 +226,17 @@ WARNED: list[tuple[str, Begin, str]] = [
         "other-0 to [9, 0] (not alive: 9); start broker 9, or cancel: `surveyor cancel",
     ),
     (
-        "nobody to copy from",
+        "no replica to copy from",
         leaderless,
         "other-0 to [0, 2] (no replica in its ISR [9] is alive); start broker 9",
     ),
-    ("other topics on other brokers", far_away, "others move far-0 to [6, 8], in the way of nothing here"),
+    ("other topics on other brokers", far_away, "others move far-0 to [6, 8], not in the way of this plan"),
 ]
 
 
 @pytest.mark.parametrize("apply", [True, False])
 @pytest.mark.parametrize(("begin", "words"), [case[1:] for case in WARNED], ids=[case[0] for case in WARNED])
-def test_what_is_in_the_way_of_nothing_is_a_warning(  # noqa: PLR0913, PLR0917 - fixtures
+def test_other_reassignments_out_of_the_way_are_warned_of(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,
@@ -257,7 +257,7 @@ def test_what_is_in_the_way_of_nothing_is_a_warning(  # noqa: PLR0913, PLR0917 -
 
 
 @pytest.mark.parametrize(("goal", "dead"), [([3, 9], " (not alive: 9)"), ([0, 2], "")])
-def test_what_copies_beside_is_refused_with_its_dead_brokers_named(  # noqa: PLR0913, PLR0917 - fixtures
+def test_concurrent_copying_is_refused_with_its_dead_brokers(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, goal: list[int], dead: str
 ) -> None:
     controller.begin((OTHER, 0), goal)
@@ -269,10 +269,10 @@ def test_what_copies_beside_is_refused_with_its_dead_brokers_named(  # noqa: PLR
     assert f"or cancel it (`surveyor cancel --partitions other-0 --zookeeper {kafka.hosts}" in done.stderr
 
 
-def test_what_can_be_read_of_a_topic_is_judged(
+def test_readable_partitions_of_a_topic_are_judged(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    """Partition 1 is not understood, and 0 copies."""
+    """Partition 1 is not understood, and 0 copies replicas."""
     data = {"partitions": {"0": [0, 1, 2], "1": [65633, 65633]}, "adding_replicas": {"0": [2]}}
     kafka.write(f"/brokers/topics/{OTHER}", json.dumps(data | {"removing_replicas": {}}).encode())
 
@@ -328,7 +328,7 @@ def test_a_drain_only_reorders_and_may_go_beside_others(
 def test_read_again_just_before_each_wave(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    """Somebody has reordered partition 2 while the first wave moved."""
+    """Another client has reordered partition 2 while the first wave moved."""
     controller.events = [lambda: controller.begin((T, 2), [0, 2])]
 
     done = run(surveyor, kafka, plan)
@@ -341,7 +341,7 @@ def test_read_again_just_before_each_wave(
 def test_read_again_before_the_first_wave(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody has reordered partition 0 after the plan was found good, and before anything was asked."""
+    """Another client has reordered partition 0 after the checks, and before anything was requested."""
     opened = CommitLog.open
 
     def reordered(lake: Warehouse, plan: Plan, author: Actor | None = None) -> CommitLog:
@@ -357,7 +357,7 @@ def test_read_again_before_the_first_wave(
 
 
 @pytest.mark.parametrize("via", ["admin", "zookeeper"])
-def test_what_lost_its_leader_while_the_throttle_was_set_is_not_asked_for(  # noqa: PLR0913, PLR0917 - fixtures
+def test_partition_that_lost_its_leader_is_not_requested(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,
@@ -365,7 +365,7 @@ def test_what_lost_its_leader_while_the_throttle_was_set_is_not_asked_for(  # no
     monkeypatch: pytest.MonkeyPatch,
     via: str,
 ) -> None:
-    """Of wave 0, while brokers take the throttle; of wave 1, while wave 0 moves."""
+    """In wave 0 while the throttle is being set; in wave 1 while wave 0 moves."""
     altered = controller.alter_override
 
     def dies_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
@@ -396,10 +396,10 @@ def test_topic_made_anew_is_stale(
     assert controller.waves == []
 
 
-def test_cancelled_by_somebody_while_it_moved(
+def test_cancelled_by_another_client_during_the_move(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
-    """Its next wave is not asked for, others' is."""
+    """Its next wave is not requested; other plans are."""
     rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in (0, 1)]
     then = [
         reassignment(kafka, T, partition, [3, 2], wave=1, before=AFTER[partition]) | {"removing_after": [1]}
@@ -446,7 +446,7 @@ def test_no_longer_than_max_wait(
     again = run(surveyor, kafka, plan)
 
     assert (stopped.exit_code, status) == (RUNNING, PlanStatus.PARTIAL)
-    assert "--max-wait 0 s is over: what was asked for goes on in the cluster" in stopped.stderr
+    assert "--max-wait 0 s is over: requested changes continue in the cluster" in stopped.stderr
     assert f"THE THROTTLE STAYS while 2 partitions of plan {plan.plan_id} move" in stopped.stderr
     assert set(throttled) == {"brokers/0", "brokers/1", "brokers/2", "brokers/3", "topics/t"}
     assert again.exit_code == DONE, again.stderr
@@ -454,7 +454,7 @@ def test_no_longer_than_max_wait(
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
 
 
-def test_rate_of_the_commit_before_holds_for_the_waves_left(
+def test_rate_of_the_previous_commit_is_kept(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     controller.stuck = True
@@ -479,7 +479,7 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
     monkeypatch: pytest.MonkeyPatch,
     events: int,
 ) -> None:
-    """Killed after so many requests for configurations: nothing of the commit runs on. The next one does the rest."""
+    """Killed after so many config requests: nothing of the commit continues, and the next one does the rest."""
     override(kafka, "broker", "1", {"leader.replication.throttled.rate": "7"})
     before = overrides(kafka)
     with monkeypatch.context() as killed:
@@ -502,7 +502,7 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
 
 
 @pytest.mark.parametrize("reached", range(3))
-def test_a_partition_in_several_waves_goes_on_where_it_is(
+def test_partition_in_several_waves_continues_where_it_is(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, reached: int
 ) -> None:
     way = [[0, 1], [0, 1, 2], [0, 1, 2, 3], [2, 3]]
@@ -527,7 +527,7 @@ def left_behind(kafka: KafkaTree, controller: MovingController, lake: Warehouse,
     set_throttle(settings, controller, plan.plan_id, plan.changes, 1000)
 
 
-def test_left_over_of_a_committed_plan_is_cleared_by_it(
+def test_leftover_throttle_of_a_committed_plan_is_cleared(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     run(surveyor, kafka, plan, "--wait")
@@ -536,11 +536,11 @@ def test_left_over_of_a_committed_plan_is_cleared_by_it(
 
     done = run(surveyor, kafka, plan)
 
-    assert f"take its throttle away: surveyor commit {plan.plan_id} --apply" in seen.stdout
+    assert f"remove its throttle: surveyor commit {plan.plan_id} --apply" in seen.stdout
     assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
 
 
-def test_left_over_of_a_plan_that_is_refused_is_cleared(
+def test_leftover_throttle_of_a_refused_plan_is_cleared(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     left_behind(kafka, controller, lake, plan)
@@ -616,7 +616,7 @@ def in_conf(tmp_path: Path, kafka: KafkaTree, throttle: str) -> list[str]:
     ("more", "rate"),
     [([], "2000000"), (["--throttle", "1MB/s"], "1000000"), (["--throttle", "none"], None)],
 )
-def test_the_throttle_of_the_conf_holds_unless_another_is_given(  # noqa: PLR0913, PLR0917 - fixtures
+def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,
@@ -666,7 +666,7 @@ def test_bytes_and_time_are_said_before_anything_is_copied(
     assert (programs["copies"]["bytes"], programs["copies"]["seconds"]) == (180_000_000, 180.0)
 
 
-def test_the_line_to_go_on_or_back_carries_the_throttle(
+def test_suggested_commands_carry_the_throttle(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as refusing:
@@ -675,7 +675,7 @@ def test_the_line_to_go_on_or_back_carries_the_throttle(
     done = run(surveyor, kafka, plan, "--wait")
     rolled = surveyor.run("rollback", plan.plan_id, "--zookeeper", kafka.hosts, "--name", "back", "--throttle", "3MB/s")
 
-    assert f"\ngo on: surveyor commit {plan.plan_id} --apply --throttle 1MB/s --zookeeper" in failed.stdout
+    assert f"\ncontinue: surveyor commit {plan.plan_id} --apply --throttle 1MB/s --zookeeper" in failed.stdout
     assert (done.exit_code, rolled.exit_code) == (DONE, DONE), done.stderr + rolled.stderr
     assert "\nreview: surveyor show plan back --throttle 3MB/s" in rolled.stdout
     assert "\napply: surveyor commit back --apply --throttle 3MB/s --zookeeper" in rolled.stdout
@@ -697,7 +697,7 @@ def test_a_throttle_that_others_left_is_taken_away(
     done = surveyor.run(*flags, "--apply")
 
     assert (while_it_moves.exit_code, dry.exit_code, done.exit_code) == (REFUSED, DONE, DONE), done.stderr
-    assert "1 partition moves, and a throttle may be theirs" in while_it_moves.stderr
+    assert "1 partition moves, and the throttle may be in use" in while_it_moves.stderr
     assert [step["command"] for step in status["due"] if "throttle" in step["what"]] == [
         f"surveyor cancel --throttles --zookeeper {kafka.hosts} --warehouse {surveyor.lake.warehouse}"
     ]

@@ -1,4 +1,4 @@
-"""A cancelled plan whose replicas still move: its throttle can be changed and lifted, and goes once they are there."""
+"""A cancelled plan whose replicas still move: its throttle can be changed and removed, and is removed at the end."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ T = "t"
 
 @pytest.fixture
 def plan(tree: KafkaTree, controller: MovingController, lake: Warehouse) -> Plan:
-    """Cancelled, but its one partition goes on, throttled."""
+    """A cancelled plan whose only partition still moves, throttled."""
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
     made = store_plan(lake, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled")
@@ -44,11 +44,11 @@ def test_rate_is_changed_and_lifted(tree: KafkaTree, surveyor: Surveyor, plan: P
     lifted = commit(surveyor, tree, plan, "--throttle", "none")
 
     assert (raised.exit_code, lifted.exit_code) == (0, 0), raised.stderr + lifted.stderr
-    assert "is cancelled: nothing is asked for" in raised.stdout
+    assert "is cancelled: no change was requested" in raised.stdout
     assert (then, overrides(tree), throttle_rows(surveyor.lake)) == ({"5000000"}, {}, [])
 
 
-def test_it_stays_while_they_move_and_goes_once_they_are_there(
+def test_it_is_removed_once_the_replicas_are_complete(
     tree: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     moving = commit(surveyor, tree, plan)

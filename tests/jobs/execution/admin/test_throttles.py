@@ -1,4 +1,4 @@
-"""Throttles are set as Kafka's tool sets them, and taken away again whatever happened in between."""
+"""Throttles are set as Kafka's tool sets them, and removed again no matter what happened in between."""
 
 from typing import Any, NoReturn
 
@@ -82,7 +82,7 @@ def test_rates_and_replicas_as_kafkas_tool_sets_them(
     assert rate_of(throttle_rows(settings.lake, PLAN)) == 1000
 
 
-def test_one_replica_that_comes_throttles_all_it_is_copied_from() -> None:
+def test_one_added_replica_throttles_all_its_sources() -> None:
     configs = throttle_configs([move("t", 3, [1, 2], [2, 4])], 1000)
 
     assert {name: sorted(values.values()) for (_, name), values in configs.items()} == {
@@ -94,7 +94,7 @@ def test_one_replica_that_comes_throttles_all_it_is_copied_from() -> None:
 
 
 def test_kafkas_own_vector() -> None:
-    """`ReassignPartitionsUnitTest.testMoveMap`; to each partition, replicas that stay and replicas that come."""
+    """`ReassignPartitionsUnitTest.testMoveMap`; each partition has replicas that stay and replicas that are added."""
     foo = [([1, 2, 3], [5]), ([4, 5, 6], [7, 8]), ([1, 2], [3, 4]), ([1, 2], [5, 6]), ([1, 2], [1, 2, 3])]
     foo.append(([1, 2], [3, 4, 5, 6]))
     moves = [move("foo", partition, before, after) for partition, (before, after) in enumerate(foo)]
@@ -203,11 +203,9 @@ def test_a_broker_that_refuses_keeps_its_row(kafka: KafkaTree, brokers: ConfigBr
     assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
 
 
-def test_no_throttle_where_a_broker_would_not_take_it(
-    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
-) -> None:
+def test_no_throttle_if_a_broker_refuses_it(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     brokers.refuses = "2"
-    with pytest.raises(ThrottleError, match="broker 2 would not take the throttle: not now"):
+    with pytest.raises(ThrottleError, match="broker 2 refused the throttle: not now"):
         set_throttle(settings, brokers, PLAN, FIRST, 1000)
     brokers.refuses = None
 
@@ -216,7 +214,7 @@ def test_no_throttle_where_a_broker_would_not_take_it(
     assert overrides(kafka) == {}
 
 
-def test_a_dead_broker_is_cleared_once_it_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+def test_dead_broker_is_cleared_once_it_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     set_throttle(settings, brokers, PLAN, FIRST, 1000)
     kafka.unregister(1)
     clear_throttle(settings, brokers, PLAN)
@@ -229,7 +227,7 @@ def test_a_dead_broker_is_cleared_once_it_is_back(kafka: KafkaTree, brokers: Con
     assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
 
 
-def test_dead_brokers_and_topics_that_are_gone_are_left_out(
+def test_dead_brokers_and_deleted_topics_are_left_out(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
 ) -> None:
     kafka.unregister(1)
@@ -249,7 +247,7 @@ def test_what_somebody_else_set_since_stays(
     clear_throttle(settings, brokers, PLAN)
 
     assert (overrides(kafka), throttle_rows(settings.lake)) == ({"brokers/2": {FOLLOWER_RATE: "5"}}, [])
-    assert f"{FOLLOWER_RATE} of broker 2 was altered by somebody else: left at 5" in capsys.readouterr().err
+    assert f"{FOLLOWER_RATE} of broker 2 was altered by another client: left at 5" in capsys.readouterr().err
 
 
 def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
@@ -263,7 +261,7 @@ def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, 
 
 
 def throttle_commits(lake: Warehouse) -> list[tuple[int, str, str, str]]:
-    """What `commits` says of throttles, in order."""
+    """The rows of `commits` on throttles, in order."""
     rows = sorted(lake.rows("commits"), key=lambda row: (row["committed_at"], row["message"]))
     return [(row["attempt"], row["action"], row["outcome"], row["message"]) for row in rows]
 
@@ -271,7 +269,7 @@ def throttle_commits(lake: Warehouse) -> list[tuple[int, str, str, str]]:
 def test_each_that_was_set_or_lifted_stays_in_commits(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
 ) -> None:
-    """Nothing else is left of it once it is gone."""
+    """No other record is left once a throttle is removed."""
     override(kafka, "broker", "0", {LEADER_RATE: "7"})
     set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000, attempt=4)
     brokers.refuses = "1"
@@ -299,14 +297,14 @@ def test_each_that_was_set_or_lifted_stays_in_commits(
     ("error", "outcomes"),
     [(CrashError(), ["applied", "unknown", "skipped"]), (LeaseLostError("it is"), ["applied", "skipped", "skipped"])],
 )
-def test_what_came_of_each_is_said_where_it_ends_in_the_midst_of_it(
+def test_outcome_of_each_is_recorded_after_an_interruption(
     brokers: ConfigBrokers,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     outcomes: list[str],
 ) -> None:
-    """Of the one that was asked last nobody knows, unless it was never asked."""
+    """The outcome of the last request is unknown, unless it was never sent."""
     alter = brokers.alter_override
 
     def alter_once(kind: str, resource: str, entries: Any) -> int | str:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Brokers whose protocol asks for more than `surveyor control` serves, and those that have not told theirs yet."""
+"""Brokers whose protocol needs more than `surveyor control` serves, and brokers whose protocol is not known yet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ def settings(tree: KafkaTree, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Which brokers are asked again; all answer with 2.6, but for broker 2, which runs with 3.9."""
+    """The brokers that are asked again; all answer with 2.6 except broker 2, which runs with 3.9."""
     ids: list[int] = []
 
     def answer(brokers: Sequence[Row], *_: object) -> list[Row]:
@@ -39,7 +39,7 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("value", "refused"), [("2.6", False), ("2.7-IV1", False), ("2.7", True), ("3.9-IV0", True)])
-def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refused: bool) -> None:  # noqa: FBT001
+def test_brokers_with_unserved_protocols_are_refused(value: str, refused: bool) -> None:  # noqa: FBT001
     rows = [
         {"broker_id": 3, "name": "inter.broker.protocol.version", "value": value, "assumed": False},
         {"broker_id": 4, "name": "inter.broker.protocol.version", "value": None, "assumed": True},
@@ -53,7 +53,7 @@ def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refuse
 
 
 def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[int]) -> None:
-    """0 did not answer in time, 1 has registered since the snapshot, and 7 has gone."""
+    """0 did not answer in time, 1 has registered since the snapshot, and 7 is no longer registered."""
     configs = broker_protocols.complete_configs([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
 
     assert asked_again == [0, 1]

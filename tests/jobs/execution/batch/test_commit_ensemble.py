@@ -1,4 +1,4 @@
-"""A commit while the ZooKeeper ensemble loses its leader: it goes on or stops cleanly, and the next one finishes."""
+"""A commit while the ZooKeeper ensemble loses its leader: it continues or stops cleanly, and the next one finishes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def zookeeper(ensemble: Ensemble) -> str:
 
 
 def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
-    """Let something happen once the nth multi of changes is sent, before its answer is read."""
+    """Call a function after the nth multi of changes is sent, before its answer is read."""
     sent: list[TransactionRequest] = []
 
     def commit_and(multi: TransactionRequest) -> Any:  # noqa: ANN401 - kazoo's
@@ -43,7 +43,7 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
 def test_the_leader_dies_while_a_multi_is_under_way(
     ensemble: Ensemble, tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Written or not, nobody heard: it is read back from whoever leads next, and no state is written twice."""
+    """The outcome of the multi is unknown: it is read back from the next leader, and no state is written twice."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     plan = store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS]).plan_id
     leader = ensemble.leader()

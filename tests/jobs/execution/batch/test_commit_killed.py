@@ -1,4 +1,4 @@
-"""A commit that is killed, wherever that finds it: the next one finishes the plan, each state is written once."""
+"""A commit that is killed at any point: the next one finishes the plan, and each state is written once."""
 
 import os
 import random
@@ -25,7 +25,7 @@ T = "t"
 PARTITIONS = range(300)
 ROUNDS = 2
 
-# Batches of ten, so that there is something to be killed in the middle of.
+# Batches of ten, so that a commit can be killed in the middle.
 COMMAND = """\
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
@@ -64,13 +64,13 @@ def with_id(conf: Path, controller_id: int) -> Path:
 
 
 def finish(surveyor: Surveyor, hosts: str, plan: Plan, conf: Path) -> None:
-    """Commit again, at once: under another id, as the dead one's session lasts a few seconds more."""
+    """Commit again at once, with another id, because the killed process's session lasts a few more seconds."""
     surveyor.apply(hosts, plan.plan_id, "--conf", str(with_id(conf, 2147483646)))
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
 def all_states(tree: KafkaTree) -> set[tuple[int, int, int]]:
-    """Leader, leader epoch and version of every partition; one element if all are alike."""
+    """Leader, leader epoch and version of every partition; one element if all are equal."""
     states = ((tree.state(T, partition), tree.version(T, partition)) for partition in PARTITIONS)
     return {(state.leader, state.leader_epoch, version) for state, version in states}
 
@@ -90,7 +90,9 @@ def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     *,
     deliver: bool,
 ) -> None:
-    """The first takes over, thirty write; `deliver`: ZooKeeper does it, and the dead never hear."""
+    """The first multi takes over, thirty write; with `deliver` ZooKeeper executes it, but the commit never gets the
+    answer.
+    """
     plan = move_all(topic, lake, leader=1)
     killed: list[subprocess.Popen[str]] = []
     loss = proxy.lose(Loss(MULTI, nth=multi, deliver=deliver, then=lambda _: killed[0].kill()))
@@ -114,7 +116,7 @@ def test_killed_at_any_moment(topic: KafkaTree, lake: Warehouse, surveyor: Surve
             for line in process.stderr:
                 if "controllership taken over" in line:
                     break
-            time.sleep(random.uniform(0, 0.3))  # noqa: S311 - any moment will do
+            time.sleep(random.uniform(0, 0.3))  # noqa: S311 - no secure random number is needed
             process.kill()
         finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
 
@@ -124,7 +126,7 @@ def test_killed_at_any_moment(topic: KafkaTree, lake: Warehouse, surveyor: Surve
 def test_paused_while_another_takes_over(
     topic: KafkaTree, lake: Warehouse, proxy: ZooKeeperProxy, zookeeper: str
 ) -> None:
-    """It wakes up without its session, and must not go on as if it had it."""
+    """It resumes without its session, and must not continue as if it had it."""
     plan = move_all(topic, lake, leader=1)
     paused: list[subprocess.Popen[str]] = []
 
@@ -145,7 +147,7 @@ def test_paused_while_another_takes_over(
 
 
 def test_two_commits_at_once(topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
-    """Under one id the later waits or is refused; between them they write each state once."""
+    """With one id the later commit waits or is refused; together they write each state once."""
     plan = move_all(topic, lake, leader=1)
 
     with start_commit(topic.hosts, lake, plan) as first, start_commit(topic.hosts, lake, plan) as second:
@@ -178,14 +180,14 @@ cli.main()
 def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
 ) -> None:
-    """The multi that is under way is done, the rest is left, the controllership is free at once."""
+    """The multi in progress is finished, the rest is left, and the controllership is released at once."""
     plan = move_all(topic, lake, leader=1)
     with start_commit(topic.hosts, lake, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
         _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == code, stderr
     assert "Traceback" not in stderr
-    assert stderr.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to go on"
+    assert stderr.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to continue"
     assert "controllership handed back" in stderr
     assert not topic.client.exists("/controller")
     assert sorted(surveyor.outcomes(plan.plan_id).values()) == ["applied"] * 50 + ["skipped"] * 250

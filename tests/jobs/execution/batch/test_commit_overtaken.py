@@ -1,7 +1,7 @@
-"""Another controller takes over between the look of a commit and its own take-over: what is due is judged anew.
+"""Another controller takes over between the checks of a commit and its own take-over: its rows are judged again.
 
-The other one comes when the commit is about to take over, as where somebody reads the question for a while, or waits
-for another Surveyor.
+The other controller takes over right before the commit does, as it may while a user reads the question or while the
+commit waits for another Surveyor.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Meanwhile = Callable[[Callable[[], object]], None]
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    """Let something happen once, right before the commit takes over."""
+    """Call a function once, right before the commit takes over."""
 
     def happens(what: Callable[[], object]) -> None:
         def commit_later(*args: object, **options: object) -> None:
@@ -60,14 +60,14 @@ def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:
 def test_what_the_other_has_done_is_not_done_again(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
-    """Nor is the controllership taken over, nor is it said that anything was written."""
+    """Neither is the controllership taken over, nor does the commit report that anything was written."""
     meanwhile(lambda: Surveyor(lake).apply(tree.hosts, plan.plan_id))
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert (done.exit_code, epoch(tree)) == (DONE, BEFORE + 1)
     assert (
-        f"another controller took over in the meantime, with epoch {BEFORE + 1}: what is due is judged anew"
+        f"another controller took over in the meantime, with epoch {BEFORE + 1}: the pending rows are judged again"
         in done.stderr
     )
     assert "nothing is due" in done.stderr
@@ -119,7 +119,7 @@ def test_who_is_always_overtaken_gives_up(
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert done.exit_code == ERROR
-    assert "another controller took over 5 times while what is due was judged" in done.stderr
+    assert "another controller took over 5 times while the pending rows were judged" in done.stderr
     ours = {path for path, seen in tree.dump().items() if seen != before.get(path)}
     assert ours <= {"/", "/controller", "/controller_epoch"}
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED

@@ -1,4 +1,4 @@
-"""What a commit in batch mode tells the brokers: who must answer before it writes, and what it is when nobody heeds."""
+"""Notification of brokers by a commit in batch mode: which must answer before it writes, and what follows a refusal."""
 
 import json
 from collections import Counter
@@ -56,7 +56,7 @@ def test_every_answer_is_a_row(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_silent_broker_is_refused_before_anything_is_taken_over(
+def test_silent_broker_is_refused_before_the_take_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     fake_brokers[2].stop()
@@ -122,8 +122,8 @@ def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917
     controller: int,
     status: str,
 ) -> None:
-    """What it wrote stands; it is committed only where a broker became the controller and announced it."""
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
+    """The changes are in ZooKeeper; the plan is committed only if a broker became the controller and announced them."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].refuses = CLUSTER_AUTHORIZATION_FAILED
 
@@ -136,7 +136,7 @@ def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917
     assert len([line for line in done.stderr.splitlines() if "answered" in line]) <= 5
 
 
-def test_one_broker_that_refuses_is_said_and_no_error(
+def test_one_refusing_broker_is_reported_and_no_error(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     fake_brokers[0].refuses = CLUSTER_AUTHORIZATION_FAILED
@@ -149,11 +149,11 @@ def test_one_broker_that_refuses_is_said_and_no_error(
     assert handed_back.endswith("what was written was not accepted by 0: left to Kafka's controller")
 
 
-def test_what_brokers_fail_to_handle_is_not_led_after_a_fail_over_either(
+def test_failing_leaders_are_reported_despite_a_fail_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a config under which no log can be opened: Kafka's controller hears the same of them."""
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: 1)
+    """As with a config with which no log can be opened: Kafka's controller gets the same response."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: 1)
     for broker in range(3):
         fake_brokers[broker].refuses = UNKNOWN_SERVER_ERROR
 
@@ -167,7 +167,7 @@ def test_what_brokers_fail_to_handle_is_not_led_after_a_fail_over_either(
 @pytest.mark.parametrize(
     ("controller", "code", "status"), [(-1, ERROR, PlanStatus.PARTIAL), (1, DONE, PlanStatus.COMMITTED)]
 )
-def test_nobody_is_told_where_the_hold_is_over(  # noqa: PLR0913, PLR0917 - fixtures
+def test_no_broker_is_notified_after_max_hold(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
     surveyor: Surveyor,
     plan: Plan,
@@ -189,7 +189,7 @@ def test_nobody_is_told_where_the_hold_is_over(  # noqa: PLR0913, PLR0917 - fixt
     assert "--max-hold was over before the brokers could be notified" in messages[0]
 
 
-def test_answers_are_written_once_the_controllership_is_handed_back(
+def test_answers_are_stored_after_the_resignation(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: dict[str, bool] = {}
@@ -206,10 +206,8 @@ def test_answers_are_written_once_the_controllership_is_handed_back(
     assert held["answers"] is False
 
 
-def test_a_server_that_has_not_heard_of_what_was_written_is_no_alarm(
-    tree: KafkaTree, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In an ensemble; with `sync` it catches up."""
+def test_lagging_zookeeper_server_is_no_alarm(tree: KafkaTree, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an ensemble one server may lag behind; with `sync` it catches up."""
     sync = KazooClient.sync_async
 
     def catch_up(client: KazooClient, path: str) -> object:
@@ -223,7 +221,7 @@ def test_a_server_that_has_not_heard_of_what_was_written_is_no_alarm(
     verify_written(tree.hosts, NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1)]))
 
 
-def test_who_registers_in_no_way_that_is_understood_while_it_takes_over_leaves_no_intent_open(
+def test_unreadable_registration_during_take_over_leaves_no_open_intent(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     intend = CommitLog.append_intents
@@ -254,12 +252,12 @@ def test_who_registers_in_no_way_that_is_understood_while_it_takes_over_leaves_n
         (7, 0, True, False),
     ],
 )
-def test_who_goes_on_from_what_was_written_is_no_alarm(  # noqa: PLR0913 - what a state is
+def test_later_writes_of_the_same_states_are_no_alarm(  # noqa: PLR0913 - the fields of a state
     tree: KafkaTree, plan: Plan, epoch: int, version: int, *, is_found: bool, ours: bool
 ) -> None:
-    """Since the hand-back a leader may have changed its ISR, or Kafka's controller the leader.
+    """Since the resignation a leader may have changed its ISR, or Kafka's controller the leader.
 
-    What stood so already may be of another commit, which was the controller before us.
+    A state that was found as planned may be from another commit, which was the controller before us.
     """
     for _ in range(version):
         tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))

@@ -1,4 +1,4 @@
-"""Topics expanded, configured and deleted in batch mode: dry unless told, once and no more, stale where it must be."""
+"""Topics expanded, configured and deleted in batch mode: dry unless --apply, done once, stale where necessary."""
 
 import json
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def config_of(tree: KafkaTree) -> dict[str, str]:
 
 
 def assert_done(tree: KafkaTree, kind: str) -> None:
-    """The cluster is as the plan makes it, and nothing was done twice."""
+    """The cluster is as the plan leaves it, and nothing was done twice."""
     if kind == "config":
         names = tree.client.get_children("/config/changes")
         notes = [tree.client.get(f"/config/changes/{name}")[0] for name in names]
@@ -196,7 +196,7 @@ def _altered(tree: KafkaTree) -> None:
 
 STALE_BY = [
     ("config", _created_again, "created again"),
-    ("config", _altered, "c is now 9: somebody altered it"),
+    ("config", _altered, "c is now 9: another client altered it"),
     ("config", lambda tree: tree.write(f"/admin/delete_topics/{T}", b""), "queued for deletion"),
     ("config", lambda tree: tree.client.delete(f"/brokers/topics/{T}", recursive=True), "the topic is gone"),
     ("config", lambda tree: tree.write(f"/config/topics/{T}", b"?"), "not understood"),
@@ -255,7 +255,7 @@ def test_a_config_that_brokers_die_of_is_refused(
     assert surveyor.commits(plan.plan_id) == []
 
 
-def test_a_new_topic_with_a_config_that_brokers_die_of_is_refused(
+def test_new_topic_with_a_config_fatal_to_brokers_is_refused(
     topics: KafkaTree, lake: Warehouse, surveyor: Surveyor
 ) -> None:
     operations = [topic_creation("new", {"segment.bytes": "13"})]
@@ -267,9 +267,7 @@ def test_a_new_topic_with_a_config_that_brokers_die_of_is_refused(
     assert topics.client.exists("/config/topics/new") is None
 
 
-def test_what_only_brokers_can_judge_is_not_for_batch_mode(
-    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor
-) -> None:
+def test_configs_only_brokers_can_check_need_admin_mode(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = alteration(lake, topics, T, {TIERED: None}, {TIERED: "true"})
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
@@ -315,7 +313,7 @@ def test_verify_tells_how_far_it_is(topics: KafkaTree, surveyor: Surveyor, plan:
     assert after == nothing | {"complete": complete, "in_progress": in_progress}
 
 
-def test_a_deletion_that_goes_on_is_not_called_back(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_running_deletion_cannot_be_cancelled(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["delete"](lake, topics)
     surveyor.apply(topics.hosts, plan.plan_id)
 
@@ -325,4 +323,4 @@ def test_a_deletion_that_goes_on_is_not_called_back(topics: KafkaTree, lake: War
 
     assert ("surveyor verify" in verified.stdout, "surveyor cancel" in verified.stdout) == (True, False)
     assert f"plan {plan.plan_id}: nothing is left to cancel" in cancelled.stdout
-    assert f"  {T}  goes on, and cannot be called back: found queued for deletion" in cancelled.stdout
+    assert f"  {T}  continues, and cannot be cancelled: found queued for deletion" in cancelled.stdout

@@ -1,4 +1,6 @@
-"""A ZooKeeper that forbids, or is lost, in the middle of a commit: named, recorded, and with the exit code it has."""
+"""ZooKeeper denies access or is lost in the middle of a commit: the error is reported, recorded, and has its exit
+code.
+"""
 
 from collections.abc import Callable
 
@@ -37,7 +39,7 @@ def move_all(tree: KafkaTree, lake: Warehouse) -> str:
 
 
 def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
-    """Let something happen once the nth multi of changes is answered."""
+    """Call a function once the nth multi of changes is answered."""
     answered: list[object] = []
 
     def commit_then(multi: TransactionRequest) -> object:
@@ -58,7 +60,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     monkeypatch: pytest.MonkeyPatch,
     nth: int,
 ) -> None:
-    """In the middle of the writing, or after its end: not the code for a cluster that could not be read."""
+    """During the writing or after its end, the exit code is not that of a cluster that could not be read."""
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 3.0)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = move_all(topic, lake)
@@ -78,9 +80,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     assert sum(topic.versions(T).values()) == nth
 
 
-def test_zookeeper_that_cannot_be_read_at_all_keeps_its_code(
-    lake: Warehouse, surveyor: Surveyor, topic: KafkaTree
-) -> None:
+def test_unreadable_zookeeper_keeps_its_exit_code(lake: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
     plan = move_all(topic, lake)
     topic.client.set_acls("/brokers/ids", [make_acl("world", "anyone", write=True)])
 
@@ -131,10 +131,10 @@ def test_operations_end_with_max_hold(lake: Warehouse, topic: KafkaTree, control
     assert topic.client.get_children("/admin/delete_topics") == []
 
 
-def test_lost_once_a_plan_was_handed_in_is_an_error(
+def test_lost_after_the_plan_was_submitted_is_an_error(
     topic: KafkaTree, control: Controllership, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller may carry it out all the same: not the code for a cluster that could not be read."""
+    """The controller may still carry it out, so the exit code is not that of a cluster that could not be read."""
     plan = move_all(topic, lake)
     assert announce_resident(control.client, this_process("control"))
 
@@ -146,14 +146,14 @@ def test_lost_once_a_plan_was_handed_in_is_an_error(
     done = surveyor.apply(topic.hosts, plan)
 
     assert done.exit_code == ERROR
-    assert "may have been handed in, and the controller have begun with it" in done.stderr
+    assert "may have been submitted, and the controller may have begun with it" in done.stderr
     assert f"surveyor show commits {plan}" in done.stderr
 
 
-def test_a_take_over_is_meant_before_it_is_done(
+def test_take_over_is_recorded_before_it_is_done(
     topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is killed right after it has owned up to the epoch; one that is forbidden has failed."""
+    """A commit killed right after the take-over has recorded the epoch; a forbidden take-over has failed."""
     plan = move_all(topic, lake)
     meant: list[list[tuple[str, str]]] = []
 

@@ -1,7 +1,7 @@
-"""A take-over above every epoch that is known: to znodes, to the warehouse, and to brokers, which do not say theirs.
+"""A take-over is above every known epoch: those in znodes, in the warehouse, and those that only brokers know.
 
-A clean-up script may have deleted /controller_epoch or set it back. Brokers refuse a controller of an earlier epoch
-than they have heard of, and Kafka never overwrites a state of a later one.
+A clean-up script may have deleted /controller_epoch or set it back. Brokers refuse a controller with an earlier epoch
+than they know, and Kafka never overwrites a state with a later one.
 """
 
 import json
@@ -33,7 +33,7 @@ LATEST = 57
 
 @pytest.fixture
 def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
-    """Partition 0 was last decided on under the epoch 57, the others under 7."""
+    """Partition 0 was last written with epoch 57, the others with 7."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     for partition in PARTITIONS:
         epoch = LATEST if partition == 0 else 7
@@ -55,7 +55,7 @@ def handed_back(surveyor: Surveyor, plan: Plan) -> str:
 def test_take_over_is_above_the_epochs_of_all_states(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, epoch: int | None
 ) -> None:
-    """Also of those that the commit does not write: another of the brokers may have heard of it."""
+    """Includes states that the commit does not write: some broker may know their epoch."""
     some = store_plan(surveyor.lake, tree, [election(tree, T, 3, leader=1)], name="some")
     if epoch is None:
         tree.client.delete("/controller_epoch")
@@ -83,10 +83,8 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("table", RECORDED)
-def test_take_over_is_above_the_epochs_that_the_warehouse_has_recorded(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan, table: str
-) -> None:
-    """The states need not carry the latest epoch: a controller that decided nothing has left it with brokers alone."""
+def test_take_over_is_above_the_recorded_epochs(tree: KafkaTree, surveyor: Surveyor, plan: Plan, table: str) -> None:
+    """The states need not carry the latest epoch: only brokers know that of a controller that wrote nothing."""
     surveyor.lake.append(table, [RECORDED[table] | {"controller_epoch": 90}])
 
     surveyor.apply(tree.hosts, plan.plan_id)
@@ -94,9 +92,7 @@ def test_take_over_is_above_the_epochs_that_the_warehouse_has_recorded(
     assert (tree.client.get("/controller_epoch")[0], epochs(tree)) == (b"91", {91})
 
 
-def test_a_cluster_made_again_under_the_name_of_another_begins_its_epochs_again(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan
-) -> None:
+def test_new_cluster_under_an_old_name_starts_at_epoch_one(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     surveyor.lake.append("snapshots", [{"snapshot_id": 1, "cluster_id": "another", "controller_epoch": 90}])
 
     surveyor.apply(tree.hosts, plan.plan_id)
@@ -104,10 +100,10 @@ def test_a_cluster_made_again_under_the_name_of_another_begins_its_epochs_again(
     assert epochs(tree) == {58}
 
 
-def test_brokers_that_have_heard_of_a_later_epoch_are_told_under_one_above_it(
+def test_epoch_is_raised_above_the_one_that_brokers_know(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
-    """What no znode says: they answer StaleControllerEpoch, and not which epoch they know."""
+    """No znode has that epoch: brokers answer StaleControllerEpoch, without the epoch that they know."""
     tree.client.delete("/controller_epoch")
     fake_brokers[2].controller_epoch = 60
 
@@ -123,7 +119,7 @@ def test_brokers_that_have_heard_of_a_later_epoch_are_told_under_one_above_it(
 
 
 @pytest.mark.parametrize("controller", [-1, 1])
-def test_nothing_is_announced_that_brokers_refuse_whatever_the_epoch(  # noqa: PLR0913, PLR0917 - fixtures
+def test_plan_stays_partial_if_brokers_refuse_every_epoch(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
     surveyor: Surveyor,
     plan: Plan,
@@ -131,8 +127,8 @@ def test_nothing_is_announced_that_brokers_refuse_whatever_the_epoch(  # noqa: P
     monkeypatch: pytest.MonkeyPatch,
     controller: int,
 ) -> None:
-    """A Kafka controller that follows is refused, too; its epoch is the one after ours."""
-    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
+    """The next Kafka controller is refused, too; its epoch is the one after ours."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].controller_epoch = LAST_EPOCH
 
@@ -146,7 +142,7 @@ def test_nothing_is_announced_that_brokers_refuse_whatever_the_epoch(  # noqa: P
 
 
 def test_a_state_of_a_later_controller_is_not_overwritten(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    """By nobody's mistake: the writer itself leaves it, as Kafka's state machine does."""
+    """The writer itself leaves it unchanged, as Kafka's state machine does."""
     later, earlier = _outcomes(FencedWriter(control, plan, 60.0), plan)
 
     assert later == (
@@ -183,9 +179,7 @@ def test_an_illegible_state_says_no_epoch(tree: KafkaTree) -> None:
     assert latest_epoch_of_states(tree.client) == LATEST
 
 
-def test_admin_mode_does_not_ask_a_controller_that_brokers_refuse(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan
-) -> None:
+def test_admin_mode_refuses_a_controller_that_brokers_refuse(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     lake = surveyor.lake
     lake.append("commits", [RECORDED["commits"] | {"controller_epoch": LATEST}])
 

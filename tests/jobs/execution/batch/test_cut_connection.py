@@ -1,4 +1,5 @@
-"""The connection to ZooKeeper is cut at a given byte of a multi, or of its answer: each row is written once, and known.
+"""The connection to ZooKeeper is cut at a given byte of a multi, or of its answer: each row is written once, and
+known.
 
 A few bytes in every run; all of them with KILL_POINTS=all.
 """
@@ -22,7 +23,7 @@ ALL: Final = os.environ.get("KILL_POINTS") == "all"
 
 
 def positions(loss_of: int) -> Iterator[int]:
-    """The bytes after which to cut: the length of the frame, the xid, the op code, somewhere, and the last but one."""
+    """The bytes after which to cut: the frame's length, the xid, the op code, a random one, and the last but one."""
     return iter(range(loss_of) if ALL else (1, 4, 8, 12, loss_of // 2, loss_of - 1))
 
 
@@ -34,7 +35,7 @@ def test_cut_at_a_byte(
     proxy: ZooKeeperProxy,
     deliver: bool,  # noqa: FBT001 - a parameter of pytest's
 ) -> None:
-    """Half a request is none, and half an answer is read back; a cut before the first byte tells how many there are."""
+    """Half a request has no effect, and half an answer is read back; a cut before the first byte counts the bytes."""
     tree.add_topic("t", {0: [0, 1, 2], 1: [0, 1, 2]})
     leaders = count(1)
 

@@ -1,4 +1,4 @@
-"""What a change rests on holds at the very write: brokers that must live, or be dead, and topics that stay."""
+"""The preconditions of a change hold at the moment of the write: live brokers, dead brokers, and topics."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ T = "t"
 
 
 def unclean(tree: KafkaTree, partition: int) -> Row:
-    """Broker 1 is to lead what only broker 2 had in sync, which is dead."""
+    """Broker 1 becomes the leader where only broker 2, which is dead, was in sync."""
     after = {"isr_after": [1], "leader_recovery_state_after": 1, "action": Action.ELECT.value}
     return election(tree, T, partition, leader=1, requires_dead=[2], **after)
 
@@ -53,10 +53,10 @@ def test_no_unclean_election_once_the_isr_member_is_back(
     assert sum(without_2.versions(T).values()) == 400
 
 
-def test_no_unclean_election_if_it_comes_back_after_the_reading(
+def test_no_unclean_election_if_it_returns_after_the_read(
     without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The multi itself refuses; its rows that do not count on broker 2 being dead are written."""
+    """The multi itself is refused; its rows that do not require broker 2 to be dead are written."""
     without_2.add_topic("other", {9: [0, 1]})
     plan = elections(without_2, lake, 3, unclean)
     clean = store_plan(lake, without_2, [*plan.changes, election(without_2, "other", 9, leader=1)])
@@ -82,8 +82,10 @@ def test_absence_is_proved_and_leaves_nothing(without_2: KafkaTree, control: Con
     assert ids_after == ids_before._replace(cversion=ids_before.cversion + 2, pzxid=ids_after.pzxid)
 
 
-def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllership, zookeeper: str) -> None:
-    """A broker that registers as Kafka's do, in one multi, never finds its id taken, and nobody reads it meanwhile."""
+def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllership, zookeeper: str) -> None:
+    """A broker that registers as Kafka's do, in one multi, never finds its id in use, and no client reads it in
+    between.
+    """
     tree.unregister(2)
     over = Event()
     registered: list[object] = []
@@ -119,14 +121,14 @@ def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllers
 def test_new_leader_that_bounced_between_two_batches(
     tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its znode is there, as the multi checks; that it is another registration is read."""
+    """Its znode exists, as the multi checks; that it is another registration is found by reading."""
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
     plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=partial(tree.bounce, 1))
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
-    assert written.message(1) == "broker 1 registered anew since the snapshot"
+    assert written.message(1) == "broker 1 registered again since the snapshot"
 
 
 def test_topic_queued_for_deletion_between_two_batches(
@@ -141,10 +143,10 @@ def test_topic_queued_for_deletion_between_two_batches(
     assert written.message(1) == "topic t is queued for deletion"
 
 
-def test_leaders_that_die_one_after_another_take_only_their_own_rows(
+def test_each_dead_leader_fails_only_its_own_rows(
     tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The multi is refused three times, each time for another broker."""
+    """The multi is refused three times, each time because of another broker."""
     for broker in (3, 4):
         tree.register(broker)
     tree.add_topic(T, {partition: [0, 1, 2, 3, 4] for partition in range(400)})
@@ -159,10 +161,10 @@ def test_leaders_that_die_one_after_another_take_only_their_own_rows(
     assert written.message(1) == "broker 2 is no longer alive"
 
 
-def test_broker_that_comes_and_goes_takes_only_its_own_rows(
+def test_flapping_broker_fails_only_its_own_rows(
     without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever a multi is tried it is registered, whenever it is looked for it is not."""
+    """It is registered whenever a multi is tried, and not registered whenever it is read."""
     without_2.add_topic("other", {9: [0, 1]})
     changes = elections(without_2, lake, 2, unclean).changes
     plan = store_plan(lake, without_2, [*changes, election(without_2, "other", 9, leader=1)])

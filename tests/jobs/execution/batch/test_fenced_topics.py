@@ -1,4 +1,4 @@
-"""Topics made under the fence: large ones before their states, too large ones never, multis bounded in bytes."""
+"""Topics created under the fence: large ones before their states, too large ones never; multis limited in bytes."""
 
 from functools import partial
 
@@ -36,7 +36,7 @@ def wide_topic(tree: KafkaTree, lake: Warehouse, partitions: int) -> Plan:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each multi that was sent."""
+    """Bytes of each sent multi."""
     sizes: list[int] = []
 
     def weigh(multi: TransactionRequest) -> object:
@@ -48,7 +48,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, lake: Warehouse, sent: list[int]) -> None:
-    """With 400 states it would be 1.1 MB, which no ZooKeeper takes."""
+    """With 400 states it would be 1.1 MB, more than ZooKeeper accepts."""
     written = write(control, wide_topic(tree, lake, 1_000))
 
     assert written.outcomes == dict.fromkeys(range(1_000), Outcome.APPLIED)
@@ -60,7 +60,7 @@ def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, la
 def test_multis_are_bounded_in_bytes(
     tree: KafkaTree, control: Controllership, lake: Warehouse, sent: list[int]
 ) -> None:
-    """Long ISRs, and small topics with long configurations: 400 of either would be more than ZooKeeper takes."""
+    """Long ISRs, and small topics with long configs: 400 of either would be more than ZooKeeper accepts."""
     states = [wide("wide", partition, more=99) | {"requires_live": [1]} for partition in range(400)]
     topics = [f"small-{number:03}" for number in range(400)]
     changes = [*(creation(topic, 0, [0, 1]) for topic in topics), *states]

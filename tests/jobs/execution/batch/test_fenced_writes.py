@@ -1,4 +1,4 @@
-"""Fenced writes: exact bytes at exact versions, stale rows alone set aside, nothing once fenced."""
+"""Fenced writes: exact bytes at exact versions, only stale rows set aside, nothing written once fenced."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -279,9 +279,7 @@ def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Co
     assert tree.client.get("/brokers/topics/new")[0] == data
 
 
-def test_topic_without_id_that_got_one_since_is_the_same(
-    tree: KafkaTree, control: Controllership, lake: Warehouse
-) -> None:
+def test_topic_that_got_an_id_since_is_the_same(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
     write(control, plan)
     tree.write("/brokers/topics/new", encode_assignment(Assignment({0: [1]}, {}, {}, TOPIC_ID)))
@@ -324,7 +322,7 @@ def test_another_topic_of_that_name_makes_all_stale(tree: KafkaTree, control: Co
 
 
 def test_topic_needs_its_leaders(tree: KafkaTree, control: Controllership, new_topic: Plan) -> None:
-    """Partition 2, led by the broker that left, is set aside; the topic is still created with all its partitions."""
+    """Partition 2, led by a broker that left, is set aside; the topic is still created with all its partitions."""
     tree.unregister(0)
 
     written = write(control, new_topic)

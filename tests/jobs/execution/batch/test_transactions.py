@@ -1,4 +1,4 @@
-"""What multis do for changes, by what was found: no server is asked."""
+"""The operations of multis, computed from znodes that were read; no server is used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ def test_states_that_are_there_depend_on_nothing() -> None:
 PARTS = f"{TOPIC}/partitions"
 MADE = [Create(f"{PARTS}/0"), Create(f"{PARTS}/0/state", STATE)]
 
-# what is there -> what is made, between the proof of premises and the state
+# existing znodes -> operations between the precondition checks and the state
 TOPICS: list[tuple[dict[str, tuple[bytes, int]], list[Op]]] = [
     ({}, [Create(CONFIG, b"CONFIG"), Create(TOPIC, b"TOPIC"), Create(PARTS), *MADE]),
     ({CONFIG: (b"{}", 3)}, [SetData(CONFIG, b"CONFIG"), Create(TOPIC, b"TOPIC"), Create(PARTS), *MADE]),
@@ -90,7 +90,7 @@ TOPICS: list[tuple[dict[str, tuple[bytes, int]], list[Op]]] = [
 
 
 @pytest.mark.parametrize(("there", "made"), TOPICS)
-def test_a_small_topic_is_made_with_its_states_as_far_as_it_is_not_there(
+def test_missing_parts_of_a_small_topic_are_created_with_states(
     there: dict[str, tuple[bytes, int]], made: list[Op]
 ) -> None:
     due = [created()]
@@ -126,7 +126,7 @@ def test_a_large_topic_comes_before_its_states(monkeypatch: pytest.MonkeyPatch) 
     assert state_ops(due, plan, after, EPOCH)[:3] == [Check("/brokers/ids/1", -1), Check(TOPIC, 0), Create(PARTS)]
 
 
-def test_a_topic_grows_before_the_states_of_its_new_partitions() -> None:
+def test_topic_is_extended_before_the_new_states() -> None:
     due = [created(1, topic_version=5)]
     plan = topics(*due, creates=False)
     before, after = znodes_of(due, {TOPIC: (assignment(0), 5)}), znodes_of(due, {TOPIC: (assignment(0, 1), 6)})

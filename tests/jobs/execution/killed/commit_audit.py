@@ -1,7 +1,8 @@
-"""Whether `commits` tells the truth: the tree before and after, against the rows, by none of the committer's own code.
+"""An audit of `commits`: the tree before and after a command, compared with the rows, without using the committer's
+code.
 
-What was written has its intent, partition by partition and operation by operation; what is called applied stands; and
-once a plan is committed each of its rows has come to one outcome.
+Everything written has an intent, for each partition and operation; what is called applied is in the tree; and once a
+plan is committed, each of its rows has exactly one outcome.
 """
 
 import json
@@ -18,7 +19,7 @@ from tests.jobs.execution.killed.crash_runner import Planned
 from tests.jobs.support.zookeeper.kafka_tree import Dump, state_path
 
 Subject = tuple[str, int | str]
-"""What an intent is about: a partition of a topic, or what is done with the topic; THROTTLE, and whose."""
+"""What an intent is about: a partition of a topic, or an operation on the topic, or THROTTLE and its resource."""
 
 THROTTLE: Final = "throttle"
 APPLIED: Final = frozenset({Outcome.APPLIED})
@@ -27,19 +28,19 @@ _WITHDRAWN: Final = (OperationKind.WITHDRAW_REASSIGNMENT, OperationKind.WITHDRAW
 _CALLED_BACK: Final = {Step.CANCEL, Step.RESTORE_ORDER}
 _THROTTLING: Final = {Step.THROTTLE, Step.LIFT_THROTTLE}
 _OURS: Final = ("/controller", "/surveyor", "/brokers/ids")
-"""Offices and registrations, which are no part of a plan."""
+"""Controllership, lease and registrations, which are no part of a plan."""
 
 
 @dataclass(frozen=True)
 class CommitAudit:
-    """Begun before a command, and asked after it, as often as it is run again."""
+    """Begun before a command, and queried after each run of it."""
 
     here: Planned
     before: Dump
     attempts: int
-    """How many of the plan were there before: their intents are not this command's."""
+    """The number of the plan's attempts before; their intents are not this command's."""
     by_kafka: bool
-    """Whether Kafka's controller writes the states, at leader epochs of its own."""
+    """Whether Kafka's controller writes the states, with leader epochs of its own."""
 
     @classmethod
     def begin(cls, here: Planned, *, by_kafka: bool = False) -> "CommitAudit":
@@ -48,26 +49,26 @@ class CommitAudit:
 
     @property
     def rows(self) -> list[Row]:
-        """What the command recorded of the plan's rows; steps such as a take-over are about none."""
+        """The command's records of the plan's rows; steps such as a take-over belong to no row."""
         return [row for row in _commits(self.here) if row["attempt"] > self.attempts and row["topic"] is not None]
 
     @property
     def throttled(self) -> set[str]:
-        """Brokers and topics of which a throttle was to be set or lifted."""
+        """Brokers and topics whose throttle was to be set or removed."""
         meant = [row for row in _commits(self.here) if row["action"] in _THROTTLING and row["attempt"] > self.attempts]
         return {row["message"].partition(":")[0].split()[1] for row in meant if row["outcome"] == Outcome.PENDING}
 
     def faults(self) -> list[str]:
-        """What was written and never intended, and what is called applied and does not stand."""
+        """Writes without an intent, and rows called applied whose effect is not in the tree."""
         now, rows = self.here.tree.dump(), self.rows
         return [*self._unintended(now, rows), *self._untrue(now, rows)]
 
     def untrue(self) -> list[str]:
-        """What is called applied and does not stand, where others write, too."""
+        """Rows called applied whose effect is not in the tree, if other processes write as well."""
         return [*self._untrue(self.here.tree.dump(), self.rows)]
 
     def unfinished_rows(self, *, plan: bool = True, outcomes: Collection[Outcome] = APPLIED) -> list[str]:
-        """Rows that did not come to exactly one outcome, of those that there may be; `plan`: all of it was due."""
+        """Rows without exactly one allowed outcome; `plan`: all rows of the plan were due."""
         rows = self.rows
         places = {_place(row) for row in rows} | {row.place for row in _plan_rows(self.here) if plan}
         ends: dict[Place, Counter[int]] = {place: Counter() for place in places}
@@ -83,7 +84,7 @@ class CommitAudit:
         for path in sorted({*self.before, *now}):
             for allowed in _allowed(path, self.before, now):
                 if not allowed & intents:
-                    yield f"{path} was written, and nobody meant to: {sorted(map(str, allowed))}"
+                    yield f"{path} was written without an intent: {sorted(map(str, allowed))}"
 
     def _untrue(self, now: Dump, rows: list[Row]) -> Iterator[str]:
         mine = {row.place: row for row in _plan_rows(self.here)}
@@ -120,12 +121,14 @@ def _is_among(row: Row, outcomes: Collection[Outcome]) -> bool:
 
 
 def _is_one(of_attempts: Counter[int]) -> bool:
-    """One an attempt, and one at all: who comes after a death finds applied what the dead have recorded so."""
+    """One outcome in each attempt, and at least one: a later attempt finds applied what a killed one has recorded as
+    applied.
+    """
     return bool(of_attempts) and set(of_attempts.values()) == {1}
 
 
 def _allowed(path: str, before: Dump, now: Dump) -> Iterator[set[Subject]]:
-    """Of all that was written there: the intents of which one must be there."""
+    """For each part that was written: the intents, one of which must exist."""
     if path == "/" or path.startswith(_OURS) or _version(before, path) == _version(now, path):
         return
     old, new = (_data(dump, path) for dump in (before, now))
@@ -158,7 +161,7 @@ def _allowed_config(names: list[str], before: Dump, now: Dump) -> Iterator[set[S
 
 
 def _overrides(data: bytes | None) -> dict[str, str]:
-    """None at all is as good as none left, once a throttle is lifted."""
+    """No config znode counts the same as an empty one, which a removed throttle leaves."""
     return decode_config(data) if data else {}
 
 
@@ -171,7 +174,7 @@ def _partition(topic: str, partition: int) -> set[Subject]:
 
 
 def _config(topic: str, before: Dump, now: Dump) -> set[Subject]:
-    """Settings are altered, throttle replicas, or come and go with their topic."""
+    """Configs are altered, throttle replicas, or are created and deleted with their topic."""
     created: set[Subject] = set()
     if f"/brokers/topics/{topic}" not in before:
         created = {(topic, partition) for partition in _assigned(_data(now, f"/brokers/topics/{topic}"))}
@@ -183,7 +186,7 @@ def _data(dump: Dump, path: str) -> bytes | None:
 
 
 def _version(dump: Dump, path: str) -> tuple[int, int] | None:
-    """Of which making, and how often written since."""
+    """Creation and version of a znode."""
     return (dump[path][1].czxid, dump[path][1].version) if path in dump else None
 
 
@@ -201,7 +204,9 @@ def _orders(data: bytes | None) -> set[tuple[str, int, tuple[int, ...]]]:
 
 
 def _is_back(change: Change, step: str, now: Dump) -> bool:
-    """A cancellation may leave the replicas in another order, which is then restored."""
+    """Whether a reassignment was cancelled; a cancellation may leave another order of replicas, which is restored
+    later.
+    """
     replicas, adding, removing = _assigned(_data(now, f"/brokers/topics/{change.topic}"))[change.partition]
     known = change.replicas_before or []
     is_there = replicas == known if step == Step.RESTORE_ORDER else sorted(replicas) == sorted(known)
@@ -214,7 +219,7 @@ def _stands(row: PlanRow, now: Dump, *, by_kafka: bool) -> bool:
     assigned = _assigned(_data(now, f"/brokers/topics/{row.topic}")).get(row.partition)
     if assigned is None:
         return False
-    if row.action == Action.REASSIGN:  # asked for and accepted: it goes there, or is there
+    if row.action == Action.REASSIGN:  # requested and accepted: it moves there, or is there
         replicas, _, removing = assigned
         orders = _orders(_data(now, "/admin/reassign_partitions"))
         is_ordered = (row.topic, row.partition, (*row.replicas_after,)) in orders
@@ -228,7 +233,7 @@ def _stands(row: PlanRow, now: Dump, *, by_kafka: bool) -> bool:
 
 
 def _is_done(task: Operation, now: Dump) -> bool:
-    """As the operation leaves the tree; what brokers deleted stands in no tree."""
+    """Whether the tree is as the operation leaves it; deletions by brokers are not in the tree."""
     data, name = json.loads(task.data), task.topic
     topic, config, queued = (f"{root}/{name}" for root in ("/brokers/topics", "/config/topics", "/admin/delete_topics"))
     match OperationKind(task.kind):

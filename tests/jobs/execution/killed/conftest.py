@@ -1,4 +1,4 @@
-"""What dies in the tests of this room."""
+"""The process that runs commands and kills them."""
 
 from collections.abc import Iterator
 

@@ -1,14 +1,16 @@
-"""A process that lets commits die: each is forked off, and killed by SIGKILL at one of the points that it passes.
+"""A process that forks commits and kills each by SIGKILL at one of its kill points.
 
-A point is right before and right after each thing that a commit does to somebody else: a write to ZooKeeper, the end of
-its session, a control request, a write to a Delta table. Points are numbered as they are passed, and written down.
+A kill point is right before and right after each effect of a commit outside its process: a write to ZooKeeper, the end
+of its session, a control request, a write to a Delta table. Points are numbered as they are passed, and their names are
+written to a file.
 
-In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, `die_at`, the number
-of a point, 0 for none, and, for who asks Kafka's controller, `asks`, the ZooKeeper that it lives in, and `stuck`, where
-what it moves is not to arrive (`fake_admin.py`). `meets` are files by multi: right before that one it makes the
-first file and waits for the second, so that two commits, or a commit and a test, send theirs at once. Out: the exit
-code, -9 for who died. To fork costs a tenth of starting a process, as all that a commit imports is there; no thread is
-before the first fork, and this process itself connects to nobody.
+Each job is a line of JSON on standard input: `arguments` of the command line; `notes`, the file for the names of
+points; `die_at`, the number of a point, 0 for none; `asks`, the ZooKeeper of the fake controller if the command needs
+one, and `stuck` if its reassignments must not complete (`fake_admin.py`). `meets` has two files for some multis: right
+before such a multi the process creates the first file and waits for the second, so that two commits, or a commit and a
+test, send theirs at the same time. The output is the exit code, -9 for a killed command. A fork costs a tenth of
+starting a process, because all imports of a commit are done. This process starts no thread before the first fork and
+connects to no server.
 """
 
 import json
@@ -38,7 +40,7 @@ from tests.jobs.execution.killed import fake_admin
 WRITES = (Create, Create2, Delete, SetData, Transaction)
 TAKE_OVER = "take-over"
 MEETING_TIMEOUT_SECONDS = 20.0
-"""Seconds to wait for somebody."""
+"""Seconds to wait for the other side."""
 
 
 @dataclass
@@ -63,7 +65,7 @@ Meets = Mapping[str, tuple[str, str]]
 
 @dataclass
 class Meetings:
-    """Where others are waited for: TAKE_OVER, and `multi 1`, `multi 2`, ... of those that follow."""
+    """The waits of a process: at TAKE_OVER, and at `multi 1`, `multi 2`, ... of the multis that follow."""
 
     files: Meets
     multis: int = 0
@@ -75,29 +77,31 @@ class Meetings:
             meet(*map(Path, files))
 
 
-def meet(mine: Path, other: Path) -> None:
-    """Say that one is there, and wait for the other."""
-    mine.touch()
+def meet(own_file: Path, other_file: Path) -> None:
+    """Create one's own file, and wait for the other one."""
+    own_file.touch()
     deadline = time.monotonic() + MEETING_TIMEOUT_SECONDS
-    while not other.exists():
+    while not other_file.exists():
         if time.monotonic() > deadline:
             os._exit(98)
         time.sleep(0.0002)
 
 
 def once(reach: Callable[[], None]) -> Callable[[object], None]:
-    """A link that kazoo may call again, where another is made after the answer came: that would be a point too many."""
-    left = [reach]
+    """Make a callback that calls `reach` once only: kazoo may call it again if another link is made after the
+    answer.
+    """
+    pending = [reach]
 
     def linked(_: object) -> None:
-        if left:
-            left.pop()()
+        if pending:
+            pending.pop()()
 
     return linked
 
 
 def mark(points: Points, meetings: Meetings) -> None:
-    """Let whatever touches somebody else pass two points."""
+    """Let everything that has an effect outside this process pass two kill points."""
     call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
     send, answer, retried = BrokerConnection.send, BrokerConnection.receive_response, Warehouse._commit  # noqa: SLF001
 
@@ -120,9 +124,9 @@ def mark(points: Points, meetings: Meetings) -> None:
         points.reach(f"after {api}")
 
     def answered(channel: BrokerConnection, *limits: Any) -> bytes:  # noqa: ANN401
-        heard = answer(channel, *limits)
+        payload = answer(channel, *limits)
         points.reach("after an answer")
-        return heard
+        return payload
 
     def writing(lake: Warehouse, table: str, write: Callable[[], Any], *, shared: bool = False) -> Any:  # noqa: ANN401
         points.reach("before a table's write")
@@ -136,10 +140,10 @@ def mark(points: Points, meetings: Meetings) -> None:
     Warehouse._commit = writing  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
-def live(  # noqa: PLR0913 - all that a job says
+def live(  # noqa: PLR0913 - the fields of a job
     arguments: list[str], notes: str, die_at: int, asks: str | None, *, stuck: bool, meets: Meets
 ) -> None:
-    """Be a commit, and do not come back."""
+    """Run one command in the forked child; it does not return."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)

@@ -1,4 +1,4 @@
-"""Commits that may die, each in a cluster and a warehouse of its own, and what is there when it is over."""
+"""Commits that may be killed, each in a cluster and a warehouse of its own, and the state that they leave."""
 
 import json
 import os
@@ -32,7 +32,7 @@ PARTITIONS: Final = range(3)
 
 
 def sampled_points(points: Sequence[int], few: int) -> Sequence[int]:
-    """At which of the points it is killed in this run: at all of them, or at a few, others in each run."""
+    """Return the points to kill at in this run: all of them with KILL_POINTS=all, otherwise a random sample."""
     return points if ALL else random.sample(points, few)
 
 
@@ -46,7 +46,7 @@ def elect(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 
 def shrink(lake: Warehouse, tree: KafkaTree) -> Plan:
-    """Broker 2 is gone: another leads what it led, and it leaves every ISR."""
+    """Broker 2 is down: another broker leads its partitions, and it leaves every ISR."""
     tree.unregister(2)
     rows = []
     for number in PARTITIONS:
@@ -110,7 +110,7 @@ def planned(
 
 
 def with_id(folder: Path, controller_id: int) -> tuple[str, str]:
-    """Another than the usual: the session of who was killed lasts a few seconds more."""
+    """Use another controller id than the usual one: the session of the killed commit lasts a few more seconds."""
     conf = folder / f"{controller_id}.toml"
     conf.write_text(f"[clusters.default]\ncontroller_id = {controller_id}\n")
     return "--conf", str(conf)
@@ -118,7 +118,7 @@ def with_id(folder: Path, controller_id: int) -> tuple[str, str]:
 
 @dataclass
 class CrashRunner:
-    """The process that lets commits die, and the file in which they note how far they came."""
+    """The process that runs and kills commits, and the file with the names of the passed points."""
 
     process: "subprocess.Popen[str]"
     notes: Path
@@ -132,7 +132,7 @@ class CrashRunner:
         stuck: bool = False,
         meets: Mapping[str, tuple[str, str]] | None = None,
     ) -> int:
-        """Let one live, up to a point; return its exit code. `asks`: the ZooKeeper of the controller it asks."""
+        """Run a command up to a kill point; return its exit code. `asks` is the ZooKeeper of the fake controller."""
         assert self.process.stdin
         assert self.process.stdout
         job = {"arguments": arguments, "notes": str(self.notes), "die_at": die_at, "asks": asks, "stuck": stuck}
@@ -159,7 +159,7 @@ def crash_runner(folder: Path) -> Iterator[CrashRunner]:
 
 
 def dumped(tree: KafkaTree) -> dict[str, Any]:
-    """All that matters of the tree: data and versions; states without the epoch of whoever wrote them."""
+    """Everything that matters in the tree: data and versions; states without their controller epoch."""
     dump: dict[str, Any] = {}
     for path, (data, stat) in tree.dump().items():
         if path in {"/", "/controller", "/controller_epoch"} or path.startswith(("/surveyor", "/brokers/ids")):

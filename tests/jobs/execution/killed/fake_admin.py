@@ -1,7 +1,8 @@
-"""Kafka's controller inside a process that dies: whoever asks it passes a point before and after each request.
+"""A fake of Kafka's controller inside a process that crashes: each request passes a kill point before and after it.
 
-What it was asked is done before it answers, and stands in ZooKeeper however the process ends; what moves arrives while
-somebody waits for it, unless it is stuck. Orders in /admin are found while somebody waits, too.
+A request is carried out before it is answered, so its effect is in ZooKeeper no matter how the process ends.
+Reassignments complete while the command waits for them, unless the controller is stuck. Requests in /admin are found
+during waits, too.
 """
 
 import time
@@ -27,13 +28,13 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 Reach = Callable[[str], None]
 
 ITS_ID: Final = "KafkaGivesItThisTopicA"
-"""The topic id of whatever it creates."""
+"""The topic id of all topics that it creates."""
 
 _ASKING: Final = (cancellation, commit, connections, mode_selection, commit_admin)
 
 
 class FakeAdmin(MovingController):
-    """Stands for `Admin`."""
+    """A fake of `Admin`."""
 
     def __init__(self, tree: KafkaTree, reach: Reach, *, stuck: bool) -> None:
         super().__init__(tree)
@@ -91,7 +92,7 @@ class FakeAdmin(MovingController):
                 self.finish(topic, partition)
 
     def _obey(self) -> None:
-        """Carry out what is ordered in /admin, and take an order away once all of it is as it says."""
+        """Carry out the requests in /admin, and remove a request once it is complete."""
         if elections := self._ordered("preferred_replica_election"):
             self._elect(list(elections))
             self.tree.client.delete("/admin/preferred_replica_election")
@@ -116,7 +117,7 @@ class FakeAdmin(MovingController):
                 self.put_state(topic, partition, first, state.isr)
 
     def _assign(self, topic: str, assignment: Assignment, new: Mapping[int, list[int]]) -> None:
-        """Write a topic, and the first states of partitions that are new."""
+        """Write a topic, and the first states of its new partitions."""
         self.tree.write(f"/brokers/topics/{topic}", encode_assignment(assignment))
         for partition, replicas in new.items():
             state = State(controller_epoch=7, leader=replicas[0], leader_epoch=0, isr=replicas)
@@ -130,9 +131,11 @@ class FakeAdmin(MovingController):
 
 
 def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
-    """Let commands ask it, and time pass for it while they wait; before writes of theirs are marked."""
+    """Let commands use the fake, and let time pass for it while they wait; to be called before the commands' writes
+    are marked.
+    """
     client = KazooClient(hosts)
-    vars(client)["_call"] = client._call  # noqa: SLF001 - its writes are Kafka's, and no points
+    vars(client)["_call"] = client._call  # noqa: SLF001 - its writes are Kafka's and pass no kill points
     client.start()
     controller = FakeAdmin(KafkaTree(hosts, client), reach, stuck=stuck)
 

@@ -1,4 +1,4 @@
-"""Commits in admin mode, and cancellations, that die at any point: the next one finishes what Kafka was asked for.
+"""Commits in admin mode, and cancellations, killed at any point: the next one finishes what Kafka was asked for.
 
 Every point: KILL_POINTS=all, as in `test_kill_points.py`.
 """
@@ -45,7 +45,7 @@ def move(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 
 def drain(lake: Warehouse, tree: KafkaTree) -> Plan:
-    """Broker 0 comes last, and leads no more."""
+    """Broker 0 becomes the last replica and leads no partition any more."""
     tree.add_topic(T, BEFORE)
     orders = [reassignment(tree, T, 0, [1, 0])]
     elected = election(tree, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
@@ -63,7 +63,7 @@ def prefer(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 
 def called_back(lake: Warehouse, tree: KafkaTree) -> Plan:
-    """Cancelled, but what it asked for goes on."""
+    """A cancelled plan whose requested reassignments continue."""
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition]) for partition in BEFORE]
     plan = store_plan(lake, tree, rows, kind=PlanKind.REASSIGN.value, status=PlanStatus.CANCELLED.value)
@@ -72,7 +72,7 @@ def called_back(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 
 def throttled(lake: Warehouse, tree: KafkaTree) -> Plan:
-    """The same, under a throttle."""
+    """A cancelled plan whose requested reassignments continue under a throttle."""
     plan = called_back(lake, tree)
     set_throttle(settings_of(tree, lake.warehouse), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
     return plan
@@ -84,9 +84,9 @@ class Kind:
     command: tuple[str, ...]
     status: PlanStatus = PlanStatus.COMMITTED
     is_begun: bool = False
-    """Whether a commit has asked for its moves before, and none has arrived."""
+    """Whether an earlier commit has requested its reassignments, none of which is complete."""
     stuck: bool = False
-    """Whether what moves does not arrive while the command runs."""
+    """Whether reassignments do not complete while the command runs."""
 
 
 ADMIN: Final = ("commit", "--mode", "admin")
@@ -140,7 +140,7 @@ def test_killed_at_any_point_the_next_one_finishes(
 
 
 def begin(kind: Kind, runner: CrashRunner, here: Planned) -> None:
-    """Ask for the first wave, and wait no longer."""
+    """Request the first wave without waiting for it."""
     if kind.is_begun:
         command = here.command(*ADMIN, "--max-wait", "0s")
         assert runner.run(command, asks=here.tree.hosts, stuck=True) == 25, runner.output
@@ -151,20 +151,20 @@ def run(kind: Kind, runner: CrashRunner, here: Planned, die_at: int = 0) -> int:
 
 
 def arrive(kind: Kind, here: Planned) -> None:
-    """Let all arrive that moves, as nobody waits for what an earlier commit has asked for last."""
+    """Complete all reassignments, as no command waits for the last request of an earlier commit."""
     for _ in range(0 if kind.stuck else 2):
         FakeAdmin(here.tree, lambda _: None, stuck=False).pass_time()
 
 
 def expire_session(here: Planned) -> None:
-    """End the session that the lease belongs to, as ZooKeeper does after ten seconds."""
+    """End the session that holds the lease, as ZooKeeper does after ten seconds."""
     lease = here.tree.client.exists("/surveyor/commit")
     if lease is not None:
         end_session(here.tree.hosts, lease.ephemeralOwner)
 
 
 def shown(here: Planned) -> dict[str, Any]:
-    """All that matters: who has which replicas, who leads and how often that changed, throttles, and the tables."""
+    """Everything that matters: replicas, leaders and their epochs, throttles, and the tables."""
     tree, topics = here.tree, {}
     for topic in tree.client.get_children("/brokers/topics"):
         assignment = decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])

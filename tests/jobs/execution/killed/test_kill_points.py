@@ -1,10 +1,11 @@
-"""Commits that die at any point: the next one finishes the work, as if nothing had happened, and nothing is done twice.
+"""Commits killed at any point: the next one finishes the work, as if nothing had happened, and nothing is done
+twice.
 
-Every point of every kind of change, some thousand commits:
+Every point of every kind of change, about a thousand commits:
 
     KILL_POINTS=all .venv/bin/pytest -m torture tests/jobs/execution/killed
 
-Without it a few points of each kind, others in each run.
+Without it a few random points of each kind.
 """
 
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 pytestmark = pytest.mark.torture
 
 SAMPLED_POINTS: Final = 1
-"""Points of each kind that are part of every test run, others each time."""
+"""Points of each kind in every test run, chosen at random."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

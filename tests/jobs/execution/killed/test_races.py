@@ -1,8 +1,8 @@
-"""Races for the controllership: whoever loses it ends with exit code 20, and has written nothing since.
+"""Races for the controllership: the loser ends with exit code 20, and has written nothing since.
 
-Both meet right before they send what only one may have granted, so that chance decides anew each time who comes first.
-What they write are different topics, of which nobody else moves a version: nothing but the check of the epoch keeps the
-loser out. More of them:
+Both sides meet right before they send a request that only one of them may succeed with, so chance decides each time
+which one is first. They write different topics, whose versions no other process changes: only the check of the epoch
+stops the loser. More races:
 
     RACES=300 .venv/bin/pytest -m torture tests/jobs/execution/killed
 """
@@ -39,17 +39,17 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
 pytestmark = pytest.mark.torture
 
 RACES: Final = int(os.environ.get("RACES", "2"))
-"""Of two commits, and as many against a broker."""
+"""Number of races of two commits, and of races against a broker."""
 
 A_MULTI: Final = 0.003
-"""Seconds that one takes, at most."""
+"""Maximum seconds that a multi takes."""
 
 DONE, FENCED = 0, 20
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Files by which those of one race wait for each other."""
+    """Files with which the two sides of a race wait for each other."""
 
     folder: Path
 
@@ -59,31 +59,31 @@ class Rendezvous:
         made.mkdir()
         return cls(made)
 
-    def between(self, mine: str, other: str) -> tuple[str, str]:
-        return str(self.folder / mine), str(self.folder / other)
+    def between(self, own: str, other: str) -> tuple[str, str]:
+        return str(self.folder / own), str(self.folder / other)
 
     def come(self, name: str) -> None:
         (self.folder / name).touch()
 
-    def meet(self, mine: str, other: str) -> None:
-        meet(self.folder / mine, self.folder / other)
+    def meet(self, own: str, other: str) -> None:
+        meet(self.folder / own, self.folder / other)
 
     def await_other(self, name: str) -> None:
-        meet(self.folder / "somebody", self.folder / name)
+        meet(self.folder / "waiting", self.folder / name)
 
 
 Contest = Callable[[Rendezvous], tuple[Meets, Meets]]
 
 
 def for_the_office(at: Rendezvous) -> tuple[Meets, Meets]:
-    """Both take over at once, then both write at once: the first to take over has lost by then."""
+    """Both take over at the same time, then both write at the same time: the first to take over has lost by then."""
     at.come("one writes or ends")
     one = {TAKE_OVER: at.between("one takes over", "two takes over"), "multi 1": at.between("one", "two")}
     return one, {name: (other, mine) for name, (mine, other) in one.items()}
 
 
 def out_of_office(at: Rendezvous) -> tuple[Meets, Meets]:
-    """One's first write meets two's take-over, and, unless that fenced it, its second meets two's first."""
+    """One's first write meets two's take-over and, unless that fenced it, its second write meets two's first."""
     one = {
         "multi 1": at.between("one writes or ends", "two takes over"),
         "multi 2": at.between("one goes on or ends", "two writes"),
@@ -99,7 +99,7 @@ CONTESTS: Final[tuple[Contest, ...]] = (for_the_office, out_of_office)
 
 
 def since_the_last_take_over(tree: KafkaTree) -> set[str]:
-    """Topics of which anything was written since, by ZooKeeper's own numbers of transactions."""
+    """Topics that were written since the last take-over, by ZooKeeper's transaction numbers."""
     dump = tree.dump()
     last = dump["/controller_epoch"][1].mzxid
     late = {path for path, (_, stat) in dump.items() if stat.mzxid > last and path != "/controller"}
@@ -107,7 +107,7 @@ def since_the_last_take_over(tree: KafkaTree) -> set[str]:
 
 
 def not_done(here: Planned) -> set[str]:
-    """What its rows say, but for what was written by who was the controller then."""
+    """Outcomes of its rows, except what was written by the process that was the controller then."""
     rows = here.lake.rows("commits", ("plan_id", "=", here.plan.plan_id))
     return {row["outcome"] for row in rows if row["topic"] is not None} - {Outcome.PENDING, Outcome.APPLIED}
 
@@ -120,7 +120,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashRunner
 
 @contextmanager
 def two_plans(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path) -> Iterator[list[Planned]]:
-    """Of one cluster, in one warehouse: leaders of a topic, and a new one."""
+    """Two plans of one cluster in one warehouse: leaders of a topic, and a new topic."""
     with planned(server, brokers, folder, elect) as here:
         yield [here, Planned(here.tree, here.lake, create(here.lake, here.tree))]
 
@@ -128,7 +128,7 @@ def two_plans(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path) -> 
 def run_both(
     contest: Contest, at: Rendezvous, pair: tuple[CrashRunner, CrashRunner], commits: Sequence[list[str]]
 ) -> list[int]:
-    """Exit codes; two begins once one is the controller, where it is to be put out of office."""
+    """Return the exit codes; two begins once one is the controller, if it is to fence one."""
     (one, two), (first, second) = pair, contest(at)
 
     def run_one() -> int:
@@ -150,7 +150,7 @@ def test_of_two_commits_one_writes(
     fake_brokers: FakeBrokers,
     tmp_path: Path,
 ) -> None:
-    """Of different plans; a third commit finishes the loser's, and nothing is there twice."""
+    """Two commits of different plans; a third commit finishes the loser's, and nothing is written twice."""
     one, two = pair
     ids = [with_id(tmp_path, controller_id) for controller_id in (2147483645, 2147483646)]
     with two_plans(zookeeper_server, fake_brokers, tmp_path) as plans:
@@ -176,7 +176,7 @@ def test_of_two_commits_one_writes(
 
 
 def become_controller(tree: KafkaTree) -> None:
-    """As a broker does: take /controller away, and once nobody is, register and raise the epoch in one multi."""
+    """Take over as a broker does: delete /controller, then create it and raise the epoch in one multi."""
     tree.client.delete("/controller")
     epoch, stat = tree.client.get("/controller_epoch")
     multi = tree.client.transaction()
@@ -186,7 +186,7 @@ def become_controller(tree: KafkaTree) -> None:
 
 
 def run_beside_broker(at: Rendezvous, one: CrashRunner, here: Planned, apart: float) -> int:
-    """The broker begins as the first multi is sent, and is in office before the second is."""
+    """The broker begins as the first multi is sent, and is the controller before the second is sent."""
 
     def broker() -> None:
         at.meet("broker", "commit writes")
@@ -209,7 +209,7 @@ def test_a_broker_takes_over(
     fake_brokers: FakeBrokers,
     tmp_path: Path,
 ) -> None:
-    """Just before the commit's first multi, or just after it: the next commit finishes."""
+    """The broker takes over just before the commit's first multi, or just after it; the next commit finishes."""
     one, _ = pair
     with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
         assert one.run(here.commit()) == DONE, one.output

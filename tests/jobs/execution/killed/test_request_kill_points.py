@@ -1,7 +1,7 @@
-"""Steps of what /admin asks for that die at any point: those that come next finish, and nothing is done twice.
+"""Steps that carry out requests in /admin, killed at any point: the next ones finish, and nothing is done twice.
 
-Two moves in their three steps, a preferred election and a deletion, all at once, with nobody the controller. After a
-death either the same plan is committed again, or Kafka's controller has come and gone and what is due is planned anew.
+Two reassignments in their three steps, a preferred election and a deletion, all at once, without a controller. After a
+crash either the same plan is committed again, or Kafka's controller has come and gone and a new plan is made.
 
 Every point: KILL_POINTS=all, as in `test_kill_points.py`.
 """
@@ -39,17 +39,17 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 pytestmark = pytest.mark.torture
 
 SAMPLED_POINTS: Final = 1
-"""Points of each way to go on that are part of every test run."""
+"""Points of each way to continue in every test run."""
 DONE, STALE = 0, 21
 MOVES: Final = {0: ([0, 1], [2, 1]), 1: ([1, 2], [1, 0])}
-"""Replicas before and after: the leader of the one leaves, a follower of the other."""
+"""Replicas before and after: the leader of the first partition leaves, a follower of the second."""
 GOING: Final = {0: [0, 1], 1: [1, 2]}
 CYCLES: Final = 8
-"""More than it ever takes."""
+"""More cycles than it ever takes."""
 
 
 def asked_for(lake: Warehouse, tree: KafkaTree) -> Plan:
-    """Ask for everything while nobody is the controller, and plan the first step."""
+    """Request everything while there is no controller, and plan the first step."""
     tree.add_topic("moves", {partition: before for partition, (before, _) in MOVES.items()})
     tree.add_topic("stray", {0: [0, 1]})
     tree.write(state_path("stray", 0), encode_state(State(controller_epoch=7, leader=1, leader_epoch=5, isr=[0, 1])))
@@ -71,18 +71,18 @@ def first(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 @dataclass
 class RequestSequence:
-    """One cluster until nothing is due; it may die once."""
+    """One cluster until nothing is due; one of its commits may be killed."""
 
     here: Planned
     runner: CrashRunner
     brokers: FakeBrokers
     points: list[int] = field(default_factory=list)
-    """How many points each commit passed that did not die."""
+    """The number of points that each commit passed without being killed."""
     stood: set[tuple[str, Key]] = field(default_factory=set)
-    """Changes that stood at its death, by plan: `commits` has their intents, and knows no more."""
+    """Changes in the tree when a commit was killed, by plan: `commits` has only their intents."""
 
     def goes_on(self, *more: str) -> int:
-        """Commit the plan, and plan what is due then, until nothing is; return the last exit code."""
+        """Commit the plan and plan what is due then, until nothing is; return the last exit code."""
         for _ in range(CYCLES):
             if code := self.runner.run(self.here.commit(*more)):
                 return code
@@ -92,27 +92,27 @@ class RequestSequence:
         raise AssertionError(f"after {CYCLES} cycles there is still something due: {self.here.plan.changes}")
 
     def plans_next(self) -> bool:
-        """Let the replicas that are new copy, and plan what is due; return whether anything is."""
+        """Let new replicas catch up, and plan what is due; return whether anything is."""
         copied(self.here.tree)
         plan = store_steps(self.here.lake, self.here.tree)
         self.here.plan = plan or self.here.plan
         return plan is not None
 
     def shown(self) -> dict[str, Any]:
-        """What is there at the end: the tree, whatever epochs it took, and which logs brokers were to delete."""
+        """The final state: the tree without controller epochs, and the logs that brokers were told to delete."""
         tree = {path: it[:2] if path.endswith("/state") else it[:1] for path, it in dumped(self.here.tree).items()}
         return {"tree": tree, "deleted": deleted(self.brokers), "uncounted": uncounted(self)}
 
 
 @contextmanager
 def request_sequence(runner: CrashRunner, server: EmbeddedZooKeeper, folder: Path) -> Iterator[RequestSequence]:
-    """Brokers of its own, as they remember leader epochs and what they were told."""
+    """Brokers of its own, because they remember leader epochs and requests."""
     with FakeBrokers() as brokers, planned(server, brokers, folder, asked_for) as here:
         yield RequestSequence(here, runner, brokers)
 
 
 def copied(tree: KafkaTree) -> None:
-    """Let leaders take the new replicas of what moves into the ISR, as their announcement brings about."""
+    """Let leaders add the new replicas to the ISR, as their announcement causes."""
     assigned = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
     for partition, adding in assigned.adding_replicas.items():
         state = tree.state("moves", partition)
@@ -137,7 +137,7 @@ def deleted(brokers: FakeBrokers) -> set[tuple[int, str, int]]:
 
 
 def uncounted(one: RequestSequence) -> list[str]:
-    """Partitions whose leader epoch is not one more for each change that was applied to them, each once."""
+    """Partitions whose leader epoch was not raised exactly once for each applied change."""
     rows = [row for row in one.here.lake.rows("commits") if row["outcome"] == Outcome.APPLIED]
     applied = {(row["plan_id"], (row["topic"], row["partition"])) for row in rows} | one.stood
     epochs = {key: one.here.tree.state(*key).leader_epoch for key in (("stray", 0), ("moves", 0), ("moves", 1))}
@@ -146,21 +146,21 @@ def uncounted(one: RequestSequence) -> list[str]:
 
 
 def standing(here: Planned) -> set[tuple[str, Key]]:
-    """Changes of a plan that stand, whatever is known of them."""
+    """Changes of a plan that are in the tree, no matter what is recorded."""
     of_plan = {change.key: change.leader_epoch_after for change in here.plan.changes}
     stand = (key for key, epoch in of_plan.items() if here.tree.state(*key).leader_epoch == epoch)
     return {(here.plan.plan_id, key) for key in stand}
 
 
 def expire_session(tree: KafkaTree) -> None:
-    """End the session of who was the controller, as ZooKeeper does after ten seconds."""
+    """End the controller's session, as ZooKeeper does after ten seconds."""
     stat = tree.client.exists("/controller")
     if stat is not None:
         end_session(tree.hosts, stat.ephemeralOwner)
 
 
 def elect_and_resign(tree: KafkaTree) -> None:
-    """Let a broker be the controller for a moment, in which it tells everybody of everything, and does no more."""
+    """Let a broker be the controller for a moment, in which it only sends the full state to all brokers."""
     tree.elect(1, int(tree.client.get("/controller_epoch")[0]) + 1)
     tree.client.delete("/controller")
 
@@ -169,7 +169,7 @@ def elect_and_resign(tree: KafkaTree) -> None:
 def uninterrupted(
     runner: CrashRunner, zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], list[int]]:
-    """What is there where nobody dies, and how many points each commit passes."""
+    """The final state without a crash, and how many points each commit passes."""
     with request_sequence(runner, zookeeper_server, tmp_path_factory.mktemp("uninterrupted")) as one:
         assert one.goes_on() == DONE, runner.output
         return one.shown(), one.points
@@ -184,7 +184,7 @@ def test_nobody_dies(uninterrupted: tuple[dict[str, Any], list[int]]) -> None:
     )
 
 
-@pytest.mark.parametrize("again", ["same plan", "planned anew"])
+@pytest.mark.parametrize("again", ["same plan", "new plan"])
 def test_killed_at_any_step_the_next_ones_finish(
     again: str,
     runner: CrashRunner,
@@ -210,7 +210,7 @@ def test_killed_at_any_step_the_next_ones_finish(
                 told += [] if code in {DONE, STALE} else [f"exit code {code}: {runner.output}"]
                 told += [*audit.faults(), *audit.unfinished_rows(outcomes={Outcome.APPLIED, Outcome.STALE})]
             expire_session(one.here.tree)
-            if again == "planned anew":
+            if again == "new plan":
                 elect_and_resign(one.here.tree)
             code = one.goes_on() if one.plans_next() else DONE
             outcome = (died, told, code, one.shown())
