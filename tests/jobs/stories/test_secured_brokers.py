@@ -394,7 +394,7 @@ def test_doctor_says_whether_brokers_can_be_told(
     by_scram = doctor(ways[scram])
 
     assert "settings 2 brokers returned their configs" in by_scram
-    assert "every broker can be notified what batch mode writes" in by_scram
+    assert "every broker can be notified of what batch mode writes" in by_scram
     assert "the brokers' control-plane listener is CONTROL" in doctor(ways["a certificate"])
     assert "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)" in doctor(
         replace(ways[scram], config=mistyped)
