@@ -34,7 +34,7 @@ def status(
         show_status(settings, as_of)
         return
     if as_of is not None:
-        raise UsageError(f"--as-of {as_of} never changes, --watch looks again: give one of the two")
+        raise UsageError(f"--as-of {as_of} never changes, but --watch refreshes it; give one of the two")
     watch_status(settings, parse_seconds("--watch", watch))
 
 

@@ -1,1 +1,1 @@
-"""What people read, rendered from the data of records and survey."""
+"""Text and JSON output of the commands."""

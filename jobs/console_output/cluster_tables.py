@@ -1,6 +1,6 @@
-"""Brokers, topics and partitions as people and programs are shown them: each with what the others say of it. No JVM.
+"""Output of `surveyor show brokers`, `topics` and `partitions`. It needs no JVM.
 
-What is counted is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
+Counts are computed in Arrow and numpy, so that only displayed rows of a large cluster become Python objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +17,10 @@ from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.console_output.tables import (
     ROWS_SHOWN,
     age_line,
-    laid_out,
     of_snapshot,
     refuse_unknown_topic,
     snapshot_shown,
+    table_parts,
     write_as_of,
 )
 from jobs.core.errors import UsageError
@@ -46,8 +46,8 @@ PARTITION_COLUMNS: Final = (
     "partition_state",
     "offline_replicas",
 )
-_NAMING: Final = ("replicas", "isr", "leader")
-"""Columns of partitions that name brokers."""
+_BROKER_COLUMNS: Final = ("replicas", "isr", "leader")
+"""Columns of partitions that contain broker ids."""
 
 BROKER_COLUMNS: Final = (
     "broker_id",
@@ -71,7 +71,7 @@ TOPIC_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Which partitions are to be shown: all conditions must hold."""
+    """Filter of partitions; all given conditions must hold."""
 
     topic: str | None = None
     broker: int | None = None
@@ -80,9 +80,9 @@ class PartitionFilter:
     under_min_isr: bool = False
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """Keep those; rows of PARTITIONS with `deletion_requested` in and out.
+        """Keep the matching rows of PARTITIONS, which have the column `deletion_requested` in addition.
 
-        What is in trouble is what `status` counts: not what is being deleted, nor what is not understood.
+        The health conditions count as in `status`: they exclude partitions that are being deleted or not understood.
         """
         stored = StoredRows(rows)
         held: list[Bools] = [
@@ -100,22 +100,22 @@ _CONDITIONS: Final[dict[str, tuple[str, object]]] = {
     "under_replicated": ("under_replicated", True),
     "under_min_isr": ("under_min_isr", True),
 }
-"""The column that says so, and how."""
+"""Column and value of each health condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cluster:
-    """A cluster as one snapshot left it, or as ZooKeeper has it."""
+    """A cluster at a snapshot, or live from ZooKeeper."""
 
     partitions: pa.Table
     registered: list[Row]
     controller_id: int | None
     last_seen: Mapping[int, Row]
-    """Brokers that are not registered, as they were last seen."""
+    """Last registrations of brokers that are not registered now."""
     about: Row
-    """What programs get besides rows: of when they are."""
+    """Snapshot id and time, for the JSON result."""
     where: str
-    """What was read, for people."""
+    """Description of the source, for the text output."""
 
     def age_line(self, rows: int) -> str:
         if self.about["snapshot_id"] is not None:
@@ -123,44 +123,48 @@ class _Cluster:
         return f"{pluralise(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def show_partitions(settings: Settings, those: PartitionFilter, snapshot_id: int | None, *, now: bool = False) -> None:
-    """Show the partitions that are asked for, as a snapshot left them or as ZooKeeper has them."""
+def show_partitions(
+    settings: Settings, selection: PartitionFilter, snapshot_id: int | None, *, now: bool = False
+) -> None:
+    """Show the selected partitions of a snapshot or of the live cluster."""
     _refuse_both(snapshot_id, now=now)
-    cluster = _partitions_now(settings, those) if now else _partitions_then(settings, those, snapshot_id)
-    kept = those.of(cluster.partitions)
+    cluster = (
+        _live_partitions(settings, selection) if now else _partitions_at_snapshot(settings, selection, snapshot_id)
+    )
+    kept = selection.of(cluster.partitions)
     rows = StoredRows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks())
     stream(settings, cluster.about, {"rows": rows})
     if settings.for_people:
         first = [{**row, "partition_state": _state(row)} for row in rows.first(ROWS_SHOWN)]
         title = f"partitions of {settings.cluster}, {cluster.where}"
-        table = laid_out(settings, title, PARTITION_COLUMNS, first, of=len(rows))
+        table = table_parts(settings, title, PARTITION_COLUMNS, first, of=len(rows))
         for part in (*table, *_not_understood(kept, cluster.partitions), cluster.age_line(len(rows))):
             show(part)
 
 
 def _not_understood(shown: pa.Table, partitions: pa.Table) -> Iterator[str]:
-    """Say how many partitions a condition leaves out because their znodes are not understood."""
-    left_out = _opaque(partitions) - _opaque(shown)
+    """Report how many partitions a filter excludes because their znodes cannot be parsed."""
+    left_out = _count_not_understood(partitions) - _count_not_understood(shown)
     if left_out:
-        yield f"not understood, and neither in trouble nor well: {pluralise(left_out, 'partition')}"
+        yield f"not understood, so of unknown health: {pluralise(left_out, 'partition')}"
 
 
-def _opaque(partitions: pa.Table) -> int:
+def _count_not_understood(partitions: pa.Table) -> int:
     return int(StoredRows(partitions).equal("understood", False).sum())  # noqa: FBT003 - a value
 
 
 def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
     if now and snapshot_id is not None:
-        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, --now ZooKeeper: give one of the two")
+        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, and --now reads ZooKeeper; give one of the two")
 
 
-def _partitions_then(settings: Settings, those: PartitionFilter, snapshot_id: int | None) -> _Cluster:
+def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
-    refuse_unknown_topic(settings, those.topic, snapshot["snapshot_id"])
-    filters = [] if those.topic is None else [("topic", "=", those.topic)]
+    refuse_unknown_topic(settings, selection.topic, snapshot["snapshot_id"])
+    filters = [] if selection.topic is None else [("topic", "=", selection.topic)]
     partitions = _with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters))
-    if those.broker is not None and not those.of(partitions).num_rows:
-        _refuse_unknown_broker(settings, snapshot, those.broker)
+    if selection.broker is not None and not selection.of(partitions).num_rows:
+        _refuse_unknown_broker(settings, snapshot, selection.broker)
     return _of_snapshot(snapshot, partitions, [], {})
 
 
@@ -175,34 +179,34 @@ def _of_snapshot(snapshot: Row, partitions: pa.Table, registered: list[Row], las
     )
 
 
-def _partitions_now(settings: Settings, those: PartitionFilter) -> _Cluster:
-    cluster, seen = _present(settings, those.topic)
-    topic, broker = those.topic, those.broker
-    if topic is not None and topic not in seen.configs:
+def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster:
+    cluster, view = _live_cluster(settings, selection.topic)
+    topic, broker = selection.topic, selection.broker
+    if topic is not None and topic not in view.configs:
         raise UsageError(f"no topic {topic!r} at {settings.zookeeper}; `surveyor show partitions --now` lists them")
-    if broker is not None and not (_names(cluster.partitions, broker) or broker in _ids(cluster.registered)):
+    if broker is not None and not (_refers_to(cluster.partitions, broker) or broker in _ids(cluster.registered)):
         raise UsageError(f"no broker {broker} at {settings.zookeeper}; `surveyor show brokers --now` lists them")
     return cluster
 
 
-def _present(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
-    """Read ZooKeeper, and from the warehouse, if there is one, what it does not hold: min.insync.replicas, who was."""
-    seen = read_all_columns(settings.zookeeper, topic)
+def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
+    """Read the live cluster from ZooKeeper; min.insync.replicas and last registrations come from the warehouse."""
+    view = read_all_columns(settings.zookeeper, topic)
     last = last_snapshot(settings.lake) if settings.lake.exists() else None
     cluster = _Cluster(
-        partitions=with_derived_columns(seen, default_min_isr_of(settings.lake, last)),
-        registered=seen.brokers,
-        controller_id=seen.controller_id,
-        last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, seen.brokers)},
+        partitions=with_derived_columns(view, default_min_isr_of(settings.lake, last)),
+        registered=view.brokers,
+        controller_id=view.controller_id,
+        last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
         where=settings.zookeeper,
     )
-    return cluster, seen
+    return cluster, view
 
 
-def _names(partitions: pa.Table, broker: int) -> bool:
+def _refers_to(partitions: pa.Table, broker: int) -> bool:
     rows = StoredRows(partitions)
-    return any((rows.brokers(name) == broker).any() for name in _NAMING)
+    return any((rows.brokers(name) == broker).any() for name in _BROKER_COLUMNS)
 
 
 def _ids(brokers: Iterable[Row]) -> set[int]:
@@ -210,7 +214,7 @@ def _ids(brokers: Iterable[Row]) -> set[int]:
 
 
 def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:
-    """Add `deletion_requested`: whether the topic of each partition is queued for deletion."""
+    """Add the column `deletion_requested`: whether the topic is queued for deletion."""
     queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))
     names = pa.array([row["topic"] for row in queued], pa.string())
     return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
@@ -222,8 +226,8 @@ def _state(partition: Row) -> str:
 
 
 def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> None:
-    """Raise UsageError for a broker that is not registered in a snapshot, and that no partition of it names."""
-    if _names(table_as_of(settings.lake, snapshot, "partitions", columns=_NAMING), broker):
+    """Raise UsageError if a broker is not registered in a snapshot and no partition refers to it."""
+    if _refers_to(table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS), broker):
         return
     if not as_of(settings.lake, snapshot, "brokers", ("broker_id", "=", broker)):
         raise UsageError(
@@ -233,18 +237,18 @@ def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> No
 
 
 def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = False) -> None:
-    """Show brokers with what they lead and hold, those too that are only named: by an assignment, an ISR, a leader.
+    """Show brokers with their numbers of leaders and replicas.
 
-    Of those that are gone, hosts and racks are shown as they were last seen.
+    Unregistered brokers that partitions refer to are included, with the host and rack of their last registration.
     """
     _refuse_both(snapshot_id, now=now)
-    cluster = _present(settings)[0] if now else _brokers_then(settings, snapshot_id)
+    cluster = _live_cluster(settings)[0] if now else _brokers_at_snapshot(settings, snapshot_id)
     partitions = StoredRows(cluster.partitions)
-    leaders, replicas, in_sync = (_counted(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
+    leaders, replicas, in_sync = (_count_by_broker(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
     gone = {*leaders, *replicas, *in_sync} - _ids(cluster.registered)
-    nothing: Row = {**dict.fromkeys(BROKERS.names), "last_seen_at": None}
-    known = [nothing | row | {"live": True} for row in cluster.registered]
-    named = [nothing | cluster.last_seen.get(broker, {}) | {"broker_id": broker, "live": False} for broker in gone]
+    empty: Row = {**dict.fromkeys(BROKERS.names), "last_seen_at": None}
+    registered = [empty | row | {"live": True} for row in cluster.registered]
+    unregistered = [empty | cluster.last_seen.get(broker, {}) | {"broker_id": broker, "live": False} for broker in gone]
     rows = [
         {
             **row,
@@ -252,28 +256,28 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
             "leaders": leaders.get(row["broker_id"], 0),
             "replicas": replicas.get(row["broker_id"], 0),
         }
-        for row in sorted([*known, *named], key=itemgetter("broker_id"))
+        for row in sorted([*registered, *unregistered], key=itemgetter("broker_id"))
     ]
     columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(row["last_seen_at"] for row in rows)]
-    table = laid_out(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
+    table = table_parts(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
     emit_result(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
 
 
-def _brokers_then(settings: Settings, snapshot_id: int | None) -> _Cluster:
+def _brokers_at_snapshot(settings: Settings, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show brokers --now")
-    partitions = table_as_of(settings.lake, snapshot, "partitions", columns=_NAMING)
+    partitions = table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS)
     registered = as_of(settings.lake, snapshot, "brokers")
     return _of_snapshot(snapshot, partitions, registered, brokers_last_seen(settings.lake, snapshot))
 
 
-def _counted(brokers: Ints) -> dict[int, int]:
-    """How many partitions name each broker."""
+def _count_by_broker(brokers: Ints) -> dict[int, int]:
+    """Count the occurrences of each broker id."""
     ids, counts = np.unique(brokers[brokers != NO_LEADER], return_counts=True)
     return dict(zip(ids.tolist(), counts.tolist(), strict=True))
 
 
 def show_topics(settings: Settings, snapshot_id: int | None) -> None:
-    """Show topics with their partitions, and the replication factors that these have, or are on their way to."""
+    """Show topics with their partitions and replication factors, after any running reassignment."""
     snapshot = snapshot_shown(settings, snapshot_id)
     shapes = _shapes(table_as_of(settings.lake, snapshot, "partitions", columns=_SHAPE))
     rows = [
@@ -285,7 +289,7 @@ def show_topics(settings: Settings, snapshot_id: int | None) -> None:
 
 
 def _factors(topic: Row) -> str | int | None:
-    """The replication factor of a topic, or the least and the most where its partitions differ.
+    """Format the replication factor of a topic, as a range if its partitions differ.
 
     >>> _factors({"replication_factor": 2, "most_replicas": 3})
     '2..3'
@@ -299,7 +303,7 @@ _NO_PARTITIONS: Final[Row] = {"partitions": 0, "replication_factor": None, "most
 
 
 def _shapes(partitions: pa.Table) -> dict[str, Row]:
-    """Partitions of each topic, the fewest replicas that one of them has, and the most.
+    """Return the number of partitions of each topic, and the least and the most replicas of a partition.
 
     >>> lists = {"replicas": [[1, 2, 3], [1, 2]], "removing_replicas": [[1], None]}
     >>> _shapes(pa.table({"topic": ["t", "t"], "partition": [0, 1], **lists}))
@@ -310,7 +314,7 @@ def _shapes(partitions: pa.Table) -> dict[str, Row]:
     )
     sized = partitions.select(["topic"]).append_column("factor", pc.subtract(replicas, removing))
     grouped = sized.group_by("topic").aggregate([("factor", "count"), ("factor", "min"), ("factor", "max")])
-    named = grouped.select(["topic", "factor_count", "factor_min", "factor_max"]).rename_columns(
+    renamed = grouped.select(["topic", "factor_count", "factor_min", "factor_max"]).rename_columns(
         ["topic", *_NO_PARTITIONS]
     )
-    return {row.pop("topic"): row for row in as_rows(named)}
+    return {row.pop("topic"): row for row in as_rows(renamed)}

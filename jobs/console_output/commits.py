@@ -1,12 +1,12 @@
-"""Commits as people and programs are shown them: each row once an attempt, with the last word on it. No JVM.
+"""Output of `surveyor show commits`: the final outcome of each row in each attempt. It needs no JVM.
 
-The views that sum them up are DuckDB's, whose import takes longer than most of `surveyor show`.
+It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """
 
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.console_output.tables import ROWS_SHOWN, chosen, in_short, show_rows, without_secret
+from jobs.console_output.tables import ROWS_SHOWN, displayed_columns, show_rows, with_short_message, without_secret
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.console import emit_result, table
@@ -17,11 +17,11 @@ ROW_COLUMNS: Final = ("attempt", "action", "topic", "partition", "outcome", "com
 LOG_COLUMNS: Final = ("plan_id", "names", "attempt", "kind", "outcome", "applied", "ended_at")
 
 NO_SNAPSHOT: Final[Row] = {"snapshot_id": 0, "versions": {}}
-"""For views of commits alone, which are of no snapshot."""
+"""Placeholder for views of commits only, which belong to no snapshot."""
 
 
 def show_commits(settings: Settings, plan: str | None, *, everything: bool) -> None:
-    """Show what became of each row of a plan, once an attempt; without a plan, all commits and cancellations."""
+    """Show the outcome of each row of a plan by attempt; without a plan, all commits and cancellations."""
     if plan is None:
         _show_all(settings, everything=everything)
         return
@@ -37,14 +37,14 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
     at = Summaries(settings.lake, find_snapshot(settings.lake))
     rows = [without_secret(row) for row in reversed(at.rows("commit_log"))]
     latest = rows if everything else rows[-ROWS_SHOWN:]
-    listed = [in_short(row) | _in_words(row) for row in latest]
+    listed = [with_short_message(row) | _display_row(row) for row in latest]
     more = [f"the latest {len(latest)} of {len(rows)}; --all shows all"] if len(latest) < len(rows) else []
     title = f"commits of {settings.cluster}"
-    emit_result(settings, {"rows": rows}, table(title, chosen(settings, LOG_COLUMNS, listed), listed), *more)
+    emit_result(settings, {"rows": rows}, table(title, displayed_columns(settings, LOG_COLUMNS, listed), listed), *more)
 
 
-def _in_words(row: Row) -> Row:
-    """What people read of a commit in place of its columns.
+def _display_row(row: Row) -> Row:
+    """Return display texts for columns of a commit.
 
     >>> _in_words({"names": ["grow"], "kind": "cancel", "plan_kind": "reassign", "applied": 5, "changes": 8})
     {'names': 'grow', 'kind': 'cancel of reassign', 'applied': '5 of 8'}

@@ -1,4 +1,4 @@
-"""What is being copied as programs and people get it: all of it, by receiving broker, by partition, worst first."""
+"""Output of copy progress: in total, by receiving broker, and by partition with the most left first."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,18 +23,18 @@ BROKERS_SHOWN: Final = 20
 
 
 def copying_result(copying: CopyProgress) -> dict[str, Any]:
-    """What programs get: sums, then brokers, then partitions, the one with most left first."""
+    """Return the JSON result: totals, then brokers, then partitions with the most left first."""
     before, now, seconds = copying.previous, copying.current, copying.seconds
     brokers = by_broker(before, now, seconds)
-    whole = {**asdict(copy_rate_of(before, now, seconds)), "seconds_left": slowest(brokers.values())}
+    total = {**asdict(copy_rate_of(before, now, seconds)), "seconds_left": slowest(brokers.values())}
     return {
-        **whole,
+        **total,
         "measured_seconds": round(seconds, 3),
         "silent": [{"broker_id": broker, "reason": why} for broker, why in sorted(copying.silent.items())],
-        "brokers": [{"broker_id": broker, **asdict(pace)} for broker, pace in brokers.items()],
+        "brokers": [{"broker_id": broker, **asdict(rate)} for broker, rate in brokers.items()],
         "partitions": [
-            {"topic": topic, "partition": partition, **asdict(pace)}
-            for (topic, partition), pace in _by_partition(before, now, seconds)
+            {"topic": topic, "partition": partition, **asdict(rate)}
+            for (topic, partition), rate in _by_partition(before, now, seconds)
         ],
     }
 
@@ -42,39 +42,39 @@ def copying_result(copying: CopyProgress) -> dict[str, Any]:
 def _by_partition(
     before: CopyReading | None, now: CopyReading, seconds: float
 ) -> list[tuple[tuple[str, int], CopyRate]]:
-    """What is unknown comes first, then what has most left."""
+    """Return the rate of each partition, unknown ones first, then those with the most bytes left."""
     groups: dict[tuple[str, int], dict[ReplicaKey, ReplicaCopy]] = defaultdict(dict)
     for key, copy in now.items():
         groups[key[:2]][key] = copy
-    paces = {named: copy_rate_of(before, group, seconds) for named, group in groups.items()}
+    rates = {partition: copy_rate_of(before, group, seconds) for partition, group in groups.items()}
     return sorted(
-        paces.items(),
+        rates.items(),
         key=lambda item: (-item[1].unknown, item[1].bytes_done - item[1].bytes_total, *item[0]),
     )
 
 
 def copying_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The same for people: a line for all, one a broker, and the worst partitions."""
-    yield f"  copying {_replicas(result)}: {_pace_in_words(result, estimate=True)}"
+    """Return text lines: the total, one for each broker, and the partitions with the most left."""
+    yield f"  copying {_replicas(result)}: {_format_rate(result, estimate=True)}"
     for row in result["brokers"][:BROKERS_SHOWN]:
-        yield f"    broker {row['broker_id']} receives {_replicas(row)}: {_pace_in_words(row, estimate=True)}"
+        yield f"    broker {row['broker_id']} receives {_replicas(row)}: {_format_rate(row, estimate=True)}"
     if len(result["brokers"]) > BROKERS_SHOWN:
         yield f"    ... and {len(result['brokers']) - BROKERS_SHOWN} more brokers; --json gives all"
-    going = [row for row in result["partitions"] if row["unknown"] or row["bytes_done"] < row["bytes_total"]]
-    for row in going[:PARTITIONS_SHOWN]:
-        yield f"    {row['topic']}-{row['partition']}: {_pace_in_words(row, estimate=False)}"
-    if len(going) > PARTITIONS_SHOWN:
-        yield f"    ... and {len(going) - PARTITIONS_SHOWN} more partitions; --json gives all"
+    unfinished = [row for row in result["partitions"] if row["unknown"] or row["bytes_done"] < row["bytes_total"]]
+    for row in unfinished[:PARTITIONS_SHOWN]:
+        yield f"    {row['topic']}-{row['partition']}: {_format_rate(row, estimate=False)}"
+    if len(unfinished) > PARTITIONS_SHOWN:
+        yield f"    ... and {len(unfinished) - PARTITIONS_SHOWN} more partitions; --json gives all"
     for silent in result["silent"][:BROKERS_SHOWN]:
-        yield f"    bytes are unknown: broker {silent['broker_id']} did not answer: {silent['reason']}"
+        yield f"    bytes unknown: broker {silent['broker_id']} did not respond: {silent['reason']}"
 
 
 def _replicas(pace: Mapping[str, Any]) -> str:
     return pluralise(pace["replicas"], "replica")
 
 
-def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:
-    """Say how far, how far behind, how fast and how long.
+def _format_rate(pace: Mapping[str, Any], *, estimate: bool) -> str:
+    """Format progress, lag, rate and, with `estimate`, the time left.
 
     >>> pace = {"replicas": 2, "unknown": 0, "bytes_done": 512, "bytes_total": 2048, "lag": 7,
     ...     "bytes_per_second": 128.0, "seconds_left": 12.0}
@@ -100,5 +100,5 @@ def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:
 
 
 def _percent(done: int, total: int) -> int:
-    """Whole percents, 100 only for all."""
+    """Return the percentage rounded down, so that 100 means complete."""
     return 100 if done >= total else 100 * done // total

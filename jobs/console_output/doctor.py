@@ -1,4 +1,4 @@
-"""What `surveyor doctor` says: a line for each finding, what to do below it, and the verdict."""
+"""Output of `surveyor doctor`: each finding, the advice below it, and the totals."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,12 @@ from jobs.runtime.settings import Settings
 from planner.text import pluralise
 
 _MARKS: Final = {CheckStatus.FINE: "ok", CheckStatus.WARNING: "WARN", CheckStatus.FAULT: "FAULT"}
-_LABEL: Final = 25
-"""Columns that mark and name of a finding have."""
+_LABEL_WIDTH: Final = 25
+"""Width of a finding's mark and name."""
 
 
 def show_checks(settings: Settings) -> ExitCode:
-    """Look, and say what is in the way; ERROR where something is that nothing works with."""
+    """Run the checks and print the findings; return ERROR if there is a fault."""
     findings = [*run_checks(settings)]
     counts = Counter(finding.state for finding in findings)
     result = {
@@ -31,15 +31,15 @@ def show_checks(settings: Settings) -> ExitCode:
 
 
 def lines(findings: Sequence[CheckResult]) -> Iterator[str]:
-    """Write them for people, in lines of 80 columns."""
+    """Return the findings as lines of 80 columns."""
     for finding in findings:
-        yield from wrapped(finding.found, f"{_MARKS[finding.state]:7}{finding.check}".ljust(_LABEL))
+        yield from wrapped(finding.found, f"{_MARKS[finding.state]:7}{finding.check}".ljust(_LABEL_WIDTH))
         if finding.advice is not None:
-            yield from wrapped(finding.advice, " " * (_LABEL - 3) + "-> ")
+            yield from wrapped(finding.advice, " " * (_LABEL_WIDTH - 3) + "-> ")
 
 
 def _verdict(counts: Counter[CheckStatus]) -> str:
     faults, warnings = counts[CheckStatus.FAULT], counts[CheckStatus.WARNING]
     if not faults and not warnings:
-        return "nothing is in the way"
+        return "no problems found"
     return f"{pluralise(faults, 'fault')}, {pluralise(warnings, 'warning')}"

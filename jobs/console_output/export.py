@@ -1,7 +1,7 @@
-"""A plan's target assignment in the format of another tool.
+"""Output of `surveyor export`: a plan's target assignment in a format of kafka-reassign-partitions.
 
-`kafka` is what kafka-reassign-partitions reads and writes, to the byte: topics by name, partitions by number, a log dir
-for each replica. `kafka-generate` is what its `--generate` prints: the assignment planned from, and the one proposed.
+`kafka` is byte for byte the JSON that kafka-reassign-partitions reads and writes, sorted by topic and partition, with a
+log dir for each replica. `kafka-generate` is the output of its `--generate`: the current and the proposed assignment.
 """
 
 import sys
@@ -22,9 +22,9 @@ from schemas.enums import Action, PlanStatus
 
 
 def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> list[Row]:
-    """Where the plan, or one wave of it, moves partitions; with `inverse`, from where.
+    """Return the replicas after the plan or one of its waves; with `inverse`, those before it.
 
-    Of several waves the last one says where a partition ends, and the first where it began.
+    If several waves move a partition, the last wave has its final replicas, and the first wave its original ones.
     """
     moves = [change for change in plan.changes if change.action == Action.REASSIGN and wave in {None, change.wave}]
     if inverse:
@@ -55,21 +55,21 @@ def export_plan(
     refuse_edited(whole)
     if whole.row["status"] == PlanStatus.REFUSED:
         raise RefusedError(
-            f"plan {whole.title} is refused: what fails the lint is none of its changes, so it is not whole"
+            f"plan {whole.title} is refused and incomplete: the targets that fail the lint are not among its changes"
         )
     _refuse_no_wave(whole, wave)
     targets = targets_of(whole, wave, inverse=inverse)
     if not targets:
         which = f"plan {whole.title} ({whole.row['kind']})"
         what = which if wave is None else f"wave {wave} of {which}"
-        raise RefusedError(f"{what} moves no replicas: kafka-reassign-partitions takes no empty list")
+        raise RefusedError(f"{what} moves no replicas, and kafka-reassign-partitions accepts no empty list")
     text = kafka_json(targets)
     if form is Format.KAFKA_GENERATE:
         text = generated(targets_of(whole, wave, inverse=not inverse), targets)
     result: Result = {"plan_id": whole.plan_id, "format": form.value, "partitions": len(targets), "file": None}
     part = "" if wave is None else f"wave {wave} of "
-    summary = f"{pluralise(len(targets), 'partition')} of {'the way back from ' * inverse}{part}plan {whole.title}"
-    steps = [] if inverse else [suggestion(settings, "once the other tool is at it", "verify", whole.called)]
+    summary = f"{pluralise(len(targets), 'partition')} of {'the reversal of ' * inverse}{part}plan {whole.title}"
+    steps = [] if inverse else [suggestion(settings, "once the other tool has started", "verify", whole.called)]
     if out is not None:
         _write(out, text)
         emit_result(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)

@@ -1,7 +1,7 @@
-"""What kafka-reassign-partitions prints, word for word, for scripts that read its output.
+"""The output of kafka-reassign-partitions, word for word, for scripts that read it.
 
-Corresponds to `ReassignPartitionsCommand`: `formatAsReassignmentJson`, what `--generate` prints, and
-`partitionReassignmentStatesToString` of `--verify`. In: partitions with their replicas. Out: text.
+Corresponds to `ReassignPartitionsCommand`: `formatAsReassignmentJson`, the output of `--generate`, and
+`partitionReassignmentStatesToString` of `--verify`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ STATUS: Final = "Status of partition reassignment:"
 
 
 def kafka_json(targets: Iterable[Row]) -> str:
-    """Write targets (topic, partition, replicas) as Kafka does.
+    """Encode targets (topic, partition, replicas) as Kafka does.
 
     >>> kafka_json([{"topic": "foo", "partition": 0, "replicas": [1, 2]}])
     '{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
@@ -36,12 +36,12 @@ def kafka_json(targets: Iterable[Row]) -> str:
 
 
 def generated(now: Iterable[Row], proposed: Iterable[Row]) -> str:
-    """Write what `--generate` prints."""
+    """Return the output of `--generate`."""
     return f"{CURRENT}\n{kafka_json(now)}\n\n{PROPOSED}\n{kafka_json(proposed)}"
 
 
 def status_lines(assignments: Iterable[tuple[Row, ReplicaAssignment | None]]) -> Iterator[str]:
-    """Write what `--verify` prints of targets, each with what is found of it, None where it is gone.
+    """Return the lines of `--verify` for targets with their live assignments, None if the partition does not exist.
 
     >>> two, three = ({"topic": "foo", "partition": n, "replicas": [1, 2]} for n in (2, 3))
     >>> for line in status_lines([(three, ReplicaAssignment([2, 1])), (two, ReplicaAssignment([1, 2, 3], adding=[2]))]):

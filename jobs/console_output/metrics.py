@@ -1,7 +1,7 @@
-"""`surveyor metrics`: the tables as figures for Prometheus: printed, in a file for node_exporter, or served. No JVM.
+"""`surveyor metrics`: metrics for Prometheus, printed, written to a file for node_exporter, or served over HTTP.
 
-Every family begins with `surveyor_` and has the label `cluster`. What cannot be known before the first snapshot is
-left out, so that nothing is mistaken for zero.
+The name of every metric family starts with `surveyor_`, and every sample has the label `cluster`. Metrics that are
+unknown before the first snapshot are omitted, so that they are not mistaken for zero. It needs no JVM.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,21 +30,21 @@ PATH: Final = "/metrics"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What the tables say of one cluster at a moment."""
+    """The data of one cluster from which metrics are computed."""
 
     cluster: str
     now: datetime
     recent: WarehouseStatus
     health: Health | None
-    """As the last snapshot left it; None before the first."""
+    """Health at the last snapshot; None before the first."""
     outcomes: Outcomes
 
     def family(self, name: str, text: str, value: float | None) -> Family:
-        """A gauge of one value; none if it is not known."""
+        """Return a gauge with one value, or with no sample if it is None."""
         return self.by("", name, text, {} if value is None else {"": value})
 
     def by(self, label: str, name: str, text: str, values: Mapping[Any, float]) -> Family:
-        """A gauge with a value for each of several."""
+        """Return a gauge with a sample for each key of `values`."""
         samples = (Sample(self._labels(label, key), value) for key, value in values.items())
         return Family(f"surveyor_{name}", text, tuple(samples))
 
@@ -60,7 +60,7 @@ def write_metrics(settings: Settings, out: Path | None, listen: str | None) -> N
     if listen is None:
         _write(settings, out)
     elif out is not None or not settings.for_people:
-        raise UsageError("--listen serves the metrics, --out and --json or -o give them once: choose one of these")
+        raise UsageError("--listen serves the metrics, while --out, --json and -o write them once; choose one of these")
     else:
         _serve(settings, listen)
 
@@ -74,7 +74,7 @@ def _write(settings: Settings, out: Path | None) -> None:
     if out is None:
         emit_result(settings, result)
         if settings.for_people:
-            print(text, end="")  # noqa: T201 - what Prometheus reads, and nothing else
+            print(text, end="")  # noqa: T201 - the text that Prometheus reads
         return
     replace_file(out, text)
     emit_result(settings, result, f"{len(result['samples'])} samples written to {out}")
@@ -85,19 +85,19 @@ def _sample_row(family: Family, sample: Sample) -> Row:
 
 
 def _serve(settings: Settings, listen: str) -> None:
-    """Serve them, read anew for each request.
+    """Serve the metrics; they are computed for each request.
 
-    What cannot be read at the start is most likely misspelt; what cannot be read later may be readable again.
+    A read error at the start ends the command, because it is most likely a wrong option. Later errors may be temporary.
     """
     address = parse_address("--listen", listen)
     _families_of_all(settings)
     with SinglePageServer(address, PATH, CONTENT_TYPE, lambda: render(_families_of_all(settings))) as page:
-        log(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
+        log(f"surveyor: metrics at {page.url}; press Ctrl-C to stop")
         page.serve_forever()
 
 
 def _families_of_all(settings: Settings) -> list[Family]:
-    """Of several clusters some may be new; one alone that no snapshot was taken of is a name that nobody meant."""
+    """Return the families of all clusters; a single cluster must have a snapshot, as its name may be wrong."""
     if not settings.fleet:
         find_snapshot(settings.lake)
     clusters = settings.fleet or (settings,)
@@ -105,7 +105,7 @@ def _families_of_all(settings: Settings) -> list[Family]:
 
 
 def read_figures(settings: Settings, now: datetime) -> Figures:
-    """Read what the metrics are made of; raise UnreadableError where there is no warehouse."""
+    """Read the data of one cluster; raise UnreadableError if there is no warehouse."""
     lake = settings.lake
     if not lake.exists():
         raise no_warehouse(settings.warehouse, "take a `surveyor snapshot` first")
@@ -120,7 +120,7 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
 
 
 def _health(settings: Settings, recent: WarehouseStatus) -> Health:
-    assert recent.snapshot is not None  # noqa: S101 - the caller has looked
+    assert recent.snapshot is not None  # noqa: S101 - the caller checks it
     return health_of(
         view_of(settings.lake, recent.snapshot),
         default_min_isr=default_min_isr_of(settings.lake, recent.snapshot),
@@ -130,7 +130,7 @@ def _health(settings: Settings, recent: WarehouseStatus) -> Health:
 
 
 def families(figures: Figures) -> Iterator[Family]:
-    """Make the families of one cluster."""
+    """Return the metric families of one cluster."""
     for group in GROUPS:
         yield from group(figures)
 
@@ -141,15 +141,15 @@ def _of_snapshot(figures: Figures) -> Iterator[Family]:
     yield figures.family("snapshot_id", "Id of the last snapshot.", snapshot.get("snapshot_id"))
     yield figures.family(
         "last_snapshot_timestamp_seconds",
-        "When the last snapshot was begun.",
+        "Start time of the last snapshot.",
         None if taken_at is None else taken_at.timestamp(),
     )
     yield figures.family(
         "last_snapshot_age_seconds",
-        "How long ago that was, when these metrics were made.",
+        "Age of the last snapshot when these metrics were computed.",
         figures.seconds_since(taken_at),
     )
-    yield figures.family("last_snapshot_duration_seconds", "How long it took.", snapshot.get("seconds"))
+    yield figures.family("last_snapshot_duration_seconds", "Duration of the last snapshot.", snapshot.get("seconds"))
 
 
 def _of_partitions(figures: Figures) -> Iterator[Family]:
@@ -159,28 +159,28 @@ def _of_partitions(figures: Figures) -> Iterator[Family]:
     yield figures.family("partitions", "Partitions.", health.partitions)
     for name, text in PARTITIONS.items():
         yield figures.family(f"{name}_partitions", text, getattr(health, name))
-    yield figures.family("quarantined_znodes", "Znodes that could not be understood.", health.quarantined)
-    yield figures.family("blocking_znodes", "Znodes over which something of Kafka cannot start.", len(health.blocking))
+    yield figures.family("quarantined_znodes", "Znodes that could not be parsed.", health.quarantined)
+    yield figures.family("blocking_znodes", "Znodes that prevent a part of Kafka from starting.", len(health.blocking))
     yield figures.family(
         "topic_configs_not_understood",
-        "Topics of whose config something could not be understood; it allows no unclean election.",
+        "Topics whose config could not be parsed completely; it allows no unclean election.",
         health.configs_not_understood,
     )
 
 
 PARTITIONS: Final[Mapping[str, str]] = {
-    "offline": "Partitions whose leader is dead, or that have none.",
+    "offline": "Partitions without a live leader.",
     "under_replicated": "Partitions with a replica that is not in sync.",
-    "under_min_isr": "Partitions with fewer in sync than min.insync.replicas.",
-    "moving": "Partitions that are being reassigned, or are ordered to be.",
-    "without_state": "Partitions that are assigned and never had a leader.",
-    "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka leaves them as they are.",
-    "not_understood": "Partitions of which a znode could not be understood; they count as nothing else.",
-    "mendable": "Partitions that `plan reconcile` finds a change for, without loss.",
-    "stuck": "Offline partitions that no replica in sync could lead.",
-    "led_by_drained": "Partitions that a drained broker leads, as no other replica was in sync.",
+    "under_min_isr": "Partitions with fewer in-sync replicas than min.insync.replicas.",
+    "moving": "Partitions with a running or requested reassignment.",
+    "without_state": "Partitions with an assignment that never had a leader.",
+    "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka does not change them.",
+    "not_understood": "Partitions with a znode that could not be parsed; they count in no other metric.",
+    "mendable": "Partitions that `plan reconcile` can repair without data loss.",
+    "stuck": "Offline partitions without an in-sync replica that can lead.",
+    "led_by_drained": "Partitions led by a drained broker, because no other replica was in sync.",
 }
-"""Counts of Health that become a family each."""
+"""Counts of Health with a metric family each."""
 
 
 def _of_brokers(figures: Figures) -> Iterator[Family]:
@@ -188,43 +188,49 @@ def _of_brokers(figures: Figures) -> Iterator[Family]:
         return
     brokers = {"live": len(health.live), "gone": len(health.gone), "not_understood": len(health.not_understood_brokers)}
     yield figures.by(
-        "status", "brokers", "Brokers: registered, named by partitions and not registered, not understood.", brokers
+        "status", "brokers", "Brokers: live, gone (unregistered but in use by partitions), not_understood.", brokers
     )
-    yield figures.by("broker", "gone_broker_partitions", "Partitions that name a broker that is gone.", health.gone)
+    yield figures.by("broker", "gone_broker_partitions", "Partitions that refer to a broker that is gone.", health.gone)
     yield figures.family("controller_id", "Id in /controller, -1 for none.", health.controller_id)
     yield figures.family("controller_epoch", "Number in /controller_epoch.", health.controller_epoch)
-    yield figures.family("drained_brokers", "Brokers that are drained.", len(figures.recent.drained))
+    yield figures.family("drained_brokers", "Drained brokers.", len(figures.recent.drained))
     for name, column, text in IMBALANCE:
         values = {row["broker_id"]: row[column] for row in health.imbalance}
         yield figures.by("broker", name, text, values)
 
 
 IMBALANCE: Final = (
-    ("preferred_partitions", "preferred_partitions", "Partitions that prefer a broker as their leader."),
-    ("preferred_partitions_not_led", "not_led", "Of these, the ones that it does not lead."),
-    ("imbalance_ratio", "ratio", "The share of these."),
+    ("preferred_partitions", "preferred_partitions", "Partitions whose preferred leader is this broker."),
+    (
+        "preferred_partitions_not_led",
+        "not_led",
+        "Partitions whose preferred leader is this broker but that it does not lead.",
+    ),
+    ("imbalance_ratio", "ratio", "Share of its preferred partitions that a broker does not lead."),
 )
 
 
 def _of_plans(figures: Figures) -> Iterator[Family]:
     outcomes = figures.outcomes
     yield figures.by("status", "plans", "Plans by status, without the cycles of `surveyor control`.", outcomes.plans)
-    done = {word: count for word, count in outcomes.rows.items() if word != Outcome.PENDING}
-    counted = figures.by("outcome", "commit_rows_total", "Rows of plans that commits came to, by outcome.", done)
+    done = {outcome: count for outcome, count in outcomes.rows.items() if outcome != Outcome.PENDING}
+    counted = figures.by("outcome", "commit_rows_total", "Rows of plans processed by commits, by outcome.", done)
     yield Family(counted.name, counted.help, counted.samples, "counter")
     yield figures.family(
         "commit_rows_pending",
-        "Rows that a commit was about to write and has not recorded an outcome of.",
+        "Rows with a recorded intent to write and no recorded outcome.",
         outcomes.rows[Outcome.PENDING],
     )
     last = outcomes.last_commit_at
     yield figures.family(
         "last_commit_timestamp_seconds",
-        "When a commit last recorded something.",
+        "Time of the last record of a commit.",
         None if last is None else last.timestamp(),
     )
     yield figures.family(
-        "last_commit_age_seconds", "How long ago that was, when these metrics were made.", figures.seconds_since(last)
+        "last_commit_age_seconds",
+        "Age of the last record of a commit when these metrics were computed.",
+        figures.seconds_since(last),
     )
 
 

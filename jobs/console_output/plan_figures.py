@@ -1,4 +1,4 @@
-"""The figures of a plan of the optimiser, as people read them."""
+"""The figures of an optimised plan as text lines."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ WAVES_SHOWN: Final = 20
 
 
 class Span(NamedTuple):
-    """Something that a plan changes: the least and the most of it, or a count, before and after."""
+    """A quantity that a plan changes: its minimum and maximum, or a count, before and after."""
 
     name: str
     before: str
@@ -21,12 +21,12 @@ class Span(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Write it in one line."""
+        """The quantity in one line."""
         return f"{self.name} {self.before} → {self.after}"
 
 
 def figure_lines(plan: Row) -> Iterator[str]:
-    """Write a plan's figures as people read them.
+    """Return a plan's figures as text lines.
 
     >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
     ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
@@ -57,7 +57,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
-    yield from (span.line for span in _crowd_spans(figures))
+    yield from (span.line for span in _per_rack_spans(figures))
     yield from _rack_notes(figures)
     yield from _uneven_notes(figures)
     yield from byte_lines(figures)
@@ -67,7 +67,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
 
 
 def notes(plan: Row) -> Iterator[str]:
-    """Write what is no number before and after: how few moves there could be, and what stays undone and why."""
+    """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
     if figures := figures_in(plan):
         yield _bound(plan, figures)
         yield from _reorder_notes(figures)
@@ -80,32 +80,32 @@ def notes(plan: Row) -> Iterator[str]:
 
 
 def broker_spans(figures: Figures) -> Iterator[Span]:
-    """Return the least and the most replicas, preferred leaders and leaders of a broker."""
-    named = {
+    """Return the minimum and maximum replicas, preferred leaders and leaders per broker."""
+    names = {
         "replicas_per_broker": "replicas per broker",
         "leaders_per_broker": "preferred leaders per broker",
-        "led_per_broker": "leaders per broker",  # plans of older versions do not have it
+        "led_per_broker": "leaders per broker",  # missing in plans of older versions
     }
-    for key, name in named.items():
+    for key, name in names.items():
         if figures.get(key):
             yield Span(name, *(f"{low}..{high}" for low, high in figures[key]))
 
 
 def rack_spans(figures: Figures) -> Iterator[Span]:
-    """Return the replicas of each rack, and the most of one partition that a rack holds."""
+    """Return the replicas of each rack, and the maximum of one partition in a rack."""
     for rack, counts in figures.get("replicas_per_rack", {}).items():
         yield Span(f"replicas in rack {rack}", *map(str, counts))
-    yield from _crowd_spans(figures)
+    yield from _per_rack_spans(figures)
 
 
-def _crowd_spans(figures: Figures) -> Iterator[Span]:
-    most = figures.get("most_in_one_rack")  # plans of older versions do not have it
+def _per_rack_spans(figures: Figures) -> Iterator[Span]:
+    most = figures.get("most_in_one_rack")  # missing in plans of older versions
     if most and figures["replicas_per_rack"]:
         yield Span("most replicas of a partition in one rack", *map(str, most["most"]))
 
 
 def byte_spans(figures: Figures) -> Iterator[Span]:
-    """Return the least and the most bytes of a broker, where sizes are known."""
+    """Return the minimum and maximum bytes per broker, if sizes are known."""
     if "bytes_per_broker" in figures:
         spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures["bytes_per_broker"])
         yield Span("bytes per broker", *spans)
@@ -128,16 +128,16 @@ def _uneven_notes(figures: Figures) -> Iterator[str]:
 
 def _undone_notes(figures: Figures) -> Iterator[str]:
     if figures["left"]:
-        yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
+        yield f"{figures['left']} moves left out by --max-moves; plan again after this"
     if figures["held"]:
         yield (
-            f"{pluralise(figures['held'], 'partition')} left alone: a dead broker holds a replica; name it in "
-            "--remove-brokers"
+            f"{pluralise(figures['held'], 'partition')} left unchanged, because a dead broker has a replica; "
+            "give it to --remove-brokers"
         )
 
 
 def _rack_notes(figures: Figures) -> Iterator[str]:
-    """Write which partitions a rack holds more of than needed, and which racks are given up."""
+    """Return notes on partitions with more replicas in a rack than needed, and on racks given up."""
     most = figures.get("most_in_one_rack")
     if most and most["fixable"][1]:
         before, after = most["fixable"]
@@ -153,14 +153,14 @@ def _rack_notes(figures: Figures) -> Iterator[str]:
 
 
 def rack_warnings(plan: Row) -> Iterator[str]:
-    """Warn of partitions that a plan crowds into one rack, and of racks that it does not know.
+    """Return warnings of partitions concentrated in one rack, and of unknown racks.
 
     >>> figures = {"most_in_one_rack": {"worse": 2, "uneven": 1}, "racks_unknown": [9]}
     >>> for warning in rack_warnings({"parameters": json.dumps({"figures": figures})}):
     ...     print(warning)
     2 partitions get more replicas in one rack than now: the brokers left in other racks are too few
     1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
-    broker 9: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack
+    broker 9: its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack
     """
     parameters = json.loads(plan["parameters"] or "{}")
     figures = parameters.get("figures", {})
@@ -176,7 +176,10 @@ def rack_warnings(plan: Row) -> Iterator[str]:
         )
     if unknown := figures.get("racks_unknown"):
         ids = ", ".join(map(str, unknown))
-        yield f"broker {ids}: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"
+        yield (
+            f"broker {ids}: its rack is unknown, because no snapshot contains its registration; "
+            "its replicas count as in no rack"
+        )
     if crowded := parameters.get("crowded"):
         yield (
             f"{pluralise(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in "
@@ -185,7 +188,7 @@ def rack_warnings(plan: Row) -> Iterator[str]:
 
 
 def still_held_lines(plan: Row) -> Iterator[str]:
-    """Say what brokers that were to be emptied still hold after a plan.
+    """Return a line for each broker to be emptied that still holds replicas after the plan.
 
     >>> held = [{"broker_id": 3, "replicas": 4, "topics": {"orders": 3, "audit": 1}}]
     >>> list(still_held_lines({"parameters": json.dumps({"figures": {"still_held": held}})}))
@@ -199,15 +202,15 @@ def still_held_lines(plan: Row) -> Iterator[str]:
 
 
 def _wave_lines(waves: Figures) -> Iterator[str]:
-    """Write what each wave moves.
+    """Return the moves of each wave.
 
     >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
     >>> list(_wave_lines(figures))
     ['waves 2 (at least 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
     """
     yield f"waves {waves['count']} (at least {waves['fewest']})"
-    named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
-    for name, title in named.items():
+    titles = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
+    for name, title in titles.items():
         more = ", ..." if waves["count"] > WAVES_SHOWN else ""
         yield f"{title} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
 
@@ -216,7 +219,7 @@ BROKERS_SHOWN: Final = 20
 
 
 def byte_lines(figures: Figures) -> Iterator[str]:
-    """Write these figures as people read them.
+    """Return the figures in bytes as text lines.
 
     >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
     ...     "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},

@@ -1,6 +1,6 @@
-"""A plan as people and programs review it: what it comes to, then its rows, all of them or those that are asked for.
+"""Output of `surveyor show plan`: a summary of the plan, then all or the selected rows.
 
-People get some lines of each kind unless they ask for all; programs get every row, written as it is read.
+The text output has the first lines of each kind, or all with --all. The JSON output is streamed and has every row.
 """
 
 import json
@@ -41,15 +41,15 @@ from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation
 
 GROUPS_SHOWN: Final = 20
-"""Topics, brokers and reasons of the summary that people get."""
+"""Topics, brokers and reasons in the text summary."""
 
-READ: Final = list(ChangeSummary.__struct_fields__)
-"""Columns of `changes` that lines, summary and warnings are made of."""
+REVIEW_COLUMNS: Final = list(ChangeSummary.__struct_fields__)
+"""Columns of `changes` that lines, summary and warnings need."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows are to be shown; `everything`: not only the first of them."""
+    """Filter of a plan's rows; `everything` disables the limit on lines."""
 
     topic: str | None = None
     broker: int | None = None
@@ -68,19 +68,19 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A stored plan, or the part of it that is asked for."""
+    """A stored plan, or the selected part of it."""
 
     lake: Warehouse
     row: Row
     only: RowFilter
-    called: str = ""
-    """What the user calls the plan."""
+    display_name: str = ""
+    """The id or name that the user gave."""
 
     def changes(self, *, whole: bool) -> StoredRows:
-        """Read the changes, with every column where `whole`."""
-        columns = None if whole else READ
-        mine = self.only.filters(self.plan_id)
-        changes = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *mine, columns=columns)
+        """Read the selected changes, with all columns if `whole`."""
+        columns = None if whole else REVIEW_COLUMNS
+        filters = self.only.filters(self.plan_id)
+        changes = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *filters, columns=columns)
         return changes if self.only.broker is None else affecting_broker(changes, self.only.broker)
 
     @property
@@ -91,9 +91,9 @@ class Review:
         return StoredRows.read(self.lake, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
 
     def rejections(self) -> StoredRows:
-        """Rejections name no broker: they are left out where one is asked for."""
-        mine = self.only.filters(self.plan_id)
-        rejections = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *mine)
+        """Read the selected rejections; none if a broker is selected, because rejections name no broker."""
+        filters = self.only.filters(self.plan_id)
+        rejections = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *filters)
         return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
 
     def evidence(self) -> StoredRows:
@@ -102,7 +102,7 @@ class Review:
         return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
-        """What programs get besides rows."""
+        """Return the JSON result without the rows."""
         return {
             **self.row,
             "names": names_of(self.row),
@@ -110,7 +110,7 @@ class Review:
             "summary": {"changes": len(changes), **summary(changes)},
             "warnings": list(self.warnings(changes)),
             "copies": volume(self.lake, changes).json(rate),
-            "deleted": [asdict(each) for each in self.deleted],
+            "deleted": [asdict(topic) for topic in self.deleted],
         }
 
     def rows(self, changes: StoredRows) -> Mapping[str, Iterable[Row]]:
@@ -122,10 +122,10 @@ class Review:
         }
 
     def warnings(self, changes: StoredRows) -> Iterator[str]:
-        """Look at the few rows that may be warned of."""
+        """Return the warnings, computed from the few rows that can cause one."""
         operations = msgspec.convert(list(self.operations()), list[Operation])
-        few = warned(changes, self.row["kind"])
-        if operations and few.size:  # whose settings are held against their topics' replication factors
+        few = with_warnings(changes, self.row["kind"])
+        if operations and few.size:  # topic configs are compared with replication factors
             few |= changes.first_of_each_length("replicas_after", "topic")
         rejections = self.rejections()
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
@@ -142,7 +142,7 @@ class Review:
         yield from space_warnings(self.lake, volume(self.lake, changes))
 
     def lines(self, settings: Settings) -> Iterator[Table | str]:
-        """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""
+        """Return the text output: the summary, a line per row, and the warnings last."""
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
             f"plan {plan_title(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, "
@@ -152,8 +152,8 @@ class Review:
         yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
         if self.row["kind"] == PlanKind.UNDRAIN:
             brokers = format_cell(json.loads(self.row["parameters"])["brokers"])
-            yield f"  brokers {brokers} count as drained until this is committed"
-            yield "  who is out of an ISR returns by itself"
+            yield f"  brokers {brokers} count as drained until this plan is committed"
+            yield "  replicas outside the ISR rejoin it on their own"
         if self.only.flags:
             only = " ".join(self.only.flags)
             yield f"  {only}: {plan_size(len(changes), len(operations))}, {len(rejections)} rejected"
@@ -173,11 +173,11 @@ class Review:
 
     @property
     def deleted(self) -> list[DeletionImpact]:
-        """What goes with the topics that it deletes; nobody asks brokers before a commit."""
+        """What the deletion of topics destroys; the brokers are not queried before a commit."""
         return deletion_impact_of(self.lake, self.row)
 
     def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
-        """A line a change; where there are several waves, each under its number and what it takes."""
+        """Return a line per change, grouped by wave if there are several."""
         sizes = {row["wave"]: row["rows"] for row in changes.counts("wave")}
         wave = None
         for change in self._shown(changes):
@@ -196,18 +196,18 @@ class Review:
 
     def _more(self, settings: Settings, rows: StoredRows, what: str) -> Iterator[str]:
         if len(rows) > LINES_SHOWN and not self.only.everything:
-            named = self.called or self.plan_id
-            command = command_line(settings, "show", "plan", named, *self.only.flags, "--all")
+            plan = self.display_name or self.plan_id
+            command = command_line(settings, "show", "plan", plan, *self.only.flags, "--all")
             yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
 
 
 def plan_lines(settings: Settings, row: Row, called: str = "") -> Iterator[Table | str]:
-    """Show a whole plan, by the name that the user gave it."""
+    """Return the text output of a whole plan."""
     return Review(settings.lake, row, RowFilter(), called).lines(settings)
 
 
-def warned(changes: StoredRows, kind: str) -> Bools:
-    """Tell which changes `warnings` may speak of, each with those of its partition in other waves."""
+def with_warnings(changes: StoredRows, kind: str) -> Bools:
+    """Mark the changes that can cause warnings, and the changes of the same partitions in other waves."""
     few = changes.equal("leader_after", NO_LEADER)
     few |= changes.equal("action", Action.ELECT.value) & changes.gains("isr_after", "isr_before")
     few |= changes.contains("reason", DRAINED_LEADS)
@@ -228,7 +228,7 @@ def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     topics = [f"{row['topic']} {row['rows']}" for row in sums["topics"][:GROUPS_SHOWN]]
     yield f"  by topic: {', '.join(topics)}{_others(sums['topics_in_all'], ' ', 'topics')}"
     if sums["brokers"]:
-        title = f"  by broker{_others(len(sums['brokers']), ', ', 'more with less')}"
+        title = f"  by broker{_others(len(sums['brokers']), ', ', 'more')}"
         yield table(title, ("broker_id", *BROKER_EFFECTS), sums["brokers"][:GROUPS_SHOWN])
     yield from (f"  {pluralise(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
     if sums["reasons_in_all"] > GROUPS_SHOWN:
@@ -240,8 +240,8 @@ def _others(count: int, before: str, what: str) -> str:
 
 
 def _grouped(title: str, counts: Iterable[Row], column: str) -> str:
-    named = (f"{row['rows']} {row[column]}" for row in counts)
-    return f"  {title}: {', '.join(named)}"
+    groups = (f"{row['rows']} {row[column]}" for row in counts)
+    return f"  {title}: {', '.join(groups)}"
 
 
 def _rejection_line(row: Row) -> str:
@@ -249,7 +249,7 @@ def _rejection_line(row: Row) -> str:
 
 
 def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
-    """Show a plan, or the rows of it that are asked for."""
+    """Show a plan, or the selected rows of it."""
     review = Review(settings.lake, find_plan(settings.lake, plan), only, plan)
     steps = after_review(settings, review.row, plan, operations=len(review.operations()))
     if settings.result_file or not settings.for_people:
@@ -259,6 +259,6 @@ def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
         lines = review.lines(settings)
         show(next(lines))
         if review.row.get("command"):
-            show(f"  asked for by: {review.row['command']}")
+            show(f"  command: {review.row['command']}")
         for part in chain(lines, next_lines(steps)):
             show(part)

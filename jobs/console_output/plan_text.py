@@ -1,8 +1,8 @@
-"""Plans as people read them: how much one does, its changes line by line, and what a reviewer must see last."""
+"""Plans as text: their size, changes line by line, deletions and warnings."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime  # noqa: F401 - the doctests'
+from datetime import datetime  # noqa: F401 - for the doctests
 from enum import StrEnum
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_numb
 
 
 def summarise(plan: Row, operations: int) -> str:
-    """Sum a plan up; where there is nothing to do, that is said, and no zeros.
+    """Return the size of a plan, without zeros if there is nothing to do.
 
     >>> summarise({"changes": 3, "moves": 0, "rejected": 1}, 0), summarise({"changes": 0, "moves": 0, "rejected": 1}, 0)
     ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
@@ -35,7 +35,7 @@ def summarise(plan: Row, operations: int) -> str:
 
 
 def pending_summary(plan: Plan, due: Sequence[PlanRow]) -> str:
-    """Say how many of a plan's changes and operations are due."""
+    """Return how many of a plan's changes and operations are due."""
     tasks = len(operations_among(due))
     parts = (
         [f"{len(due) - tasks} of {pluralise(len(plan.changes), 'change')}"] if plan.changes or not plan.tasks else []
@@ -46,24 +46,24 @@ def pending_summary(plan: Plan, due: Sequence[PlanRow]) -> str:
 
 
 class Sign(StrEnum):
-    """What stands before a change: `console` gives it its colour on a terminal."""
+    """Prefix of a change; `console` colours it on a terminal."""
 
     ADDED = "+"
-    TAKEN_AWAY = "-"
+    REMOVED = "-"
     CHANGED = "~"
 
 
-_OF_OPERATIONS: Final[Mapping[str, Sign]] = {
+_SIGN_BY_OPERATION: Final[Mapping[str, Sign]] = {
     OperationKind.CREATE_TOPIC: Sign.ADDED,
     OperationKind.EXPAND_TOPIC: Sign.ADDED,
-    OperationKind.DELETE_TOPIC: Sign.TAKEN_AWAY,
-    OperationKind.DELETE_REPLICAS: Sign.TAKEN_AWAY,
-    OperationKind.REMOVE_TOPIC: Sign.TAKEN_AWAY,
+    OperationKind.DELETE_TOPIC: Sign.REMOVED,
+    OperationKind.DELETE_REPLICAS: Sign.REMOVED,
+    OperationKind.REMOVE_TOPIC: Sign.REMOVED,
 }
 
 
 def change_line(change: ChangeSummary | Operation) -> str:
-    """Write a change as people read it: its sign, what was -> what will be, and why; or an operation."""
+    """Format a change with its sign, values before and after, and reason; or an operation."""
     if isinstance(change, Operation):
         return f"{operation_sign(change.kind)} {change.topic}  {change.action} {change.data}"
     sign = Sign.ADDED if change.replicas_before is None else Sign.CHANGED
@@ -76,7 +76,7 @@ def change_line(change: ChangeSummary | Operation) -> str:
 
 
 def shown_data(kind: str, data: str | None) -> str | None:
-    """Write what an operation has to do; the id that a plan has for a new topic is used in batch mode alone.
+    """Format an operation's data, without the id of a new topic, which only batch mode uses.
 
     >>> shown_data("create_topic", '{"config": {}, "topic_id": "x"}'), shown_data("delete_topic", '{"topic_id": "x"}')
     ('{"config": {}}', '{"topic_id": "x"}')
@@ -87,19 +87,19 @@ def shown_data(kind: str, data: str | None) -> str | None:
 
 
 def without_topic_ids(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Leave the ids of topics out of a JSON value, at any depth."""
+    """Remove topic ids from a JSON value at any depth."""
     if isinstance(value, dict):
         return {key: without_topic_ids(item) for key, item in value.items() if key != "topic_id"}
     return [without_topic_ids(item) for item in value] if isinstance(value, list) else value
 
 
 def operation_sign(kind: str) -> Sign:
-    """Tell whether an operation makes something, takes something away or changes it."""
-    return _OF_OPERATIONS.get(kind, Sign.CHANGED)
+    """Return whether an operation adds, removes or changes something."""
+    return _SIGN_BY_OPERATION.get(kind, Sign.CHANGED)
 
 
 def deletion_line(deleted: DeletionImpact) -> str:
-    """Say what goes with a topic, as far as it is known.
+    """Format what the deletion of a topic destroys, as far as it is known.
 
     >>> deletion_line(DeletionImpact(topic="a", partitions=6, replicas=18, bytes=2048,
     ...     sizes_at=datetime(2026, 11, 21, 12), records=1_200))
@@ -129,17 +129,17 @@ _COUNTED: Final = ("partitions", "records", "bytes")
 
 
 def deletion_lines(deleted: Sequence[DeletionImpact], *, everything: bool = False) -> Iterator[str]:
-    """The same of several topics, and that it is for good."""
+    """Return a line for each deleted topic, and a warning that deletion is final."""
     if deleted:
-        named = deleted if everything else deleted[:LINES_SHOWN]
-        yield from (f"  {deletion_line(each)}" for each in named)
-        if len(deleted) > len(named):
-            yield f"  ... and {len(deleted) - len(named)} more topics"
+        listed = deleted if everything else deleted[:LINES_SHOWN]
+        yield from (f"  {deletion_line(topic)}" for topic in listed)
+        if len(deleted) > len(listed):
+            yield f"  ... and {len(deleted) - len(listed)} more topics"
         yield "  warning: a deletion cannot be undone"
 
 
 def evidence_line(evidence: Row) -> str:
-    """Write what history says of one candidate.
+    """Format the history of one candidate of `plan recover`.
 
     >>> evidence_line({"topic": "orders", "partition": 7, "rank": 1, "broker_id": 5, "last_in_isr_snapshot": 4,
     ...     "last_in_isr_at": datetime(2026, 11, 21, 12), "epochs_since": 2, "log_size": None, "kafkas_choice": False})
@@ -155,7 +155,7 @@ def evidence_line(evidence: Row) -> str:
     return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
 
 
-def warnings(  # noqa: PLR0917 - all that may be warned of
+def warnings(  # noqa: PLR0917 - everything that can cause a warning
     kind: str,
     changes: Sequence[ChangeSummary],
     operations: Sequence[Operation],
@@ -167,7 +167,7 @@ def warnings(  # noqa: PLR0917 - all that may be warned of
 ) -> Iterator[str]:
     """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of.
 
-    `below_min_isr`, `short_lists`: the partitions that `jobs.preconditions.min_isr` names.
+    `below_min_isr` and `short_lists` are partitions found by `jobs.preconditions.min_isr`.
     """
     offline = [c.name for c in changes if c.leader_after == NO_LEADER]
     doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
@@ -202,7 +202,7 @@ def _keeps_dead(change: ChangeSummary) -> bool:
 
 
 def row_name(row: Row) -> str:
-    """Name what a row is about: a partition, or a topic as a whole.
+    """Return the name of a row's partition, or of its topic.
 
     >>> row_name({"topic": "orders", "partition": 7}), row_name({"topic": "orders", "partition": None})
     ('orders-7', 'orders')
@@ -213,7 +213,7 @@ def row_name(row: Row) -> str:
 
 
 def rejection_lines(settings: Settings, plan: Plan) -> list[str]:
-    """Say what a plan leaves as it is, and why: the first of many."""
+    """Return lines for a plan's rejections, truncated if there are many."""
     lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
     return truncate(lines, command_line(settings, "show", "rejections", plan.called, "--all"))
 
@@ -225,7 +225,7 @@ def _moved(name: str, before: object, after: object) -> str | None:
 
 
 def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Operation]) -> Iterator[str]:
-    """What a reviewer must see of the configs that a plan sets."""
+    """Return warnings of topic configs that a plan sets."""
     factors: dict[str, int] = {}
     for change in changes:
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
@@ -233,8 +233,8 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
         topic, config, data = operation.topic, set_by(operation), json.loads(operation.data)
         if boolean(config.get(UNCLEAN_ELECTION)):
             yield (
-                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, and what "
-                "they lack is lost; where no in-sync replica is alive it does so at once"
+                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, which "
+                "loses the records they lack; if no in-sync replica is alive, it does so at once"
             )
         factor = data.get("replication_factor", factors.get(topic))
         if factor is not None and (whole_number(config.get(MIN_ISR)) or 0) > factor:
@@ -243,6 +243,6 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
                 "writes will all fail"
             )
         for name, version in data.get("ignored_before", {}).items():
-            yield f"topic {topic}: {name} is of Kafka {version}; older brokers ignore it"
+            yield f"topic {topic}: {name} exists since Kafka {version}; older brokers ignore it"
         for name in data.get("unknown", []):
-            yield f"topic {topic}: {name} is not known, and its value was not checked"
+            yield f"topic {topic}: {name} is unknown, and its value was not checked"

@@ -1,4 +1,4 @@
-"""`surveyor show sizes`: what `surveyor sizes` found, by broker, or one topic's by partition and broker. No JVM."""
+"""Output of `surveyor show sizes`: recorded sizes by broker, or of a topic by partition and broker. It needs no JVM."""
 
 from operator import itemgetter
 from typing import Final
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
-from jobs.console_output.tables import laid_out
+from jobs.console_output.tables import table_parts
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import format_bytes
 from jobs.preconditions.copy_volume import usable_bytes
@@ -18,17 +18,17 @@ from jobs.runtime.settings import Settings
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
 FREE: Final = "free"
-"""What people read of `usable_bytes`."""
+"""Text column for `usable_bytes`."""
 
 REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future")
 
 
 def by_broker(logs: pa.Table) -> list[Row]:
-    """One row a broker, of rows of SIZES: its log dirs that hold something, replicas, future ones and bytes.
+    """Aggregate rows of SIZES by broker: non-empty log dirs, replicas, future replicas and bytes.
 
-    `bytes` has future logs, too: they take their place on the disk.
+    `bytes` includes future logs, because they occupy disk space.
     """
-    future = pc.fill_null(logs["is_future"], False)  # noqa: FBT003 - a null is no future log
+    future = pc.fill_null(logs["is_future"], False)  # noqa: FBT003 - null means not a future log
     counted = logs.append_column("future", future.cast(pa.int64()))
     grouped = counted.group_by("broker_id").aggregate(
         [
@@ -42,12 +42,12 @@ def by_broker(logs: pa.Table) -> list[Row]:
     )
     aggregated = ("log_dir_count_distinct", "topic_count", "future_sum", "bytes_sum", "bytes_max", "taken_at_min")
     rows = as_rows(grouped.select(["broker_id", *aggregated]).rename_columns(list(BROKER_COLUMNS)))
-    # a replica on its way to another log dir is one replica
+    # a replica that is moving to another log dir counts once
     return sorted(({**row, "replicas": row["replicas"] - row["future"]} for row in rows), key=itemgetter("broker_id"))
 
 
 def show_sizes(settings: Settings, topic: str | None) -> None:
-    """Show bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
+    """Show bytes by broker, or of a topic by partition and broker, as recorded by `surveyor sizes`."""
     columns: tuple[str, ...] = BROKER_COLUMNS
     if topic is None:
         rows = by_broker(_read(settings.lake))
@@ -61,11 +61,11 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
     counts = ("bytes", "largest", "usable_bytes")
     shown = [{**row, **{name: format_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
     shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
-    emit_result(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
+    emit_result(settings, {"rows": rows}, *table_parts(settings, title, columns, shown))
 
 
 def _read(lake: Warehouse, *filters: Filter) -> pa.Table:
-    """Read the table; raise UnreadableError where nobody has filled it yet."""
+    """Read the table `sizes`; raise UnreadableError if nothing was recorded yet."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse, "run `surveyor sizes` first")
     logs = lake.read("sizes", *filters)
@@ -79,5 +79,5 @@ def _read(lake: Warehouse, *filters: Filter) -> pa.Table:
 def _of_topic(lake: Warehouse, topic: str) -> list[Row]:
     rows = as_rows(_read(lake, ("topic", "=", topic)).select([*REPLICA_COLUMNS, "taken_at"]))
     if not rows:
-        raise UsageError(f"no broker told of a topic {topic!r}; run `surveyor sizes` again, or check its name")
+        raise UsageError(f"no broker reported a topic {topic!r}; run `surveyor sizes` again, or check its name")
     return sorted(rows, key=itemgetter("partition", "broker_id", "is_future"))

@@ -1,7 +1,7 @@
-"""`surveyor status`: what an operator looks at first, once or again and again. No JVM.
+"""`surveyor status`: a summary of a cluster, once or repeatedly. It needs no JVM.
 
-The cluster is read from ZooKeeper, or as a snapshot left it; the warehouse, read meanwhile, says how old that is, what
-waits, and what brokers use as min.insync.replicas.
+The cluster is read from ZooKeeper or from a snapshot. Concurrently, the age of the last snapshot, open plans and the
+brokers' min.insync.replicas are read from the warehouse.
 """
 
 import sys
@@ -34,30 +34,30 @@ from planner.text import abbreviate, pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
-LABEL: Final = 18
-"""Columns that the names of the figures have."""
+LABEL_WIDTH: Final = 18
+"""Width of the labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """One look."""
+    """The status of a cluster at one time."""
 
     settings: Settings
     source: str
-    """As people are told what was read."""
+    """Description of what was read."""
     snapshot_id: int | None
     """The snapshot that was read, None for ZooKeeper."""
     taken_at: datetime | None
-    """When it was taken; what was read from ZooKeeper is of now."""
+    """Time of the snapshot, None for ZooKeeper."""
     situation: ClusterSituation
     surveyor_id: int
-    """What `surveyor control`, and commits in batch mode, are the controller as."""
+    """Controller id of `surveyor control` and of commits in batch mode."""
     min_isr_assumed: bool
-    """No broker has told its min.insync.replicas to a snapshot: Kafka's default is taken."""
+    """Whether Kafka's default min.insync.replicas is assumed, because no snapshot has a broker's value."""
 
     @property
     def steps(self) -> list[Suggestion]:
-        """What is due; its commands are for this cluster and warehouse."""
+        """The pending work, with commands for this cluster and warehouse."""
         return [with_full_command(self.settings, step) for step in next_steps(self.situation)]
 
     @property
@@ -79,29 +79,29 @@ class Status:
 
 
 def show_status(settings: Settings, snapshot_id: int | None) -> None:
-    """Show it once; raise UnreadableError where nothing could be read."""
-    status = look(settings, snapshot_id)
+    """Show the status once; raise UnreadableError if the cluster cannot be read."""
+    status = read_status(settings, snapshot_id)
     emit_result(settings, status.json, *lines(status))
 
 
 def watch_status(settings: Settings, every: float) -> None:
-    """Show it every so many seconds until interrupted: repainted on a terminal, else one block after the other.
+    """Show the status every `every` seconds until interrupted, repainted on a terminal, else in consecutive blocks.
 
-    What cannot be read at first is an error, as without watching; what cannot be read later is said, and tried again.
+    A read error at the first time is raised, as without watching. Later read errors are shown, and reading is retried.
     """
     if not settings.for_people:
         form = "--json" if settings.as_json else "-o yaml"
-        raise UsageError(f"--watch goes on, {form} is one object: give one of the two")
+        raise UsageError(f"--watch repeats the output, and {form} is one object; give one of the two")
     if not every:
-        raise UsageError("--watch looks again after a while: expected more than 0s")
-    block = _block(settings, look(settings, None))
+        raise UsageError("--watch: expected more than 0s")
+    block = _block(settings, read_status(settings, None))
     while True:
         paint(block)
         time.sleep(every)
         try:
-            block = _block(settings, look(settings, None))
+            block = _block(settings, read_status(settings, None))
         except UnreadableError as error:
-            block = [f"{_moment(datetime.now(UTC))}  nothing could be read; trying again", *wrapped(str(error), "")]
+            block = [f"{_moment(datetime.now(UTC))}  cannot read the cluster; trying again", *wrapped(str(error), "")]
 
 
 def _block(settings: Settings, status: Status) -> list[str]:
@@ -110,7 +110,7 @@ def _block(settings: Settings, status: Status) -> list[str]:
 
 
 def paint(block: list[str]) -> None:
-    """Write over what was there, and wipe out what is left of it; without a terminal, leave a line between blocks."""
+    """Overwrite the previous block on a terminal; elsewhere print a block and an empty line."""
     if sys.stdout.isatty():
         sys.stdout.write("\x1b[H" + "".join(f"{escape_control_chars(line)}\x1b[K\n" for line in block) + "\x1b[J")
     else:
@@ -118,28 +118,28 @@ def paint(block: list[str]) -> None:
     sys.stdout.flush()
 
 
-def look(settings: Settings, snapshot_id: int | None) -> Status:
-    """Read the cluster, and meanwhile the warehouse."""
+def read_status(settings: Settings, snapshot_id: int | None) -> Status:
+    """Read the cluster and, concurrently, the warehouse."""
     threshold = settings.conf.imbalance_threshold
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.lake)
         if snapshot_id is None:
-            seen, source, snapshot = view_now(settings.zookeeper), settings.zookeeper, None
+            view, source, snapshot = view_now(settings.zookeeper), settings.zookeeper, None
         else:
             snapshot = find_snapshot(settings.lake, snapshot_id)
-            seen, source = view_of(settings.lake, snapshot), f"snapshot {snapshot_id}"
+            view, source = view_of(settings.lake, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
-    if snapshot is not None:  # nothing later than what is shown
-        made = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
-        recent = replace(recent, plans=made, latest_epoch=0)
-    told = snapshot or recent.snapshot
-    registered = {row["broker_id"]: row["broker_epoch"] for row in seen.brokers}
+    if snapshot is not None:  # exclude what is later than the snapshot
+        plans = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
+        recent = replace(recent, plans=plans, latest_epoch=0)
+    config_snapshot = snapshot or recent.snapshot
+    registered = {row["broker_id"]: row["broker_epoch"] for row in view.brokers}
     recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
     drained = [row["broker_id"] for row in recent.drained]
-    min_isr = known_min_isr_of(settings.lake, told)
+    min_isr = known_min_isr_of(settings.lake, config_snapshot)
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
     history = None if recent.fault else settings.lake
-    health = health_of(seen, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
+    health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     max_age = settings.conf.limits.max_plan_age_hours * 3600
     return Status(
         settings=settings,
@@ -151,8 +151,8 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
             warehouse_status=recent,
             now=datetime.now(UTC),
             max_plan_age=max_age,
-            outage=outage_now(seen, history, told) if health.stuck else None,
-            missing_since=missing_since(settings.lake, told, health.gone) if told else {},
+            outage=outage_now(view, history, config_snapshot) if health.stuck else None,
+            missing_since=missing_since(settings.lake, config_snapshot, health.gone) if config_snapshot else {},
         ),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
@@ -160,16 +160,16 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
 
 
 def lines(status: Status) -> Iterator[str]:
-    """Write it for people, in lines of 80 columns at most."""
+    """Return the status as lines of at most 80 columns."""
     yield from wrapped(f"cluster {status.settings.cluster}, {status.source}, {_when(status)}", "")
     for label, value in _figures(status):
-        yield from wrapped(value, label.ljust(LABEL))
+        yield from wrapped(value, label.ljust(LABEL_WIDTH))
     steps = status.steps
     yield "" if steps else "nothing is due"
     for step in steps:
         yield from wrapped(step.what, "due  ")
         if step.command is not None:
-            yield f"     {step.command}"  # one line whatever its width: it is to be copied
+            yield f"     {step.command}"  # never wrapped, so that it can be copied
 
 
 def _when(status: Status) -> str:
@@ -181,43 +181,43 @@ def _when(status: Status) -> str:
 
 def _figures(status: Status) -> Iterator[tuple[str, str]]:
     health = status.situation.health
-    yield "controller", _controller(health, status.surveyor_id) + _earlier(status.situation)
+    yield "controller", _controller(health, status.surveyor_id) + _stale_epoch_note(status.situation)
     yield "brokers", _brokers(health)
     if health.gone:
-        named = [f"{broker} (in {pluralise(count, 'partition')})" for broker, count in sorted(health.gone.items())]
-        yield "gone", abbreviate(named)
+        brokers = [f"{broker} (in {pluralise(count, 'partition')})" for broker, count in sorted(health.gone.items())]
+        yield "gone", abbreviate(brokers)
     yield "partitions", f"{health.partitions} in {pluralise(health.topics, 'topic')}"
     yield "offline", str(health.offline)
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
     yield "under min ISR", f"{health.under_min_isr}{assumed}"
-    waiting = sum(not each.is_void for each in health.stalled)
+    waiting = sum(not entry.is_void for entry in health.stalled)
     yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}"
-    for label, count, shown in _rare(health):
+    for label, count, shown in _exceptional_figures(health):
         if count:
             yield label, shown
     yield "imbalance", _imbalance(health)
     yield "last snapshot", _last_snapshot(status)
 
 
-_ASSUMED: Final = "brokers taken to have Kafka's min.insync.replicas=1"
+_ASSUMED: Final = "assuming Kafka's default min.insync.replicas=1"
 
 
-def _rare(health: Health) -> Iterator[tuple[str, int, str]]:
-    """What is mostly zero, and not worth a line then."""
+def _exceptional_figures(health: Health) -> Iterator[tuple[str, int, str]]:
+    """Return figures that are usually zero, which are omitted then."""
     yield "without state", health.without_state, str(health.without_state)
     outside = health.leader_outside_isr
     yield "led outside ISR", outside, _named(health, "leader_outside_isr", outside)
     yield "not understood", health.not_understood, _named(health, "not_understood", health.not_understood)
     configs = health.configs_not_understood
-    yield "configs unread", configs, f"{pluralise(configs, 'topic')}: no unclean election by them, min ISR not known"
+    yield "configs unread", configs, f"{pluralise(configs, 'topic')}: no unclean election by them, min ISR unknown"
     waits = health.deletion_waits_for
     for_broker = f", waiting for {'brokers' if len(waits) > 1 else 'broker'} {abbreviate(waits)}" if waits else ""
     yield "topics to delete", health.deleting_topics, f"{health.deleting_topics}{for_broker}"
 
 
 def _named(health: Health, kind: str, count: int) -> str:
-    """Count partitions and name the first few.
+    """Format a number of partitions with the names of the first few.
 
     >>> from types import SimpleNamespace as Named
     >>> _named(Named(named={"not_understood": ["orders-0", "orders-1"]}), "not_understood", 7)
@@ -230,7 +230,7 @@ def _named(health: Health, kind: str, count: int) -> str:
 
 
 def _controller(health: Health, surveyor_id: int) -> str:
-    """Name who is in control.
+    """Format the controller and its epoch.
 
     >>> from types import SimpleNamespace as Named
     >>> _controller(Named(controller_id=2, controller_epoch=7, live=[2]), 99)
@@ -240,20 +240,20 @@ def _controller(health: Health, surveyor_id: int) -> str:
     """
     epoch = "not understood" if health.controller_epoch is None else str(health.controller_epoch)
     if health.controller_id is None:
-        who = "not understood"
+        name = "not understood"
     elif health.controller_id == NO_CONTROLLER:
-        who = "none"
+        name = "none"
     elif health.controller_id in health.live:
-        who = f"broker {health.controller_id}"
+        name = f"broker {health.controller_id}"
     elif health.controller_id == surveyor_id:
-        who = f"Surveyor, as {surveyor_id}"
+        name = f"Surveyor, as {surveyor_id}"
     else:
-        who = f"{health.controller_id}, not registered as a broker"
-    return f"{who}, epoch {epoch}"
+        name = f"{health.controller_id}, not registered as a broker"
+    return f"{name}, epoch {epoch}"
 
 
-def _earlier(situation: ClusterSituation) -> str:
-    """Say that the controller's epoch is earlier than one that brokers have heard of."""
+def _stale_epoch_note(situation: ClusterSituation) -> str:
+    """Return a note if the controller's epoch is earlier than one that brokers have received."""
     epoch, latest = situation.health.controller_epoch, situation.latest_epoch
     return "" if epoch is None or epoch >= latest else f", earlier than the latest known, {latest}"
 
@@ -265,7 +265,7 @@ def _brokers(health: Health) -> str:
 
 
 def _imbalance(health: Health) -> str:
-    """Say who of the live leads least of what it should, and how much prefers those that are gone."""
+    """Format the most imbalanced live broker, and the number of partitions that prefer missing brokers."""
     live = set(health.live)
     rows = [row for row in health.imbalance if row["broker_id"] in live]
     waits = sum(row["not_led"] for row in health.imbalance if row["broker_id"] not in live)

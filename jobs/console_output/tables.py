@@ -1,4 +1,4 @@
-"""The tables as people and programs are shown them, now or as of a snapshot. No JVM."""
+"""Output of `surveyor show`: tables as text and JSON. It needs no JVM."""
 
 import sys
 from collections import Counter
@@ -29,18 +29,18 @@ from schemas.enums import PlanStatus
 
 ROWS_SHOWN: Final = 200
 
-MESSAGE_SHOWN: Final = 400
-"""Characters of a message that people read in a table."""
+MAX_MESSAGE_LENGTH: Final = 400
+"""Characters of a message in a text table."""
 
 STALE_SECONDS: Final = 600.0
-"""Age from which on it is said that the cluster may be another one by now."""
+"""Age of a snapshot above which a warning is printed that the cluster may have changed."""
 
-_WHOLE: Final = "--json has all of it"
+_FULL_MESSAGE_HINT: Final = "--json has the full text"
 
 
 def write_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
-    """Give rows: people the columns named, or every one of those the rows have where that is asked for."""
-    emit_result(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
+    """Print rows; the text output has these columns, or all columns with `-o wide`."""
+    emit_result(settings, {**extra, "rows": list(rows)}, *table_parts(settings, title, columns, rows))
 
 
 def write_as_of(
@@ -52,27 +52,28 @@ def write_as_of(
     *,
     for_people: Sequence[Row] | None = None,
 ) -> None:
-    """Give rows of a snapshot, to people maybe in other words.
+    """Print rows of a snapshot; `for_people` are the rows for the text output, if they differ.
 
-    People are told how old it is, too, as the cluster may be another one by now.
+    The text output also has the age of the snapshot, because the cluster may have changed since.
     """
     number = snapshot["snapshot_id"]
     shown = rows if for_people is None else for_people
-    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
+    table = table_parts(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
     emit_result(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
 
 
 def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Row:
-    """Find the snapshot asked for, or the newest; warn people on stderr where that is old.
+    """Return the given or the newest snapshot; warn on stderr if the newest is old.
 
-    `now`: the command that shows the same as ZooKeeper has it. Programs get `taken_at`.
+    `now` is the command that shows the live cluster instead. JSON results have `taken_at` and no warning.
     """
     snapshot = find_snapshot(settings.lake, snapshot_id)
     age = _age(snapshot)
-    is_read = settings.for_people and sys.__stdout__ is not None  # which stays None where stdout is closed
+    is_read = settings.for_people and sys.__stdout__ is not None  # None if stdout is closed
     if snapshot_id is None and is_read and age > STALE_SECONDS:
         newer = f"`{command_line(settings, *now.split())}` reads ZooKeeper" if now else "take a `surveyor snapshot`"
-        log(f"surveyor: snapshot {snapshot['snapshot_id']} is {format_duration(age)} old; to see the present: {newer}")
+        old = f"snapshot {snapshot['snapshot_id']} is {format_duration(age)} old"
+        log(f"surveyor: {old}; for the current state: {newer}")
     return snapshot
 
 
@@ -82,29 +83,29 @@ def _age(snapshot: Row) -> float:
 
 
 def of_snapshot(snapshot: Row) -> Row:
-    """What programs get beside rows: of when they are."""
+    """Return the snapshot id and time for the JSON result."""
     return {name: snapshot[name] for name in ("snapshot_id", "taken_at")}
 
 
 def age_line(snapshot: Row, rows: int) -> str:
-    """Say how many rows there are, and of when."""
+    """Format the number of rows and the age of the snapshot."""
     taken_at: datetime = snapshot["taken_at"]
     age = format_duration(_age(snapshot))
     return f"{pluralise(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
-def laid_out(
+def table_parts(
     settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], *, of: int | None = None
 ) -> list[Table | str]:
-    """Lay out the first rows for people; `of` is how many there are, where only these became objects."""
-    columns = chosen(settings, columns, rows)
-    every = len(rows) if of is None else of
-    more = [f"... and {every - ROWS_SHOWN} more; --json gives all"] if every > ROWS_SHOWN else []
+    """Return the text table of the first rows; `of` is the total, if only the first rows were converted."""
+    columns = displayed_columns(settings, columns, rows)
+    total = len(rows) if of is None else of
+    more = [f"... and {total - ROWS_SHOWN} more; --json gives all"] if total > ROWS_SHOWN else []
     return [table(title, columns, rows[:ROWS_SHOWN]), *more]
 
 
-def chosen(settings: Settings, columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """The columns that people get: those named, then under `-o wide` the others, but the cluster that all rows name."""
+def displayed_columns(settings: Settings, columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Return the text columns; `-o wide` adds all others except `cluster`, which is the same in all rows."""
     others = rows[0].keys() if rows and settings.output is Output.WIDE else ()
     return [*columns, *(name for name in others if name not in {*columns, "cluster"})]
 
@@ -117,34 +118,34 @@ def show_as_of(
     key: Sequence[str],
     *filters: Filter,
 ) -> None:
-    """Show a table as a snapshot left it."""
+    """Show a table at a snapshot."""
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
     write_as_of(settings, snapshot, name, columns, rows)
 
 
 def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
-    """Show what brokers say of themselves: all, one of them, or the settings in which they differ."""
+    """Show the broker configs of a snapshot: all, those of one broker, or settings that differ between brokers."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    told = as_of(settings.lake, snapshot, "broker_configs")
-    brokers = sorted({row["broker_id"] for row in told})
+    configs = as_of(settings.lake, snapshot, "broker_configs")
+    brokers = sorted({row["broker_id"] for row in configs})
     if broker is not None and broker not in brokers:
         has = ", ".join(map(str, brokers)) or "none"
         raise UsageError(
-            f"broker {broker} said nothing to snapshot {snapshot['snapshot_id']}; those that did are {has}"
+            f"broker {broker} has no configs in snapshot {snapshot['snapshot_id']}; brokers with configs: {has}"
         )
-    mine = [row for row in told if broker in {None, row["broker_id"]}]
+    selected = [row for row in configs if broker in {None, row["broker_id"]}]
     if differing:
-        names = None if broker is None else {row["name"] for row in mine}
-        rows = [row for row in differing_configs(told) if names is None or row["name"] in names]
+        names = None if broker is None else {row["name"] for row in selected}
+        rows = [row for row in differing_configs(configs) if names is None or row["name"] in names]
         write_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
         return
-    rows = sorted(mine, key=itemgetter("broker_id", "name"))
+    rows = sorted(selected, key=itemgetter("broker_id", "name"))
     write_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
 
 
-def differing_configs(told: Sequence[Row]) -> list[Row]:
-    """Return a row for each value of the settings in which brokers differ; what is assumed of a broker is not known.
+def differing_configs(configs: Sequence[Row]) -> list[Row]:
+    """Return a row for each value of settings that differ between brokers; assumed values are ignored.
 
     >>> rows = [{"broker_id": broker, "name": "min.insync.replicas", "value": value, "assumed": broker == 3}
     ...     for broker, value in ((1, "1"), (2, "2"), (3, "9"), (4, "1"))]
@@ -153,13 +154,13 @@ def differing_configs(told: Sequence[Row]) -> list[Row]:
     >>> differing_configs(rows[::2])
     []
     """
-    known = [row for row in told if not row["assumed"]]
-    brokers = sorted({row["broker_id"] for row in known})
-    values: dict[str, dict[int, str | None]] = {row["name"]: dict.fromkeys(brokers) for row in known}
-    for row in known:
+    reported = [row for row in configs if not row["assumed"]]
+    brokers = sorted({row["broker_id"] for row in reported})
+    values: dict[str, dict[int, str | None]] = {row["name"]: dict.fromkeys(brokers) for row in reported}
+    for row in reported:
         values[row["name"]][row["broker_id"]] = row["value"]
     return [
-        {"name": name, "value": value, "brokers": [each for each in brokers if of_broker[each] == value]}
+        {"name": name, "value": value, "brokers": [broker for broker in brokers if of_broker[broker] == value]}
         for name, of_broker in sorted(values.items())
         if len(set(of_broker.values())) > 1
         for value in dict.fromkeys(of_broker.values())
@@ -167,7 +168,7 @@ def differing_configs(told: Sequence[Row]) -> list[Row]:
 
 
 def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
-    """Show what could not be understood; of settings with a sensitive one among them only that there are some."""
+    """Show znodes that could not be parsed; configs with a sensitive setting are hidden."""
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
     rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
@@ -179,7 +180,7 @@ def _is_secret(row: Row) -> bool:
 
 
 def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
-    """Show how far leadership is from the preferred replicas."""
+    """Show the leader imbalance of each broker."""
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot["snapshot_id"]))
@@ -188,7 +189,7 @@ def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
 
 
 def show_events(settings: Settings, snapshot_id: int | None) -> None:
-    """Show what happened up to a snapshot."""
+    """Show the events up to a snapshot."""
     snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
     rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
     rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
@@ -205,20 +206,23 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     if partition is not None:
         filters.append(("partition", "=", partition))
     taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
-    filters.append(("snapshot_id", "<=", max(taken)))  # a snapshot that crashed may have written more
+    filters.append(("snapshot_id", "<=", max(taken)))  # an incomplete snapshot may have written later rows
     rows = [
-        {**row, "taken_at": taken.get(row["snapshot_id"])}  # none: vacuum dropped the snapshot, its row still holds
+        {
+            **row,
+            "taken_at": taken.get(row["snapshot_id"]),
+        }  # None if vacuum deleted the snapshot; its row is still valid
         for row in settings.lake.rows("partition_history", *filters)
     ]
     if not rows:
-        raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
+        raise UsageError(f"no snapshot contains {topic if partition is None else f'{topic}-{partition}'}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "replicas", "partition_state")
     write_table(settings, f"history of {topic}", columns, rows)
 
 
 def show_differences(settings: Settings, before: int, after: int) -> None:
-    """Show what differs between two snapshots."""
+    """Show the differences between two snapshots."""
     rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
     if rows or settings.as_json:
         write_table(
@@ -231,7 +235,7 @@ def show_differences(settings: Settings, before: int, after: int) -> None:
 
 
 def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
-    """Raise UsageError for a topic that a snapshot does not show; `ever`: nor any other."""
+    """Raise UsageError if a topic is not in a snapshot, or with `ever`, not in any snapshot."""
     if topic is None:
         return
     snapshot = find_snapshot(settings.lake, snapshot_id)
@@ -245,7 +249,7 @@ def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int
 
 
 def show_snapshots(settings: Settings) -> None:
-    """Show the snapshots taken."""
+    """Show the snapshots."""
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
     columns = ("snapshot_id", "taken_at", "brokers", "topics", "partitions", "quarantined", "seconds")
@@ -253,7 +257,7 @@ def show_snapshots(settings: Settings) -> None:
 
 
 def show_plans(settings: Settings) -> None:
-    """Show the plans made, the newest last."""
+    """Show the plans, the newest last."""
     find_snapshot(settings.lake)
     operations = Counter(settings.lake.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
     rows = [
@@ -265,11 +269,11 @@ def show_plans(settings: Settings) -> None:
         {**row, "names": ", ".join(row["names"]), "what": plan_size(row["changes"], row["operations"])} for row in rows
     ]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
-    emit_result(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
+    emit_result(settings, {"rows": rows}, *table_parts(settings, f"plans of {settings.cluster}", columns, lines))
 
 
 def is_complete(plan: Row) -> bool:
-    """Whether `surveyor verify` found all of a plan complete, and nothing has been called or led back since."""
+    """Whether `surveyor verify` found a plan complete, and it was not cancelled or rolled back since."""
     undone = {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
     return plan.get("verified_at") is not None and plan["status"] not in undone
 
@@ -277,7 +281,7 @@ def is_complete(plan: Row) -> bool:
 def show_of_plan(
     settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
 ) -> None:
-    """Show the rows of a table that belong to a plan."""
+    """Show the rows of a plan in a table."""
 
     def rows_of(plan_id: str) -> StoredRows:
         return StoredRows.read(settings.lake, name, order, ("plan_id", "=", plan_id))
@@ -294,37 +298,41 @@ def show_rows(
     *,
     everything: bool,
 ) -> None:
-    """Show rows of a plan: `rows_of` reads them by its id."""
+    """Show rows of a plan; `rows_of` reads them by plan id."""
     plan_id = find_plan(settings.lake, plan)["plan_id"]
     rows = rows_of(plan_id)
     stream(settings, {"plan_id": plan_id}, {"rows": map(without_secret, rows)})
     if settings.for_people:
-        listed = [in_short(without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
-        show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
+        listed = [with_short_message(without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
+        show(table(f"{name} of plan {plan}", displayed_columns(settings, columns, listed), listed))
         if len(listed) < len(rows):
             more = command_line(settings, "show", name, plan, "--all")
             show(f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them")
 
 
 def without_secret(row: Row) -> Row:
-    """A commit's message may say what somebody has set a config to."""
+    """Mask secrets in a commit's message, which may contain values of configs."""
     return {**row, "message": masked_text(row["message"])} if row.get("message") else row
 
 
-def in_short(row: Row) -> Row:
-    """What a topic's throttle names may be thousands of replicas."""
+def with_short_message(row: Row) -> Row:
+    """Shorten a long message, such as the throttled replicas of a topic."""
     message = row.get("message") or ""
-    return row if len(message) <= MESSAGE_SHOWN else {**row, "message": f"{message[:MESSAGE_SHOWN]}... ({_WHOLE})"}
+    return (
+        row
+        if len(message) <= MAX_MESSAGE_LENGTH
+        else {**row, "message": f"{message[:MAX_MESSAGE_LENGTH]}... ({_FULL_MESSAGE_HINT})"}
+    )
 
 
 def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:
-    """Show what history says of the candidates of a plan."""
+    """Show the history of the candidates of a plan."""
     columns = ("topic", "partition", "rank", "broker_id", "chosen", "last_in_isr_at", "log_size")
     show_of_plan(settings, plan, "evidence", columns, ("topic", "partition", "rank"), everything=everything)
 
 
 def show_drained(settings: Settings) -> None:
-    """Show the brokers that are drained."""
+    """Show the drained brokers."""
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
     write_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)

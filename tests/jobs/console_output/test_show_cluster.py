@@ -291,7 +291,7 @@ def test_what_is_not_understood_is_said(alive: Surveyor) -> None:
     said = alive("show", "partitions", "--now", "--offline").stdout.splitlines()
     (row,) = alive.json("show", "partitions", "--now", "--topic", "odd")["rows"]
 
-    assert said[-2] == "not understood, and neither in trouble nor well: 1 partition"
+    assert said[-2] == "not understood, so of unknown health: 1 partition"
     assert re.fullmatch(r"1 row, read from ZooKeeper at \S+ \S+ UTC", said[-1])
     assert (row["partition_state"], row["understood"], row["under_replicated"]) == (None, False, None)
     assert "not understood" in alive("show", "partitions", "--now", "--topic", "odd").stdout
@@ -336,7 +336,7 @@ def test_the_present_needs_no_warehouse(alive: Surveyor, tmp_path: Path) -> None
     [
         ("--topic none", "no topic 'none' at"),
         ("--broker 9", "no broker 9 at"),
-        ("--as-of 1", "--as-of 1 reads a snapshot, --now ZooKeeper: give one of the two"),
+        ("--as-of 1", "--as-of 1 reads a snapshot, and --now reads ZooKeeper; give one of the two"),
     ],
 )
 def test_what_the_present_has_not(alive: Surveyor, flags: str, message: str) -> None:
@@ -349,7 +349,9 @@ def test_an_old_snapshot_is_said_to_be_old(shown: Surveyor) -> None:
     """To people who did not ask for it by its number; programs get the time."""
     people, programs, asked_for = (shown("show", "brokers", *form) for form in ((), ("--json",), ("--as-of", "1")))
 
-    assert re.match(r"surveyor: snapshot 1 is .+ old; to see the present: `surveyor show brokers --now ", people.stderr)
+    assert re.match(
+        r"surveyor: snapshot 1 is .+ old; for the current state: `surveyor show brokers --now ", people.stderr
+    )
     assert (programs.stderr, asked_for.stderr) == ("", "")
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
-from jobs.console_output.plan_review import Review, RowFilter, warned
+from jobs.console_output.plan_review import Review, RowFilter, with_warnings
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.repositories.plans.repository import find_plan
 from jobs.runtime.console import colored
@@ -213,7 +213,7 @@ def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: P
     every = list(warnings(row["kind"], msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
-    assert warned(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]
+    assert with_warnings(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]
 
 
 def test_settings_are_held_against_the_replication_factor_of_all_changes(planned: Callable[..., Surveyor]) -> None:

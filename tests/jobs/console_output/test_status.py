@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.status import Status, look, paint, watch_status
+from jobs.console_output.status import Status, paint, read_status, watch_status
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import missing_since
@@ -30,7 +30,7 @@ brokers           3 live, 0 gone
 partitions        2 in 1 topic
 offline           0
 under-replicated  0
-under min ISR     0 (brokers taken to have Kafka's min.insync.replicas=1)
+under min ISR     0 (assuming Kafka's default min.insync.replicas=1)
 moving            0
 imbalance         none
 last snapshot     none
@@ -180,7 +180,7 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     used: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings("default", used.warehouse, ClusterConf())
-    seen = look(settings, 1)
+    seen = read_status(settings, 1)
     looks: list[Status | Exception] = [seen, UnreadableError("it went away"), seen]
     answers = iter(looks)
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
             raise following
         return following
 
-    monkeypatch.setattr("jobs.console_output.status.look", answer)
+    monkeypatch.setattr("jobs.console_output.status.read_status", answer)
     monkeypatch.setattr("jobs.console_output.status.time.sleep", lambda _: None)
     with pytest.raises(KeyboardInterrupt):
         watch_status(settings, 5.0)
@@ -198,7 +198,7 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
 
     first, failed = blocks[0].rsplit("\n\n", 1)
     assert first in f"cluster default{blocks[1]}"
-    assert re.fullmatch(r".* UTC  nothing could be read; trying again\nit went away", failed)
+    assert re.fullmatch(r".* UTC  cannot read the cluster; trying again\nit went away", failed)
 
 
 def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree,
     assert {row["broker_id"]: row["reason"] for row in copying["silent"]}[2] == "it is not registered"
     assert [row["broker_id"] for row in copying["silent"]] == [0, 2]
     assert "copying 1 replica: bytes unknown, lag unknown, time left unknown" in ran.stdout
-    assert "bytes are unknown: broker 2 did not answer: it is not registered" in ran.stdout
+    assert "bytes unknown: broker 2 did not respond: it is not registered" in ran.stdout
 
 
 def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
@@ -96,5 +96,5 @@ def test_lines_are_few_and_the_worst_come_first() -> None:
     assert lines[4] == "    t-0: 0 B of 1000 B (0 %), at most 7 offsets behind"
     assert lines[-2:] == [
         "    ... and 6 more partitions; --json gives all",
-        "    bytes are unknown: broker 5 did not answer: it did not answer in time",
+        "    bytes unknown: broker 5 did not respond: it did not answer in time",
     ]

@@ -98,4 +98,4 @@ def test_nothing_to_show(surveyor: Surveyor, lake: Warehouse) -> None:
     assert (none.exit_code, "run `surveyor sizes` first" in none.stderr) == (22, True)
     store_sizes(lake, [0], _logs((0, "bills", 0, "/a", 1, False)))
     unknown = surveyor.run("show", "sizes", "--topic", "orders")
-    assert (unknown.exit_code, "no broker told of a topic 'orders'" in unknown.stderr) == (2, True)
+    assert (unknown.exit_code, "no broker reported a topic 'orders'" in unknown.stderr) == (2, True)

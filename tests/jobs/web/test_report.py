@@ -119,7 +119,7 @@ def test_an_approver_sees_the_command_as_it_was_typed(small: Warehouse) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 3, 0])], command=typed)
 
     assert f"<pre>{typed}</pre>" in unescape(_plan_page(small, plan))
-    assert Surveyor(small).run("show", "plan", plan["plan_id"]).stdout.splitlines()[1] == f"  asked for by: {typed}"
+    assert Surveyor(small).run("show", "plan", plan["plan_id"]).stdout.splitlines()[1] == f"  command: {typed}"
 
 
 def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Warehouse) -> None:

@@ -238,7 +238,7 @@ def test_foreign_plan_that_fails_the_lint(
 def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path) -> None:
     ran = surveyor("plan", "reassign", "--reassignment-json-file", _file(tmp_path, _targets(("old", 0, [1, 9]))))
     assert ran.code == 0, ran.stderr
-    unknown = "its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"
+    unknown = "its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack"
     assert ran.stdout.splitlines()[-4:-2] == [
         "  warning: 1 partition keeps a replica on a broker that is not alive: old-0",
         f"  warning: broker 9: {unknown}",

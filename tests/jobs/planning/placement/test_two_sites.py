@@ -82,7 +82,12 @@ QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], lis
         "2",
         "unknown",
         {(1, 1): 1},
-        ["broker 9: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"],
+        [
+            (
+                "broker 9: its rack is unknown, because no snapshot contains its registration; "
+                "its replicas count as in no rack"
+            )
+        ],
     ),
 ]
 

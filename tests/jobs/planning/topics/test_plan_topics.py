@@ -113,8 +113,8 @@ def test_configs_that_differ_are_altered(
 WARNED: Final = [
     (("--set", "unclean.leader.election.enable=True"), "elects replicas that are not in sync"),
     (("--set", "min.insync.replicas=5"), "min.insync.replicas=5 with 4 replicas"),
-    (("--set", "compression.lz4.level=9"), "compression.lz4.level is of Kafka 3.8; older brokers ignore it"),
-    (("--set", "my.own=x", "--allow-unknown-config"), "my.own is not known, and its value was not checked"),
+    (("--set", "compression.lz4.level=9"), "compression.lz4.level exists since Kafka 3.8; older brokers ignore it"),
+    (("--set", "my.own=x", "--allow-unknown-config"), "my.own is unknown, and its value was not checked"),
 ]
 
 
