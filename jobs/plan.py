@@ -110,13 +110,13 @@ def _refuse_ambiguous(elections: dict[str, bool]) -> None:
     named = [flag for flag, given in elections.items() if given]
     if len(named) != 1:
         instead = f", not {' and '.join(named)}" if named else ""
-        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{instead}")
+        raise UsageError(f"expected exactly one of {', '.join(elections)}{instead}")
 
 
 def _refuse_without_preferred(flags: dict[str, object]) -> None:
     named = [flag for flag, value in flags.items() if value is not None]
     if named:
-        raise UsageError(f"{', '.join(named)}: only with --preferred; leave out what the other elections do not ask")
+        raise UsageError(f"{', '.join(named)}: only with --preferred; leave these out for other elections")
 
 
 @question
@@ -297,7 +297,7 @@ def reassign(
         },
     )
     if (option == TOPICS_FILE) != (broker_list is not None):
-        raise UsageError(f"{TOPICS_FILE} and --broker-list go together")
+        raise UsageError(f"{TOPICS_FILE} and --broker-list must be given together")
     limits = PlacementLimits(
         topics=topics,
         exclude=exclude,
@@ -318,7 +318,7 @@ def _only_one(questions: Mapping[str, Any]) -> tuple[str, Any]:
     given = {option: value for option, value in questions.items() if value is not None}
     if len(given) != 1:
         instead = f"not {' and '.join(given)}" if given else "none was given"
-        raise UsageError(f"say exactly one of {', '.join(questions)}: {instead}")
+        raise UsageError(f"expected exactly one of {', '.join(questions)}: {instead}")
     return next(iter(given.items()))
 
 

@@ -77,10 +77,10 @@ def assign(
         "--config": config or None,
     }
     if topics_json_file is not None:
-        _refuse_beside_file([option for option, value in its_own.items() if value is not None])
+        _refuse_with_file([option for option, value in its_own.items() if value is not None])
         topics = topics_in(topics_json_file)
     elif topic is None:
-        raise UsageError("say which topic: --topic, or --topics-json-file for many")
+        raise UsageError("no topic is given: expected --topic, or --topics-json-file for several")
     else:
         by_hand = None if replica_assignment is None else parse_replica_assignment(replica_assignment)
         new_topic = NewTopic(
@@ -105,9 +105,9 @@ def assign(
     return report_plan(settings, options, request.plan)
 
 
-def _refuse_beside_file(options: list[str]) -> None:
+def _refuse_with_file(options: list[str]) -> None:
     if options:
-        raise UsageError(f"--topics-json-file says it all for each topic: leave out {', '.join(options)}")
+        raise UsageError(f"--topics-json-file has all options of each topic: leave out {', '.join(options)}")
 
 
 @question

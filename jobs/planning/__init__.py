@@ -1,1 +1,1 @@
-"""From a question to a stored plan, one file a question. Nothing here touches a cluster."""
+"""Planning: one module per kind of plan, from the request to the stored plan. Nothing here changes a cluster."""

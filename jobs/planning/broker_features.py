@@ -1,6 +1,6 @@
-"""What the brokers of a snapshot speak with each other, and what follows from it for new topics and their configs.
+"""The inter-broker protocol of a snapshot's brokers, and what follows from it for new topics and their configs.
 
-Corresponds to `inter.broker.protocol.version` (`MetadataVersion`): no broker is older than what it speaks.
+Corresponds to `inter.broker.protocol.version` (`MetadataVersion`): no broker is older than its protocol.
 """
 
 import re
@@ -12,28 +12,28 @@ from planner.leadership.unclean_config import IBP
 from schemas.topic_configs import TOPIC_CONFIGS
 
 Version = tuple[int, int, int]
-"""Major, minor, and which of its internal versions."""
+"""Major and minor version, and the number of the internal version (IV)."""
 
 UNKNOWN_VERSION: Final[Version] = (0, 0, 0)
 
 TOPIC_IDS: Final[Version] = (2, 8, 1)
-"""From here on brokers are told topic ids; a controller before it takes them out of znodes that it writes."""
+"""From this version on, brokers receive topic ids; an older controller removes ids from znodes that it writes."""
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:-IV(\d+))?")
 _LAST_IV: Final = 99
 
 
 def protocols(at: SnapshotTables) -> list[Version]:
-    """The inter.broker.protocol.version of each broker, UNKNOWN where it did not say."""
+    """Return the inter.broker.protocol.version of each broker, UNKNOWN_VERSION if the broker did not report it."""
     rows = as_of(at.tables.warehouse, at.snapshot, "broker_configs", ("name", "=", IBP))
     return [_version(row["value"]) for row in rows]
 
 
 def have_topic_ids(at: SnapshotTables) -> bool:
-    """Tell whether new topics get an id: where all brokers speak of them, as far as that is known.
+    """Return whether new topics get an id: only if all brokers use ids, as far as that is known.
 
-    Where some did not say, topics that have one show that the controller gives them. Without an id a topic is whole
-    all the same: a controller that gives ids adds it when it takes over.
+    If some brokers did not report their version, the presence of topic ids shows that the controller assigns them. A
+    topic without an id is still complete: a controller that assigns ids adds one when it takes over.
     """
     versions = protocols(at)
     if any(UNKNOWN_VERSION < version < TOPIC_IDS for version in versions):
@@ -45,7 +45,7 @@ def have_topic_ids(at: SnapshotTables) -> bool:
 
 
 def config_notes(at: SnapshotTables, config: dict[str, str]) -> dict[str, Any]:
-    """What an operation has to say of its configs: names taken unchecked, and those that older brokers ignore."""
+    """Return remarks for an operation: config names that were not checked, and names that older brokers ignore."""
     unknown = sorted(config.keys() - TOPIC_CONFIGS.keys())
     spoken = min(protocols(at), default=UNKNOWN_VERSION) if config else UNKNOWN_VERSION
     since = {name: TOPIC_CONFIGS[name].since for name in sorted(config.keys() & TOPIC_CONFIGS.keys())}
@@ -54,7 +54,7 @@ def config_notes(at: SnapshotTables, config: dict[str, str]) -> dict[str, Any]:
 
 
 def _version(text: str | None) -> Version:
-    """Read a version as Kafka has it.
+    """Parse a version as Kafka writes it.
 
     >>> _version("2.8-IV1"), _version("2.6"), _version(None)
     ((2, 8, 1), (2, 6, 99), (0, 0, 0))

@@ -1,4 +1,4 @@
-"""Brokers that are to lead nothing, as before they are shut down, and that are to lead again."""
+"""Plans that drain brokers, for example before a shutdown, and plans that undrain them."""
 
 from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,11 +22,11 @@ from planner.leadership.undrain import not_drained, undrain_changes, undrain_rej
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
 
 MAX_PARTITIONS_NAMED: Final = 10
-"""Partitions named in a refusal; the stored plan has them all."""
+"""Partitions named in a refusal; the stored plan has all of them."""
 
 
 def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
-    """Plan that brokers lead nothing; refused where partitions would go offline, unless they may."""
+    """Plan that brokers lead no partition; refused if partitions would go offline, unless that is allowed."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
@@ -47,7 +47,7 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
 
 
 def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
-    """Plan that drained brokers lead again."""
+    """Plan that drained brokers may lead again."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
@@ -64,26 +64,26 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
 
 
 def _drainable(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list[int]:
-    """Return the brokers that can be drained; one that is dead leads nothing, so only all of them are an error."""
+    """Return the brokers that can be drained; a dead broker leads nothing, so it is an error only if all are dead."""
     understood = {row["broker_id"]: row["understood"] for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
     alive = ", ".join(map(str, sorted(understood))) or "none"
     why = (
         f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {alive}. "
-        "For those that died, plan reconcile"
+        "For dead brokers, run `surveyor plan reconcile`"
     )
     ids = _keep_concerned(ids, understood, why)
     opaque = [str(broker) for broker in ids if not understood[broker]]
     if opaque:
         raise RefusedError(
-            f"--brokers: /brokers/ids/{opaque[0]} is not understood, so that broker can be told nothing; "
-            "`surveyor show quarantine` says why",
+            f"--brokers: /brokers/ids/{opaque[0]} is not understood, so the broker cannot be notified;  "
+            "`surveyor show quarantine` shows why",
         )
     return ids
 
 
 def _keep_concerned(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
-    """Return the ids that are concerned and say why the others are left out; raise RefusedError if all are."""
+    """Return the ids that are concerned and log why others are left out; raise RefusedError if none is left."""
     rest = [broker for broker in ids if broker in concerned]
     if not rest:
         raise RefusedError(why)
@@ -93,44 +93,47 @@ def _keep_concerned(ids: Sequence[int], concerned: Container[int], why: str) -> 
 
 
 def _refuse_no_leaders(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet[int], snapshot_id: int) -> None:
-    """Raise RefusedError if nobody is left to lead: an order of replicas with them last would be the same one."""
+    """Raise RefusedError if no broker could lead: with all brokers last, the replica order would not change."""
     able = {row["broker_id"] for row in brokers if row["understood"]} - drained
     if not able.difference(ids):
         others = f"; {', '.join(map(str, sorted(drained)))} drained already" if drained else ""
         raise RefusedError(
-            f"--brokers: no broker of snapshot {snapshot_id} would be left to lead{others}; name fewer",
+            f"--brokers: no broker of snapshot {snapshot_id} could lead{others}; name fewer",
         )
 
 
 def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> list[int]:
-    """Return the brokers that are drained, as the snapshot knows them."""
+    """Return the brokers that are drained, as the snapshot has them."""
     others = [str(broker) for broker in ids if broker not in drained]
     known = ", ".join(map(str, sorted(drained))) or "none"
     why = (
         f"--brokers: {', '.join(others)} not drained; drained are {known}. "
-        "A drain counts once its commit has begun; in resident mode it ends when another controller takes over"
+        "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
     ids = _keep_concerned(ids, drained, why)
     later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
     if later:
         raise RefusedError(
-            f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which knows the order "
-            "before; take a new `surveyor snapshot`",
+            f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which has the order "
+            "before the drain; run `surveyor snapshot` again",
         )
     return ids
 
 
 def _mode_of(ids: Sequence[int], drained: Mapping[int, Row]) -> DrainMode:
-    """How these brokers are drained, all of them: one plan cannot be Kafka's controller's work and ours."""
+    """Return the drain mode of these brokers, which must be the same for all.
+
+    A plan is executed either by Kafka's controller (admin mode) or by Surveyor (resident mode).
+    """
     modes = sorted({drained[broker]["mode"] for broker in ids})
     if len(modes) > 1:
         each = ", ".join(f"{broker} in {drained[broker]['mode']} mode" for broker in ids)
-        raise RefusedError(f"--brokers: drained are {each}; undrain those of one mode, then those of the other")
+        raise RefusedError(f"--brokers: drained are {each}; undrain the brokers of each mode separately")
     return DrainMode(modes[0])
 
 
 def _offline_refusal(rejections: DataFrame) -> str | None:
-    """Say what would go offline, None if nothing would."""
+    """Return the refusal if partitions would go offline, else None."""
     doomed = rejections.where(F.col("code") == RejectionCode.GOES_OFFLINE.value)
     rows = doomed.orderBy("topic", "partition").limit(MAX_PARTITIONS_NAMED + 1).collect()
     if not rows:
@@ -138,11 +141,11 @@ def _offline_refusal(rejections: DataFrame) -> str | None:
     names = [f"{row.topic}-{row.partition} ({row.reason})" for row in rows[:MAX_PARTITIONS_NAMED]]
     more = f"\n  and {doomed.count() - MAX_PARTITIONS_NAMED} more" if len(rows) > MAX_PARTITIONS_NAMED else ""
     listed = "\n  ".join(names)
-    return f"partitions go offline when the brokers stop; --allow-offline if they may:\n  {listed}{more}"
+    return f"partitions would go offline when the brokers stop; --allow-offline plans it anyway:\n  {listed}{more}"
 
 
 def _applied_reorders(at: SnapshotTables) -> DataFrame:
-    """Changes of order that drains and undrains applied, and when."""
+    """Return the replica reorders that drains and undrains applied, with the time of each."""
     lake = at.tables.warehouse
     kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)
     plans = [row["plan_id"] for kind in kinds for row in lake.rows("plans", ("kind", "=", kind.value))]

@@ -1,6 +1,6 @@
-"""Elections asked for, of preferred replicas or where no leader is alive.
+"""Requested elections, of preferred replicas or for partitions without a live leader.
 
-Only elections that find a leader are planned; whatever finds none is a rejection that says why.
+Only elections that find a leader are planned; the other partitions are rejections with a reason.
 """
 
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ from schemas.enums import PlanKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferredRequest:
-    """Leadership back to preferred replicas: of the partitions named, or of brokers above the threshold."""
+    """Elections of preferred replicas, for given partitions or for brokers above the threshold."""
 
     partitions: list[Row] | None
     threshold: float
@@ -38,7 +38,7 @@ class PreferredRequest:
         candidates = _requested(at, self.partitions)
         if candidates is None:
             candidates = preferred.candidates_by_imbalance(partitions, skew)
-        considered = candidates.localCheckpoint()  # found once: it is joined twice
+        considered = candidates.localCheckpoint()  # computed once, as it is joined twice
         verdicts = preferred.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
         guarded, judged = counted(self._with_guards(at, verdicts, skew))
         changes, rejections = preferred.changes_of(guarded), preferred.rejections_of(guarded)
@@ -46,7 +46,7 @@ class PreferredRequest:
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
     def _with_guards(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
-        """Set aside what had better wait; the cap comes last, so that it counts only what would go on."""
+        """Apply the guards; the cap comes last, so that it only counts elections that are not deferred."""
         snapshot_id = at.snapshot["snapshot_id"]
         if self.stable_for is not None:
             first = _first_snapshot_of(at, self.stable_for)
@@ -62,7 +62,7 @@ class PreferredRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineRequest:
-    """Leaders for the partitions named, or for all that have none alive."""
+    """Elections for given partitions, or for all without a live leader."""
 
     partitions: list[Row] | None
     unclean: bool
@@ -85,7 +85,7 @@ def _requested(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | 
 
 
 def _first_snapshot_of(at: SnapshotTables, count: int) -> int | None:
-    """Return the id of the first of the last `count` snapshots, None if fewer are known."""
+    """Return the id of the first of the last `count` snapshots, None if there are fewer."""
     until = ("snapshot_id", "<=", at.snapshot["snapshot_id"])
     ids = sorted(at.tables.warehouse.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
     return ids[-count] if len(ids) >= count else None

@@ -1,7 +1,7 @@
-"""What all plans share: the snapshot they are computed from, and how a plan is stored.
+"""Common parts of all plans: the snapshot they are computed from, and storing them.
 
-A plan's rows are written first and its row in `plans` last; both under its id, which is a hash of its content. So a
-crash leaves no half plan, and planning again writes the same plan or finds it. With --refresh the snapshot is taken
+A plan's rows are written first and its row in `plans` last, all under its id, which is a hash of its content. So a
+crash leaves no partial plan, and planning again writes or finds the same plan. With --refresh a snapshot is taken
 first, in the same process and Spark session.
 """
 
@@ -54,10 +54,11 @@ PLANNING_SETTINGS: Final = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.codegen.splitConsumeFuncByOperator": "false",
 }
-"""What plans read has few, known shapes: planning a query again after each of its stages costs more than it gains.
+"""Spark settings for planning.
 
-And rules make methods that are too long for the JVM to compile: it would interpret them. Split by operator, they would
-read every column of a row before they know whether they need the row.
+The tables that plans read have few, known shapes, so re-planning a query after each stage (AQE) costs more than it
+gains. Generated methods would be too long for the JVM to compile and would be interpreted. If they were split by
+operator, they would read every column of a row before checking whether the row is needed.
 """
 
 
@@ -68,23 +69,23 @@ class PlanDraft:
     kind: PlanKind
     parameters: dict[str, Any]
     changes: DataFrame | None
-    """None where a plan is made of operations alone: then nothing of it wants Spark."""
+    """None if the plan only has operations, which need no Spark."""
     rejections: DataFrame | None = None
     operations: list[Row] = field(default_factory=list)
     rejected_operations: list[Row] = field(default_factory=list)
-    """Rejections of a plan of operations alone."""
+    """Rejections of a plan that only has operations."""
     evidence: DataFrame | None = None
     at_most: int | None = None
-    """The most changes and rejections there can be together, where that is known and they cost little to compute."""
+    """Upper bound on changes plus rejections, if it is known and the rows are cheap to compute."""
     refused: str | None = None
-    """Why it must not be committed: it is stored all the same, so that it can be looked at."""
+    """Why the plan must not be committed; it is stored anyway, for review."""
 
 
 Planner = Callable[[SnapshotTables], PlanDraft]
 
 
 def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> ExitCode:
-    """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
+    """Make a plan and show it; return CHANGES only if the detailed exit code was requested."""
     result = make_plan(settings, options, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
@@ -94,13 +95,13 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     result |= in_json(outage_left_by(lake, row))
     name = options.name or row["plan_id"]
     steps = after_planning(settings, row, name, operations=result["operations"])
-    # programs get their counts without the plan's rows being read again
+    # JSON output needs only counts, so the plan's rows are not read again
     emit_result(settings, result, *([] if not settings.for_people else plan_lines(settings, row, name)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
 def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Result:
-    """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
+    """Plan on a snapshot and store the plan; if the name is taken, return that plan or refuse."""
     lake, alias, snapshot_id = settings.lake, Alias(options.name, options.replace_name), options.snapshot_id
     if options.refresh:
         _refuse_taken_name(lake, alias)
@@ -119,30 +120,34 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
             refuse_other_parameters(named, alias.name, planned.kind, planned.parameters, snapshot_id)
             log(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
             return _result(named, alias)
-        # a refused plan takes no name: the next try is to have it
+        # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
-        untaken = "" if alias.name is None else f" (it does not get the name {alias.name!r}: the next try may)"
+        untaken = (
+            ""
+            if alias.name is None
+            else f" (it does not take the name {alias.name!r}, which the next attempt can have)"
+        )
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result
 
 
 def _refuse_taken_name(lake: Warehouse, alias: Alias) -> None:
-    """Refuse before a snapshot is taken for nothing: it would be newer than that of the plan that has the name."""
+    """Refuse before a snapshot is taken: it would be newer than that of the plan with the name."""
     named = None if alias.replaces or not lake.exists() else plan_named(lake, alias.name)
     if named and alias.name:
         refuse_refresh(named, alias.name)
 
 
 def _refreshed(settings: Settings) -> int:
-    """Take a snapshot and return its id; whatever keeps it from being taken also keeps the plan from being made."""
+    """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
     taken = take_snapshot(settings)
     log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return int(taken["snapshot_id"])
 
 
 class _LazySession:
-    """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
+    """A Spark session started on first use, so that errors found before are reported at once."""
 
     def __init__(self, settings: Settings, *, tiny: bool, one_task: bool) -> None:
         self.settings, self.tiny, self.one_task, self.doing = settings, tiny, one_task, ""
@@ -157,17 +162,17 @@ class _LazySession:
 
 
 def _is_small(lake: Warehouse, table: str) -> bool:
-    """Tell whether one task may sort a table: history grows with each change, however small the cluster."""
+    """Return whether one task may sort a table; history grows with each change even on a small cluster."""
     count = lake.count(table)
     return count is not None and count <= MAX_DRIVER_ROWS
 
 
 def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
-    """A session with the settings for plans on a tiny cluster, or on any other; for this plan alone."""
+    """Return a session with the settings for plans, for a tiny cluster or any other."""
     session = start_session("surveyor plan", short_lived=True, remote=settings.remote)
     if tiny:
         return with_settings(session, PLANNING_SETTINGS | (ONE_TASK if one_task else BROADCASTING))
-    # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
+    # tasks compile their code themselves if a rule is too long for a stage, so no more tasks than run at once
     tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
     return with_settings(session, PLANNING_SETTINGS | tasks)
 
@@ -202,6 +207,6 @@ def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
 
 
 def _result(plan: Row, alias: Alias) -> Result:
-    """What programs get; `name` is the one they asked with, if any."""
+    """Return the JSON result; `name` is the one that was requested, if any."""
     named = {"name": alias.name or plan["name"], "names": names_of(plan)}
     return {**{column: plan[column] for column in RESULT}, **named, **figures_in(plan)}

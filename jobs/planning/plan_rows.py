@@ -1,7 +1,8 @@
-"""The rows of a plan made on Spark, on their way to the tables: their id and counts first, then the rows themselves.
+"""Rows of a plan computed on Spark: their id and counts first, then the rows themselves.
 
-Few rows come to the driver once, as Arrow, and it computes the id and writes them; many stay on Spark, which does the
-same by more jobs. In: a plan's content. Out: its summary (plan_id, changes, rejected, moves), and its rows stored.
+Few rows are collected once as Arrow, and the driver computes the id and writes them. Many rows stay on Spark, which
+does the same in several jobs. In: a plan's content. Out: its summary (plan_id, changes, rejected, moves), and its rows
+stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ OPERATIONS: Final = "operations"
 
 @dataclass(frozen=True, slots=True)
 class ExtraRows:
-    """What a plan has beside changes and rejections, which is little or nothing."""
+    """The rows of a plan in addition to changes and rejections, which are few or none."""
 
     operations: Sequence[Row] = ()
     evidence: DataFrame | None = None
@@ -38,7 +39,7 @@ class ExtraRows:
 
 
 def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: ExtraRows, at_most: int | None) -> PlanRows:
-    """Bring a plan's rows to the driver if they are few, else leave them on Spark; there are `at_most` so many."""
+    """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
     if at_most is None:
         computed = {table: counted(frame) for table, frame in rows.items()}
         rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())

@@ -1,6 +1,6 @@
-"""The tables of a snapshot as plans read them: who is drained, which log dirs failed, what waits, what has vanished.
+"""The tables of a snapshot as plans read them, with drain modes, failed log dirs, pending requests and lost states.
 
-Beside the snapshot itself a plan reads, as they are now, the drained brokers and the replicas whose log dir failed.
+In addition to the snapshot a plan reads the current drained brokers and the replicas whose log dir failed.
 """
 
 from pyspark.sql import DataFrame
@@ -18,7 +18,7 @@ from schemas.enums import RequestKind
 
 
 class PlanningTables(SnapshotTables):
-    """The tables as one snapshot left them; brokers with how they are drained now, partitions with failed log dirs."""
+    """The tables of a snapshot; brokers with their current drain mode, partitions with failed log dirs."""
 
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)
@@ -32,7 +32,7 @@ class PlanningTables(SnapshotTables):
 
 
 def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
-    """Return what was last known of these partitions, as far as they had a state before, under the same topic."""
+    """Return the last known states of these partitions, if they had one before under the same topic."""
     until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
     known = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
     turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
@@ -45,7 +45,7 @@ def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
 
 
 def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
-    """The ids and versions of topics in the last snapshot before that one, as far as it is still there."""
+    """Return the ids and versions of topics in the last snapshot before `turn`, if it can still be read."""
     lake = at.tables.warehouse
     before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
     if not before:
@@ -59,9 +59,9 @@ def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
 
 
 def requests_of(at: SnapshotTables) -> list[Row]:
-    """Return the reassignments requested in /admin of a snapshot, rows of REQUESTS.
+    """Return the reassignments requested in /admin of a snapshot, as rows of REQUESTS.
 
-    One for the replicas that a partition has already asks for nothing, and stands there until a controller starts.
+    A request for the replicas that a partition already has is left out; it remains in /admin until a controller starts.
     """
     requests = as_of(at.tables.warehouse, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
     if not requests:
@@ -73,7 +73,7 @@ def requests_of(at: SnapshotTables) -> list[Row]:
 
 
 def partitions_with_requests(at: SnapshotTables) -> DataFrame:
-    """Return the partitions of a snapshot with what is requested for each."""
+    """Return the partitions of a snapshot with the requested replicas of each."""
     requests = requests_of(at)
     partitions = at["partitions"]
     return partitions.transform(with_requests, at.tables.frame("requests", requests)) if requests else partitions

@@ -1,9 +1,10 @@
-"""What one cycle finds due, as a plan: after failures, and, where nobody else does it, of what /admin asks for.
+"""The plan of one reconcile cycle: changes after failures, and, without a controller, steps of requests in /admin.
 
-`planner.reconciliation` decides; what it takes for new is looked up in history, which may know better. What is asked
-for in /admin takes several steps. Where a broker is the controller it goes on with them, and they are named with what
-they wait for; where nobody is, or where it is asked for, a plan holds the next step due of each. Each step leaves the
-cluster in a state that Kafka's controller knows, from which it goes on when it takes over between two commits.
+`planner.reconciliation` decides. A partition that it takes for new is looked up in history, which may have its last
+state. Requests in /admin take several steps. If a broker is the controller, it continues them, and the log shows what
+they wait for. If there is no controller, or with --requests, a plan has the next step of each request. Each step leaves
+the cluster in a state that Kafka's controller knows, and from which it can continue if it takes over between two
+commits.
 """
 
 import json
@@ -48,30 +49,30 @@ from schemas.response_codes import NONE
 from schemas.tables import CHANGES, REJECTIONS
 
 MAX_WAITING_LINES: Final = 20
-"""Lines of what waits, at most."""
+"""Maximum number of lines about waiting requests."""
 
 _MOVING: Final = "size(adding_replicas) + size(removing_replicas) > 0"
 _REQUEST_KINDS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
 
 STATELESS: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
-"""Verdicts on partitions without a state znode: new, unless history knows better."""
+"""Condition for verdicts on partitions without a state znode: new, unless history has a state."""
 
 _STATELESS_DECISIONS: Final = f"""leader_before IS NULL AND wanted = '{Action.ELECT}'
     AND NOT code <=> '{RejectionCode.NOT_UNDERSTOOD}'"""
-"""The same of decisions."""
+"""Condition for decisions on partitions without a state znode, as STATELESS is for verdicts."""
 
 _REFUSED: Final = f"""code IS NOT NULL
     AND NOT (withdrawn AND code IN ({", ".join(f"'{code}'" for code in sorted(FULFILLED))}))"""
-"""Decisions that are rejections: not those that say that a request is fulfilled."""
+"""Condition for decisions that are rejections, without those that only report a fulfilled request."""
 
 _REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
-"""Decisions after which a request is done with: a move that ends here needs its request no more."""
+"""Condition for decisions after which a request can be removed: a move that ends here no longer needs its request."""
 
 
 def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> PlanDraft:
     """Plan the changes, operations and rejections of one cycle.
 
-    `requests`: what is asked for in /admin is planned, too, though somebody is the controller.
+    With `requests`, requests in /admin are planned even though another process is the controller.
     """
     for line in event_lines(at.tables.warehouse, at.snapshot):
         log(f"surveyor: {line}")
@@ -87,7 +88,7 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
 
 
 def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) -> PlanDraft:
-    """What is due where nothing is asked for, or is left to others: all partitions are looked at once."""
+    """Plan the changes after failures only; all partitions are evaluated in one pass."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
     verdicts, counts = cached_with_counts(
@@ -104,7 +105,7 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) 
 
 
 def _cycle_input(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
-    """What a cycle looks at, None where nothing is asked for and nothing moves."""
+    """Return the input of a cycle, None if nothing is requested and nothing moves."""
     partitions = at["partitions"]
     is_moving = partitions.where(_MOVING).limit(1).count()
     if not (is_moving or any(row["kind"] in _REQUEST_KINDS for row in requests)):
@@ -120,11 +121,12 @@ def _cycle_input(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
 
 
 def _stop_confirmations(at: SnapshotTables) -> list[Row]:
-    """Who said that a replica is stopped and its log deleted, under the controllership that the snapshot found last.
+    """Return confirmations that a replica was stopped and its log deleted, under the controller of the snapshot.
 
-    Kafka's controller starts all replicas when it takes over: what was said before it did counts for nothing. Nor does
-    what a broker said before it registered anew, but of a topic that is deleted. What `surveyor control` heard may be
-    about a topic that it has removed since, and that was made anew: all is told again after it.
+    Kafka's controller starts all replicas when it takes over, so earlier confirmations are void. Confirmations from
+    before a broker registered again are void too, except those of a topic being deleted. A confirmation received by
+    `surveyor control` may be about a topic that it removed and that was created again, so after it everything is sent
+    again.
     """
     lake = at.tables.warehouse
     if _was_surveyor_control(at):
@@ -141,7 +143,7 @@ def _stop_confirmations(at: SnapshotTables) -> list[Row]:
 
 
 def _was_surveyor_control(at: SnapshotTables) -> bool:
-    """Tell whether `surveyor control` was the last controller: its plans name its epoch."""
+    """Return whether `surveyor control` was the last controller: its plans name its controller epoch."""
     of_it = {CONTROL: at.snapshot["controller_epoch"]}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
     parameters = at.tables.warehouse.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
@@ -150,7 +152,7 @@ def _was_surveyor_control(at: SnapshotTables) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _RequestedSteps:
-    """What is due of everything, failures and requests."""
+    """Plans the steps due for failures and requests."""
 
     at: SnapshotTables
     tables: CycleInput
@@ -181,11 +183,11 @@ class _RequestedSteps:
 
     @property
     def _epoch(self) -> int:
-        """The controller epoch under which brokers confirmed what this plan counts on."""
+        """The controller epoch under which brokers gave the confirmations this plan relies on."""
         return int(self.at.snapshot["controller_epoch"])
 
     def _withdrawals(self, withdrawn: list[Row]) -> Iterator[Row]:
-        """Requests that are done with; elections are, once none of a pass waits for another change."""
+        """Yield operations that remove requests: elections only once none of them waits for another change."""
         done: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for row in withdrawn:
             done[row["wanted"]].add((row["topic"], row["partition"]))
@@ -203,9 +205,10 @@ class _RequestedSteps:
             yield _operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": partitions})
 
     def _of_deletions(self, deletions: list[Row], cycle: Cycle) -> Iterator[Row]:
-        """The step of each queued topic; a confirmation holds until somebody else is the controller.
+        """Yield the step of each queued topic; a confirmation is valid until another process is the controller.
 
-        So all replicas are told of each time, those too that have confirmed under an earlier controllership of ours.
+        So StopReplica is sent for all replicas each time, even those confirmed under an earlier controllership of
+        Surveyor.
         """
         going: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         if any(row["step"] == DeletionStep.DELETE for row in deletions):
@@ -230,7 +233,9 @@ class _RequestedSteps:
                     yield _operation(OperationKind.WITHDRAW_DELETION, topic, why)
 
     def _versions_of(self, topics: list[str]) -> dict[str, int]:
-        """Versions of topics: partitions that are added later are nobody's to have confirmed."""
+        """Return the versions of topics, so that the removal is stale if partitions are added (no broker confirmed
+        these).
+        """
         rows = as_of(self.at.tables.warehouse, self.at.snapshot, "topics", ("topic", "in", topics))
         return {row["topic"]: row["topic_version"] for row in rows}
 
@@ -246,7 +251,7 @@ def _tallied_decisions(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
 
 
 def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
-    """What decisions say of partitions without a change; of those whose state is gone, history says more."""
+    """Return decisions without a change as REJECTIONS; those with a lost state get a reason from history."""
     refused = decisions.where(_REFUSED)
     if vanished is not None:
         refused = refused.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
@@ -256,7 +261,7 @@ def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
 
 
 def _mark_not_understood(partitions: DataFrame, vanished: DataFrame) -> DataFrame:
-    """Partitions whose state is gone as such that are not understood: nobody elects, moves or creates them."""
+    """Mark partitions with a lost state as not understood, so that no rule elects, moves or creates them."""
     gone = vanished.selectExpr(*KEY, "true AS is_gone")
     named = [name for name in partitions.columns if name != "understood"]
     return partitions.join(F.broadcast(gone), KEY, "left").selectExpr(
@@ -278,17 +283,17 @@ def _key(row: Row) -> tuple[str, int]:
 
 
 def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
-    """Say what waits for the controller that stays, Kafka's own or `surveyor control`, and for what."""
+    """Yield what waits for the resident controller, Kafka's or `surveyor control`, and why."""
     rows = cycle.multi_step_work().orderBy("topic", "partition").limit(MAX_WAITING_LINES + 1).collect()
     for row in rows[:MAX_WAITING_LINES]:
         name = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
-        yield f"  waits for {_executor(at)}: {name}: {row.what}: {row.why}"
+        yield f"  waiting for {_executor(at)}: {name}: {row.what}: {row.why}"
     if len(rows) > MAX_WAITING_LINES:
-        yield "  ... and more; `surveyor show requests` has what is asked for in /admin"
+        yield "  ... and more; `surveyor show requests` lists the requests in /admin"
 
 
 def _executor(at: SnapshotTables) -> str:
-    """Who carries it out, as the snapshot shows."""
+    """Return which controller executes the requests, according to the snapshot."""
     controller = at.snapshot["controller_id"]
     live = {row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
-    return f"broker {controller}, the controller" if controller in live else "a controller that stays"
+    return f"broker {controller}, the controller" if controller in live else "a resident controller"

@@ -1,4 +1,4 @@
-"""Leaders for offline partitions, clean where possible, else by the evidence of history."""
+"""Leaders for offline partitions: clean if possible, else by the evidence of history."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from schemas.enums import PlanKind
 
 
 def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
-    """Plan leaders; unclean ones for the partitions named, or for all."""
+    """Plan leaders; unclean ones for the requested partitions, or for all."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
         offline = _leaderless(at).localCheckpoint()
@@ -47,14 +47,14 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
 
 
 def _leaderless(at: SnapshotTables) -> DataFrame:
-    """Partitions that no live broker leads, and those whose state is gone."""
+    """Return the partitions without a live leader, and those with a lost state."""
     known = at["partitions"], at["topics"], at["brokers"]
     vanished = vanished_states(at, without_state(at["partitions"], at["topics"]))
     return offline_partitions(*known).unionByName(stateless_partitions(vanished, *known))
 
 
 def parse_partitions(names: Sequence[str]) -> list[Row]:
-    """Read partitions as people write them, in order, none twice.
+    """Parse partition names into a sorted list without duplicates.
 
     >>> parse_partitions(["orders-7", "a-b-0", "orders-7"])
     [{'topic': 'a-b', 'partition': 0}, {'topic': 'orders', 'partition': 7}]

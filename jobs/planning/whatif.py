@@ -1,7 +1,7 @@
-"""What the loss of every broker, rack or pair of brokers would cost, worked out on a stored snapshot.
+"""The impact of losing every broker, rack or pair of brokers, computed on a stored snapshot.
 
-The result is shown worst first, and kept in the table `whatif` for dashboards, in place of what it held for the same
-snapshot and loss.
+The result is shown worst first. It is also stored in the table `whatif` for dashboards, and replaces earlier rows of
+the same snapshot and loss.
 """
 
 from collections import Counter
@@ -44,11 +44,11 @@ COLUMNS: Final = (
     "max_leaders",
     "most_leaders_on",
 )
-"""What people are shown; --json and the table `whatif` also say what is so before any loss."""
+"""Columns of the console; --json and the table `whatif` also have the values before any loss."""
 
 
 def parse_lose(text: str) -> FailureScenario:
-    """Read what is to be lost; raise UsageError for anything else.
+    """Parse --lose; raise UsageError for other values.
 
     >>> parse_lose("racks=1").value, parse_lose("brokers=2").value
     ('racks=1', 'pairs')
@@ -60,20 +60,20 @@ def parse_lose(text: str) -> FailureScenario:
 
 
 MAX_PARTITIONS_NAMED: Final = 10
-"""Partitions that a line names, of each cost."""
+"""Partitions named in a line, per cost."""
 
 MAX_PARTITIONS_IN_JSON: Final = 100
-"""The same of a row of --json."""
+"""Partitions named in a row of --json, per cost."""
 
 COSTS: Final = {
     "newly_offline": "offline",
     "newly_under_min_isr": "under min ISR",
 }
-"""Counts whose partitions people are told, and in which words."""
+"""Counts whose partitions are named on the console, and how they are called there."""
 
 
 def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: int, *, everything: bool = False) -> None:
-    """Show what the losses cost, the worst first, and which partitions those costs are about."""
+    """Show the impact of losses, the worst first, with the partitions concerned."""
     loss = parse_lose(lose)
     chosen = find_snapshot(settings.lake, snapshot)
     rows = _costs(settings, chosen, loss)
@@ -94,7 +94,7 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
 
 
 def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, everything: bool) -> None:
-    """Add to each row `partitions`: by cost, the first of those that it counts."""
+    """Add `partitions` to each row: by cost, the first partitions counted."""
     lake = settings.lake
     seen = view_of(lake, snapshot)
     arrays = arrays_of(seen, default_min_isr_of(lake, snapshot))
@@ -114,7 +114,7 @@ def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, ever
 
 
 def _crowded(settings: Settings, snapshot: Row) -> int:
-    """Count the partitions that have more replicas in one rack than so many need on the brokers there are."""
+    """Count the partitions with more replicas in one rack than necessary on these brokers."""
     lake = settings.lake
     brokers = as_of(lake, snapshot, "brokers")
     racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
@@ -130,7 +130,7 @@ def _crowded(settings: Settings, snapshot: Row) -> int:
 
 
 def _suggestions(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[Suggestion]:
-    """What may be done about the worst loss, where it takes anything offline."""
+    """Yield suggestions about the worst loss, if it takes partitions offline."""
     worst: Row = next(iter(result["rows"]), {"newly_offline": 0})
     if not worst["newly_offline"]:
         if result["crowded"] and result["lose"] == FailureScenario.RACKS.value:
@@ -138,15 +138,15 @@ def _suggestions(settings: Settings, result: Row, *, is_newest: bool) -> Iterato
         return
     at = [] if is_newest else ["--as-of", str(result["snapshot_id"])]
     if worst["unclean_only"]:
-        yield suggestion(settings, "see who lags behind", "show", "partitions", "--under-replicated", *at)
+        yield suggestion(settings, "show lagging replicas", "show", "partitions", "--under-replicated", *at)
     for broker in worst["lost"][:1]:
-        yield suggestion(settings, "see what it holds", "show", "partitions", "--broker", str(broker), *at)
+        yield suggestion(settings, "show its partitions", "show", "partitions", "--broker", str(broker), *at)
     if result["lose"] == FailureScenario.RACKS.value:
         yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
 
 
 def _costs(settings: Settings, snapshot: Row, lose: FailureScenario) -> list[Row]:
-    """Work out the costs and store them."""
+    """Compute and store the impact."""
     lake, snapshot_id = settings.lake, snapshot["snapshot_id"]
     lake.ensure_tables()
     with progress("starting Spark"):
@@ -159,7 +159,7 @@ def _costs(settings: Settings, snapshot: Row, lose: FailureScenario) -> list[Row
 
 
 def _cost_lines(rows: list[Row], *, everything: bool) -> Iterator[str]:
-    """Name what each scenario takes along."""
+    """Yield a line per scenario and cost with the partitions concerned."""
     for row in rows:
         for cost, what in COSTS.items():
             names = row["partitions"][cost] if everything else row["partitions"][cost][:MAX_PARTITIONS_NAMED]

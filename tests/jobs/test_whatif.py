@@ -90,7 +90,7 @@ def test_as_people_read_it(surveyor: Surveyor) -> None:
     assert "5 of 6 scenarios take partitions offline" in shown.stdout
     assert "brokers 0+1: 2 partitions offline: orders-0, orders-1\n" in shown.stdout
     held = f"surveyor show partitions --broker 0 --warehouse {surveyor.warehouse}"
-    assert shown.stdout.endswith(f"\nsee what it holds: {held}\n")
+    assert shown.stdout.endswith(f"\nshow its partitions: {held}\n")
 
 
 def test_asked_again_is_kept_once(surveyor: Surveyor) -> None:

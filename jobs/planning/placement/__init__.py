@@ -1,1 +1,1 @@
-"""Where replicas live: questions to the optimiser, targets that others give, and their lint."""
+"""Placement of replicas: goals for the optimiser, given targets, and their checks."""

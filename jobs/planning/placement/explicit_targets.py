@@ -1,6 +1,6 @@
-"""Targets taken as they are given, by a file or by an earlier snapshot: linted, accounted for, and cut into waves.
+"""Targets from a file or an earlier snapshot: checked by the lint, measured, and cut into waves.
 
-Corresponds to `kafka-reassign-partitions --execute`. In: the request and the limits beside it. Out: a Planner.
+Corresponds to `kafka-reassign-partitions --execute`. In: the targets and the limits given with them. Out: a Planner.
 """
 
 from dataclasses import replace
@@ -23,10 +23,10 @@ TO_SNAPSHOT: Final = "--to-snapshot"
 
 
 def from_file(path: Path, limits: PlacementLimits) -> Planner:
-    """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
+    """Plan the targets of a file unchanged; it sets the number of replicas, and every target must pass the lint."""
     if any(limit is not None for limit in (limits.topics, limits.exclude, limits.max_moves)) or limits.reorder:
         raise UsageError(
-            f"{FROM_FILE} is taken as it is: leave out --topics, --exclude, --max-moves, --reorder-leaders and "
+            f"{FROM_FILE} takes targets as they are: leave out --topics, --exclude, --max-moves, --reorder-leaders and "
             "--skip-elections"
         )
     targets = read_reassignment(path)
@@ -40,11 +40,11 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
 
 
 def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
-    """Plan what an earlier snapshot shows, as far as there is a way back."""
+    """Plan the replicas of an earlier snapshot, for partitions that can go back to them."""
     if limits.max_moves is not None or limits.reorder or not limits.elect:
         raise UsageError(
-            f"{TO_SNAPSHOT} is taken as it is: leave out --max-moves, --reorder-leaders and --skip-elections; "
-            "--topics and --exclude make it smaller",
+            f"{TO_SNAPSHOT} takes targets as they are: leave out --max-moves, --reorder-leaders and --skip-elections; "
+            "use --topics and --exclude to limit it",
         )
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 

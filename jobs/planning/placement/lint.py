@@ -1,6 +1,7 @@
-"""Targets become a plan once the lint has looked at them; a plan with a fault is stored as refused, faults and all.
+"""From targets to a plan: the lint checks them, and a plan with a fault is stored as refused, with all its faults.
 
-In: targets as rows, whoever made them, and a snapshot. Out: Planned. Partitions with a fault get no change.
+In: targets as rows, from a file, a snapshot or the optimiser, and a snapshot. Out: PlanDraft. Partitions with a fault
+get no change.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from schemas.enums import Action, LintCode, PlanKind
 MAX_FAULTS_NAMED: Final = 10
 KEY: Final = ("topic", "partition")
 NEVER_CHANGED: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCode.REASSIGNMENT_IN_PROGRESS)
-"""What the optimiser never changes: it names these partitions for the sake of their rejections only."""
+"""Faults of partitions that the optimiser never changes; it lists them only to reject them."""
 
 
 OVERRIDE_OPTIONS: Final = {
@@ -30,16 +31,16 @@ OVERRIDE_OPTIONS: Final = {
     LintCode.RACK_CROWDED: "--disable-rack-aware",
     LintCode.MIN_ISR_UNREACHABLE: "--allow-below-min-isr",
 }
-"""Options that take a fault for what was meant; the others Kafka itself refuses, or they lose data."""
+"""Options that accept a fault. The other faults lose data, or Kafka itself refuses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lint:
-    """Which checks a plan's request waives.
+    """The checks that the options of a plan waive.
 
-    `leaves_out`: partitions that must not change are none of its faults. `below_min_isr`: lists may become shorter
-    than min.insync.replicas. `given_up`: racks that it empties. `may_hold`: the brokers that may be given replicas,
-    None for all that a plan may choose from.
+    `leaves_out`: partitions that must not change are not faults of the plan. `below_min_isr`: lists may become shorter
+    than min.insync.replicas. `given_up`: racks that the plan empties. `may_hold`: the brokers that may be given
+    replicas, None for all that a plan may choose from.
     """
 
     factor_may_change: bool
@@ -50,7 +51,7 @@ class Lint:
     may_hold: frozenset[int] | None = None
 
     def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
-        """Faults of where partitions go, and of lists on the way: topic, partition, code, fault."""
+        """Return the faults of final and intermediate lists: topic, partition, code, fault."""
         tables = [partitions_with_requests(at), *(at[name] for name in ("topics", "brokers", "broker_configs"))]
         ends, ways = targets, None
         if "earlier" in targets.columns:
@@ -70,18 +71,18 @@ class Lint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedTargets:
-    """Targets, what the plan says of them, and partitions that could not be looked at."""
+    """Targets, the plan's parameters, and rejections of partitions that were not considered."""
 
     rows: DataFrame
     parameters: dict[str, Any]
     held: DataFrame | None = None
     skip_unsafe: bool = False
-    """What has a fault is left out, and the rest is planned."""
+    """Leave out targets with faults and plan the rest."""
     election_wave: int | None = None
-    """The wave in which preferred replicas are elected once they are there, None where none are."""
+    """The wave in which preferred replicas are elected after the moves, None for no elections."""
 
     def draft(self, at: SnapshotTables, faults: DataFrame) -> PlanDraft:
-        """Plan what has no fault; refused if anything has one, unless that may be left out."""
+        """Draft a plan of the targets without faults; refused if there is any fault, unless faults may be left out."""
         first = faults.orderBy(*KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
         known = sound, partitions_with_requests(at), at["topics"], at["brokers"]
@@ -89,7 +90,7 @@ class StatedTargets:
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)
         named = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
-        refused = _refusal(f"the lint finds faults; mend these and plan again, or {_override_advice(first)}", named)
+        refused = _refusal(f"the lint found faults; fix them and plan again, or {_override_advice(first)}", named)
         changes = reassignment_changes(*known)
         if self.election_wave is not None:
             changes = changes.unionByName(elections_after_moves(*known, wave=self.election_wave))
@@ -101,11 +102,11 @@ def _as_rejections(faults: DataFrame) -> DataFrame:
 
 
 def _override_advice(faults: Sequence[Row]) -> str:
-    """Say by which options the plan is made all the same."""
+    """Return the advice on options that plan anyway."""
     codes = {row.code for row in faults}
     options = dict.fromkeys(option for code, option in OVERRIDE_OPTIONS.items() if code in codes)
-    ways = [f"allow these by {option}" for option in options]
-    return " or ".join([*ways, "leave these partitions out by --skip-unsafe"])
+    ways = [f"allow these with {option}" for option in options]
+    return " or ".join([*ways, "leave these partitions out with --skip-unsafe"])
 
 
 def _refusal(what: str, faults: Sequence[str]) -> str | None:

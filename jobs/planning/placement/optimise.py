@@ -1,8 +1,8 @@
-"""From a request to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
+"""From a request to targets: the partitions of a snapshot as arrays, the optimiser, and its result as rows for Spark.
 
-The optimiser runs on the driver, on numpy arrays: a million partitions are a few hundred megabytes, and evenness is a
-matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Placed, its targets as reassignment
-plans take them.
+The optimiser runs on the driver, on numpy arrays. A million partitions are a few hundred megabytes, and balance
+concerns all brokers at once. In: a snapshot and a PlacementRequest. Out: PlacementResult, with its targets as
+reassignment plans take them.
 """
 
 from collections.abc import Set as AbstractSet
@@ -52,7 +52,8 @@ HELD_REASON: Final = (
 class PlacementRequest:
     """A request to the optimiser, with brokers and topics by name.
 
-    `only`: no others may hold what may change. `elects`: where moves change which replica is preferred, it is elected.
+    `only`: no other brokers may hold the partitions that may change. `elects`: if moves change the preferred replica,
+    it is elected.
     """
 
     goal: PlacementGoal
@@ -66,10 +67,10 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
+    """The result: targets with reasons and waves, rejections of partitions not considered, and figures.
 
     `given_up`: racks of which every broker is emptied or dead. `may_hold`: the brokers that may be given replicas.
-    `waves`: how many waves the moves take.
+    `waves`: number of waves of the moves.
     """
 
     targets: DataFrame
@@ -81,7 +82,7 @@ class PlacementResult:
 
 
 def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
-    """Answer a request on a snapshot; raise RefusedError where no placement keeps the rules.
+    """Run the optimiser on a snapshot; raise RefusedError if no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
     """
@@ -91,7 +92,7 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
         cluster, sizes = weights.weighed(at, cluster)
     brokers, rackless = _brokers(at, request, cluster.partitions)
     if not brokers.target.any():
-        raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
+        raise RefusedError("no broker may hold replicas; start brokers, or name fewer")
     _refuse_too_many(request.goal, int(brokers.target.sum()))
     concerned = _concerned(cluster.partitions, request)
     answer, unplaced = _place(brokers, cluster, request.goal, concerned)
@@ -123,7 +124,7 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
 
 
 def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
-    """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
+    """Compute the result of targets (topic, partition, replicas) that passed the lint: they exist and are unique."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
     request = PlacementRequest(goal=PlacementGoal(), scope=Scope(), rack_aware=rack_aware)
@@ -144,7 +145,7 @@ def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, ra
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Solution:
-    """A placement and what names it; `barred`: rows that were asked for and stay as they are."""
+    """A placement with the names of its rows; `barred`: requested rows that stay as they are."""
 
     cluster: NamedPartitions
     brokers: Brokers
@@ -153,7 +154,7 @@ class _Solution:
     elects: bool = False
 
     def in_waves(self, at: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
-        """Return the targets of each wave, the figures of all, and how many waves there are."""
+        """Return the targets of each wave, the figures of all, and the number of waves."""
         rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
         planned = cut_into_waves(self.cluster.partitions, self.placement, rack_of, caps)
         rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
@@ -168,9 +169,9 @@ class _Solution:
 def _place(
     brokers: Brokers, cluster: NamedPartitions, goal: PlacementGoal, concerned: Bools
 ) -> tuple[Placement, list[PlacementError]]:
-    """Place what can be placed; return also the rules that leave the rest where it is.
+    """Place what can be placed; also return the errors of the partitions that stay where they are.
 
-    Raise RefusedError where nothing that the request is about can be placed.
+    Raise RefusedError if no partition of the request can be placed.
     """
     partitions, unplaced = cluster.partitions, list[PlacementError]()
     while True:
@@ -193,15 +194,15 @@ def _located(error: PlacementError, cluster: NamedPartitions) -> str:
 
 
 def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> pa.Table:
-    """Rows that are left where they are, by name and with the reason: what `as_rejections` takes."""
+    """Return rejected rows by name with the reason, as `as_rejections` takes them."""
     named = cluster.names.take(pa.array(rows, pa.int64()))
     return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
 
 
 def _unknown_topics(scope: Scope, cluster: NamedPartitions, snapshot_id: int) -> pa.Table:
-    """Topics that are named and not in the snapshot."""
+    """Return requested topics that are not in the snapshot."""
     topics = sorted((scope.named or set()) - set(pc.unique(cluster.names["topic"]).to_pylist()))
-    reason = f"it is not in snapshot {snapshot_id}"
+    reason = f"the topic is not in snapshot {snapshot_id}"
     whole = pa.array([WHOLE_TOPIC] * len(topics), pa.int32())
     return _with_reason(pa.array(topics, pa.string()), whole, RejectionCode.UNKNOWN_TOPIC.value, reason)
 
@@ -213,14 +214,14 @@ def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -
 
 
 def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
-    """Those of the brokers that hold a replica of a partition that changes."""
+    """Return those of the brokers that hold a replica of a changed partition."""
     return sorted(unknown & set(np.unique(partitions.replicas[answer.changed]).tolist()))
 
 
 def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
-    """All brokers that are registered or hold a replica; and, where others have racks, those whose rack is unknown.
+    """Return all brokers that are registered or hold a replica, and the brokers without a known rack.
 
-    A broker that is gone is in the rack in which it was last seen.
+    A dead broker is in the rack in which it was last seen. If no broker has a rack, none counts as unknown.
     """
     registered = {row["broker_id"]: row for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
@@ -248,13 +249,13 @@ def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:
 
 
 def _refuse_unknown(request: PlacementRequest, known: list[int]) -> None:
-    """Raise RefusedError unless some broker is known that is to be emptied; of the others there is nothing to move."""
+    """Raise RefusedError unless a broker to be emptied is known; unknown ones have nothing to move."""
     unknown = request.emptied.difference(known)
     if not unknown:
         return
     why = (
-        f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and no replica is on them; "
-        f"known are {', '.join(map(str, known))}"
+        f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and without replicas; "
+        f"known brokers are {', '.join(map(str, known))}"
     )
     if request.goal.replacements or unknown == request.emptied:
         raise RefusedError(why)
@@ -262,7 +263,7 @@ def _refuse_unknown(request: PlacementRequest, known: list[int]) -> None:
 
 
 def _concerned(partitions: Partitions, request: PlacementRequest) -> Bools:
-    """Rows that the request is about: all, or those on brokers to be emptied."""
+    """Return the rows that the request concerns: all, or those on brokers to be emptied."""
     if not request.emptied:
         return np.ones(len(partitions.topic), dtype=bool)
     return np.asarray(np.isin(partitions.replicas, list(request.emptied)).any(axis=1), dtype=np.bool_)

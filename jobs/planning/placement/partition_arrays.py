@@ -1,8 +1,8 @@
-"""The partitions of a snapshot as the optimiser takes them: arrays, with the names to get back from rows to partitions.
+"""The partitions of a snapshot as arrays for the optimiser, with the names of the rows.
 
-In: a snapshot and a Scope, the topics that a request is about. Out: NamedPartitions. Partitions of topics that are
-being deleted, that are being reassigned already or wait for it, that are not understood or that no live member of
-their ISR leads never change.
+In: a snapshot and a Scope, the topics that a request concerns. Out: NamedPartitions. Partitions never change if their
+topic is being deleted, if they are being reassigned or wait for it, if they are not understood, or if no live member of
+their ISR leads them.
 """
 
 import re
@@ -35,12 +35,12 @@ COLUMNS: Final = (
     "understood",
 )
 PARTITION_BITS: Final = 32
-"""A partition's number takes no more."""
+"""Bits that a partition number needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Topics that may change: those named, or all; whose whole name matches; without those excluded."""
+    """The topics that may change: `named` or all, whose whole name matches `topics`, without matches of `exclude`."""
 
     named: AbstractSet[str] | None = None
     topics: re.Pattern[str] | None = None
@@ -60,7 +60,7 @@ class Scope:
 
 
 def matching(pattern: re.Pattern[str], names: Collection[str]) -> set[str]:
-    """Return the names that a pattern matches as a whole; the exact name of a topic stands for that topic alone.
+    """Return the names that a pattern matches as a whole; the exact name of a topic matches only that topic.
 
     >>> [sorted(matching(re.compile(text), ["a.b", "a_b", "c"])) for text in ("a.b", "a.b|c", "a..|c", "a[.]b")]
     [['a.b'], ['a.b', 'c'], ['a.b', 'a_b', 'c'], ['a.b']]
@@ -73,9 +73,9 @@ def matching(pattern: re.Pattern[str], names: Collection[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NamedPartitions:
-    """Partitions of a snapshot: the optimiser's, with their names and those that were asked for but may not change.
+    """Partitions of a snapshot for the optimiser, with their names.
 
-    `leader`: the broker that leads each, NO_LEADER for none.
+    `barred`: requested partitions that may not change. `leader`: the leading broker of each, NO_LEADER for none.
     """
 
     names: pa.Table
@@ -85,7 +85,7 @@ class NamedPartitions:
 
 
 def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
-    """Read the partitions that a snapshot left; raise RefusedError if the scope holds none."""
+    """Read the partitions of a snapshot; raise RefusedError if the scope is empty."""
     rows = table_as_of(at.tables.warehouse, at.snapshot, "partitions", columns=COLUMNS)
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
@@ -113,7 +113,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
 
 
 def rows_of(named: pa.Table, names: pa.Table) -> Ints:
-    """Find the row of `names` for each of `named`, by topic and partition; NOBODY where there is none.
+    """Return the row in `names` of each row of `named`, by topic and partition; NO_BROKER (-1) if there is none.
 
     >>> names = pa.table({"topic": ["b", "a", "a"], "partition": [0, 0, 1]})
     >>> rows_of(pa.table({"topic": ["a", "b", "c", "b"], "partition": [1, 0, 0, 1]}), names).tolist()
@@ -129,7 +129,7 @@ def rows_of(named: pa.Table, names: pa.Table) -> Ints:
 
 
 def _keys(table: pa.Table, topics: pa.Array) -> Ints:
-    """One number for a topic and partition; of topics that are not known, negative."""
+    """Return one number per topic and partition, negative for unknown topics."""
     topic = pc.fill_null(pc.index_in(table["topic"], value_set=topics), -1).to_numpy().astype(np.int64)
     keys: Ints = (topic << PARTITION_BITS) + table["partition"].to_numpy()
     return keys
@@ -155,7 +155,7 @@ def _moving(rows: pa.Table) -> Bools:
 
 
 def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:
-    """Rows that a request waits for in /admin/reassign_partitions."""
+    """Return a mask of rows with a pending request in /admin/reassign_partitions."""
     requested = np.zeros(rows.num_rows, dtype=bool)
     requests = [{"topic": row["topic"], "partition": row["partition"]} for row in requests_of(at)]
     if requests and rows.num_rows:
@@ -165,7 +165,7 @@ def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:
 
 
 def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
-    """Rows that a registered member of their ISR leads, as `planner.columns.broker_sets.is_led_in_isr`."""
+    """Return a mask of rows led by a registered member of their ISR, as `planner.columns.broker_sets.is_led_in_isr`."""
     registered = [row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")]
     leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
     in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
@@ -179,7 +179,7 @@ def _understood(rows: pa.Table) -> Bools:
 
 
 def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
-    """(row, slot): in the ISR; all of a partition are where it has no ISR yet.
+    """Return (row, slot): whether the replica is in the ISR; all replicas of a partition without an ISR are.
 
     >>> _in_sync(np.array([[1, 2], [1, 2]]), pa.chunked_array([[[2], None]])).tolist()
     [[False, True], [True, True]]
@@ -190,7 +190,7 @@ def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
 
 
 def lists_of(replicas: pa.ChunkedArray) -> Ints:
-    """Lists of brokers, one row a partition, padded with NOBODY."""
+    """Return lists of brokers, one row per partition, padded with NO_BROKER."""
     lists = replicas.combine_chunks().cast(pa.list_(pa.int64()))
     return padded(lists.offsets.to_numpy(), lists.values.to_numpy())
 
@@ -200,4 +200,4 @@ def _refuse_nothing(scope: Scope, names: Sequence[str], in_scope: Bools, snapsho
     if unknown and not set(names) & (scope.named or set()):
         raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}")
     if not in_scope.any():
-        raise RefusedError(f"no partition of snapshot {snapshot_id} is in a topic that is asked for")
+        raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic")

@@ -1,7 +1,6 @@
-"""The questions of `plan reassign` that the optimiser answers, read from the command line.
+"""The goals of `plan reassign` that the optimiser handles, read from the command line.
 
-In: an option with its value, and the limits given beside it. Out: a StatedQuestion; UsageError for what cannot be
-meant.
+In: an option with its value, and the limits given with it. Out: a StatedRequest; UsageError for contradictory options.
 """
 
 import re
@@ -23,7 +22,7 @@ from planner.placement.waves import WaveLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementLimits:
-    """What every request may be given beside it."""
+    """Limits that can be given with every goal."""
 
     topics: str | None = None
     exclude: str | None = None
@@ -41,13 +40,13 @@ class PlacementLimits:
 
     @property
     def permissions(self) -> dict[str, bool]:
-        """What the lint lets pass, as a plan states it: nothing where nothing was asked for."""
+        """The permissions of the lint as a plan's parameters, without those that are not set."""
         given = {"allow_below_min_isr": self.allow_below_min_isr, "skip_unsafe": self.skip_unsafe}
         return {key: True for key, permitted in given.items() if permitted}
 
     @property
     def stated(self) -> dict[str, Any]:
-        """How a plan states them."""
+        """The limits as a plan's parameters."""
         given = {
             "topics": self.topics,
             "exclude": self.exclude,
@@ -64,7 +63,7 @@ class PlacementLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedRequest:
-    """A request, how the plan states it, and the option and brokers that are to take replicas."""
+    """A request, its parameters in the plan, and the option and brokers that will take replicas."""
 
     request: PlacementRequest
     parameters: dict[str, Any]
@@ -72,7 +71,7 @@ class StatedRequest:
     limits: PlacementLimits = field(default_factory=PlacementLimits)
 
     def refuse_unable(self, at: SnapshotTables) -> None:
-        """Raise RefusedError if a broker that is to take replicas cannot, by the snapshot."""
+        """Raise RefusedError if a broker that will take replicas cannot, by the snapshot."""
         refuse_empty(at.snapshot, topics=True)
         option, ids = self.taking
         understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
@@ -83,14 +82,14 @@ class StatedRequest:
                 where = f"snapshot {at.snapshot['snapshot_id']}; alive are {alive}"
                 raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
             if not understood[broker]:
-                why = "`surveyor show quarantine` says why"
-                raise RefusedError(f"{option}: /brokers/ids/{broker} is not understood, so nothing goes to it; {why}")
+                why = "`surveyor show quarantine` shows why"
+                raise RefusedError(f"{option}: /brokers/ids/{broker} is not understood, so it gets no replicas; {why}")
             if broker in drained:
                 raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
 
 
 def read_request(option: str, value: Any, limits: PlacementLimits) -> StatedRequest:  # noqa: ANN401 - as the option gives it
-    """Read one request; `option` is its name on the command line."""
+    """Read one goal; `option` is its name on the command line."""
     read = _READERS[option](value, limits)
     return StatedRequest(
         request=replace(read.request, caps=limits.caps, elects=limits.elect),
@@ -101,7 +100,7 @@ def read_request(option: str, value: Any, limits: PlacementLimits) -> StatedRequ
 
 
 def stated_caps(caps: WaveLimits) -> dict[str, Any]:
-    """Return the caps that are set, as a plan states them."""
+    """Return the wave limits that are set, as a plan's parameters."""
     given = {"max_moves_per_broker": caps.moves_per_broker, "one_replica_at_a_time": caps.one_at_a_time or None}
     return {key: cap for key, cap in given.items() if cap is not None}
 
@@ -180,10 +179,10 @@ _READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedRequest]]] =
 
 
 def _regex(option: str, text: str | None) -> re.Pattern[str] | None:
-    """Read a regular expression for topics; no topic's name has a comma."""
+    """Read a regular expression for topics; topic names have no comma."""
     if text is not None and "," in re.sub(r"\{[^}]*\}|\[[^]]*\]", "", text):
         instead = "|".join(part.strip() for part in text.split(","))
-        raise UsageError(f"{option} {text!r} matches no topic: expected one regular expression, as in {instead!r}")
+        raise UsageError(f"{option} {text!r}: expected one regular expression, as in {instead!r}")
     try:
         return None if text is None else re.compile(text)
     except re.error as error:

@@ -1,8 +1,8 @@
-"""From any request about where replicas should live to its planner.
+"""The planner of `plan reassign`, for any of its goals.
 
-Corresponds to kafka-reassign-partitions. Targets come from a file as they are, or from the optimiser; either way they
-pass the lint, and a plan that fails it is stored as refused with its faults as rejections. Under caps the changes come
-in waves: one row a partition and wave, each starting where the one before ended.
+Corresponds to kafka-reassign-partitions. Targets come unchanged from a file or a snapshot, or from the optimiser. All
+pass the lint; a plan that fails it is stored as refused, with its faults as rejections. With wave limits there is one
+change per partition and wave, and each starts where the one before ended.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ _EXPLICIT: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {
     FROM_FILE: from_file,
     TO_SNAPSHOT: from_snapshot,
 }
-"""Questions whose answer is taken as it is."""
+"""Options whose targets are taken unchanged."""
 
 
 def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
-    """Return the planner for the one option that is given; with sizes it balances bytes."""
+    """Return the planner of the option that is given; with sizes it balances bytes."""
     weights = _weights(option, sizes, by_size=by_size)
     if option in _EXPLICIT:
         return _EXPLICIT[option](value, limits)
@@ -38,13 +38,13 @@ def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Pa
 
 
 def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:
-    """Read where sizes come from; None where replicas are counted, not bytes."""
+    """Return the source of sizes, None if replicas are balanced instead of bytes."""
     if sizes is None and not by_size:
         return None
     if sizes is not None and by_size:
-        raise UsageError("--sizes and --by-size exclude each other: a file, or what `surveyor sizes` found")
+        raise UsageError("--sizes and --by-size exclude each other: give a file, or use the table of `surveyor sizes`")
     if option in _EXPLICIT:
-        raise UsageError(f"{option} is taken as it is: leave out --sizes and --by-size")
+        raise UsageError(f"{option} takes targets as they are: leave out --sizes and --by-size")
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 

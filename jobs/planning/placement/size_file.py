@@ -1,6 +1,6 @@
-"""The file of `plan reassign --sizes`: bytes of one replica of each partition, as CSV or JSON; read strictly.
+"""The file of `plan reassign --sizes`: bytes of one replica of each partition, as CSV or JSON, read strictly.
 
-CSV has the header `topic,partition,bytes`; JSON looks like Kafka's own files:
+CSV has the header `topic,partition,bytes`. JSON looks like Kafka's own files:
 `{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}`.
 """
 
@@ -20,7 +20,7 @@ from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 
 HEADER: Final = ["topic", "partition", "bytes"]
 MAX_PARTITION_BYTES: Final = 2**60
-"""Bytes of a partition beyond which somebody mistyped: an exbibyte."""
+"""Bytes of a partition above which a typing error is assumed: an exbibyte."""
 
 EXAMPLE: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}'
 
@@ -43,8 +43,8 @@ class _Sizes(Struct):
 def read_size_file(path: Path) -> pa.Table:
     """Return topic, partition and bytes, in the order of the file.
 
-    What begins with `{` is JSON, all else CSV. Raise UsageError for what is malformed, negative or beyond what Kafka
-    has, naming the place, and RefusedError for a partition that is named twice.
+    Text that begins with `{` is JSON, anything else CSV. Raise UsageError with the place for values that are malformed,
+    negative or beyond Kafka's limits, and RefusedError for a partition that is named twice.
     """
     text = read_text_file(path)
     rows = _json(path) if text.lstrip().startswith("{") else list(_csv(path, text))

@@ -1,6 +1,6 @@
-"""`plan reassign --to-snapshot`: the targets that an earlier snapshot shows, and what cannot go back to it.
+"""`plan reassign --to-snapshot`: the replicas of an earlier snapshot as targets, and partitions that cannot go back.
 
-In: the snapshot planned on, the number of the earlier one, and the topics that may change. Out: Former.
+In: the snapshot planned on, the id of the earlier one, and the topics that may change. Out: SnapshotTargets.
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class SnapshotTargets:
 
 
 def snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> SnapshotTargets:
-    """Compare two snapshots; raise UsageError for one that is not there, RefusedError if the scope holds nothing."""
+    """Compare two snapshots; raise UsageError for a missing snapshot, RefusedError if the scope is empty."""
     then = SnapshotTables(at.tables, find_snapshot(at.tables.warehouse, snapshot_id))
     both = {"then": then, "now": at}
     known = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
     inside = scope.among(known["then"] | known["now"])
     tables = {when: _in_scope(each, known[when], inside) for when, each in both.items()}
     if not any(topics.count() for topics in tables.values()):
-        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is asked for")
+        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is requested")
     rows = targets_from(
         _of(then, tables["then"]),
         tables["then"],
@@ -49,7 +49,7 @@ def snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Snap
 
 
 def _in_scope(tables: SnapshotTables, names: set[str], inside: set[str]) -> DataFrame:
-    """The topics that may change; their names are few enough for the driver, which has Python's regexes."""
+    """Return the topics that may change; their names fit on the driver, which has Python's regular expressions."""
     topics = tables["topics"]
     if names <= inside:
         return topics

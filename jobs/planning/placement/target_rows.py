@@ -1,6 +1,6 @@
-"""The optimiser's answer as rows for Spark: one a partition and wave, as `planner.reassignment.targets` takes targets.
+"""The optimiser's result as rows for Spark: one per partition and wave, as `planner.reassignment.targets` takes them.
 
-In: the partitions by name, a Placement, its Waves. Out: an Arrow table. Nothing loops over the rows.
+In: the partitions by name, a Placement, its Waves. Out: an Arrow table. There is no loop over rows.
 """
 
 from typing import Final
@@ -14,18 +14,18 @@ from planner.placement.waves import Waves
 
 TARGETS: Final = "topic string, partition int, replicas array<int>, reason string, wave int"
 INTERMEDIATE: Final = f"{TARGETS}, steps int, goal array<int>, earlier array<array<int>>"
-"""`goal`: the list it ends with; `earlier`: those it had in the waves before, in order."""
+"""`goal`: the final list. `earlier`: the lists of the waves before, in order."""
 
 
 def target_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
-    """The targets of each wave, and partitions that were asked for but may not change, as they are."""
+    """Return the targets of each wave, and requested partitions that may not change, as they are."""
     reasons = pa.array(answer.reasons, pa.string()).take(pa.array(np.searchsorted(answer.changed, planned.row)))
     stay = _table(cluster, barred, cluster.partitions.replicas[barred], np.zeros_like(barred), [""] * len(barred))
     return pa.concat_tables([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])
 
 
 def intermediate_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
-    """As `target_rows`, with what a partition that takes several waves has before and after."""
+    """Return `target_rows` with the earlier and final lists of partitions that take several waves."""
     first = np.arange(len(planned.row)) - planned.nth
     of_step = np.arange(planned.nth.sum()) - np.repeat(np.cumsum(planned.nth) - planned.nth, planned.nth)
     before = lists(planned.after.T[np.repeat(first, planned.nth) + of_step])
@@ -41,7 +41,7 @@ def intermediate_rows(cluster: NamedPartitions, answer: Placement, planned: Wave
 
 
 def lists(replicas: Ints) -> pa.ListArray:
-    """Lists of broker ids without their padding."""
+    """Convert padded rows of broker ids to lists."""
     filled = replicas != NO_BROKER
     return pa.ListArray.from_arrays(_offsets(filled.sum(axis=1)), replicas[filled].astype(np.int32))
 

@@ -1,9 +1,9 @@
 """Weights for the optimiser: bytes of one replica of each partition, from a file or from the table `sizes`.
 
-Of the table the largest log of a partition's replicas counts, leader or not, without future ones and those on brokers
-that it is no longer assigned to. A partition without a size counts as the mean of its topic, or of all where its
-topic has none: nothing would say that an unknown partition is small, and brokers are full with it all the same. The
-plan records a digest of the weights, so that it has the same id where they are the same.
+From the table, the largest current log of a partition's assigned replicas counts, leader or follower. A partition
+without a size counts as the mean of its topic, or of all partitions if its topic has none. Counting it as empty would
+be wrong: it fills brokers whether its size is known or not. The plan records a digest of the weights, so equal weights
+give the same plan id.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ from jobs.runtime.console import log
 from planner.placement.problem import NO_BROKER, Ints, Partitions
 
 UNKNOWN_SIZE: Final = -1
-"""Weight of a partition that has no size."""
+"""Weight of a partition without a size."""
 
 MAX_CLUSTER_BYTES: Final = 2**62
-"""Bytes of a whole cluster beyond which sums would not be exact."""
+"""Bytes of a whole cluster above which sums would not be exact."""
 
 MAX_PARTITIONS_NAMED: Final = 10
 DIGEST_LENGTH: Final = 16
@@ -34,15 +34,15 @@ DIGEST_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Weights:
-    """Where weights come from: a file as `read_size_file` gives it, else the table."""
+    """The source of weights: a file as `read_size_file` returns it, else the table."""
 
     path: Path | None = None
     file: pa.Table | None = None
 
     def weighed(self, at: SnapshotTables, cluster: NamedPartitions) -> tuple[NamedPartitions, dict[str, Any]]:
-        """Return the partitions with their weights, and what the plan is to say of these.
+        """Return the partitions with their weights, and the figures about them for the plan.
 
-        Raise RefusedError where a file names unknown partitions, and where no size is known at all.
+        Raise RefusedError if a file names only unknown partitions, and if no size is known at all.
         """
         if self.file is None:
             known = _largest_logs(at.tables.warehouse, cluster)
@@ -61,15 +61,15 @@ class Weights:
 
 
 def fill_unknown(known: Ints, topic: Ints) -> tuple[Ints, int]:
-    """Fill in what is UNKNOWN: the mean of the topic's sizes, else of all, rounded up; and how many that were.
+    """Fill unknown sizes with the mean of the topic, else of all, rounded up; also return the number filled.
 
-    >>> weights, assumed = completed(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]))
+    >>> weights, assumed = fill_unknown(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]))
     >>> weights.tolist(), assumed
     ([10, 15, 20, 15], 2)
     """
     has = known != UNKNOWN_SIZE
     if not has.any():
-        raise RefusedError("no size of any partition is known; run `surveyor sizes`, or give a file by --sizes")
+        raise RefusedError("no partition has a known size; run `surveyor sizes`, or give a file with --sizes")
     sums, counts = np.zeros((2, int(topic.max()) + 1), dtype=np.int64)
     np.add.at(sums, topic[has], known[has])
     np.add.at(counts, topic[has], 1)
@@ -79,7 +79,7 @@ def fill_unknown(known: Ints, topic: Ints) -> tuple[Ints, int]:
 
 
 def digest(weights: Ints, partitions: Partitions) -> str:
-    """Hash the weights in the order of topic and partition, in which they are the same whatever was read first."""
+    """Hash the weights in the order of topic and partition, independent of the order they were read in."""
     ordered = weights[np.lexsort((partitions.partition, partitions.topic))]
     return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGEST_LENGTH]
 
@@ -89,7 +89,7 @@ def _largest_logs(lake: Warehouse, cluster: NamedPartitions) -> Ints:
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
     rows = rows_of(logs, cluster.names)
-    # NOBODY finds the last row, which is masked
+    # NO_BROKER (-1) finds the last row, which is masked below
     assigned = cluster.partitions.replicas[rows] == logs["broker_id"].to_numpy()[:, None]
     counts = (rows != NO_BROKER) & assigned.any(axis=1)
     if counts.any():
@@ -126,5 +126,5 @@ def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:
     replicas = (partitions.replicas != NO_BROKER).sum(axis=1)
     if float((weights.astype(np.float64) * replicas).sum()) > MAX_CLUSTER_BYTES:
         raise RefusedError(
-            f"the sizes add up to more than {MAX_CLUSTER_BYTES} bytes, which no cluster holds; check their unit"
+            f"the sizes total more than {MAX_CLUSTER_BYTES} bytes, more than a cluster holds; check their unit"
         )

@@ -1,1 +1,1 @@
-"""Questions about topics: created, extended, deleted, and their configs."""
+"""Plans for topics: creation, expansion, deletion and configs."""

@@ -1,4 +1,4 @@
-"""New topics, one or many: where their replicas go, by the algorithm or by hand, checked against a snapshot."""
+"""New topics: placement of their replicas, by the algorithm or explicit, checked against a snapshot."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ from schemas.enums import OperationKind, PlanKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignRequest:
-    """What was asked for on the command line."""
+    """The request of `plan assign`."""
 
     topics: Sequence[NewTopic]
     from_file: bool
@@ -49,7 +49,7 @@ class AssignRequest:
     unknown_config_allowed: bool = False
 
     def check(self) -> None:
-        """Refuse what cannot be meant, before anything is read; a file's faults wait until all of them are known."""
+        """Refuse contradictory options before anything is read; the faults of a file are reported together later."""
         if self.strategy not in STRATEGIES:
             raise UsageError(f"--strategy {self.strategy!r}: expected one of {', '.join(STRATEGIES)}")
         if not self.from_file:
@@ -61,8 +61,8 @@ class AssignRequest:
         live = sorted(row["broker_id"] for row in registered if row["understood"])
         if not live:
             raise RefusedError(
-                f"no broker is alive in the snapshot: nothing can hold {', '.join(self._names[:3])}; "
-                "start brokers, snapshot again",
+                f"no broker is alive in the snapshot, so none can hold {', '.join(self._names[:3])}; "
+                "start brokers, then run `surveyor snapshot` again",
             )
         brokers = self.brokers or live
         racks = self._racks([row for row in registered if row["broker_id"] in brokers])
@@ -131,7 +131,7 @@ class AssignRequest:
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
     def _may_crowd(self, brokers: Sequence[Row]) -> bool:
-        """Whether new partitions may have more replicas in one rack than needed, unless racks are to be ignored."""
+        """Whether new partitions may have more replicas in one rack than necessary, unless racks are ignored."""
         sizes = [topic.replication_factor or 0 for topic in self._by_rule]
         freely = len(self._by_rule) < len(self.topics) or self.strategy == SIMPLE
         return self.rack_aware and (freely or may_crowd(max(sizes, default=0), brokers))
@@ -142,7 +142,7 @@ class AssignRequest:
         return f"--strategy {BALANCED} spreads them; {SPREAD_LATER}" if by_rule else SPREAD_LATER
 
     def _placements(self, brokers: int) -> Iterator[Row]:
-        """Settle what the algorithm needs; where the first topic begins comes from its name unless given."""
+        """Yield the input of the algorithm; the start of the first topic is derived from its name unless given."""
         topics = self._by_rule
         sizes = [topic.partitions or 0 for topic in topics]
         seed = int.from_bytes(hashlib.sha256(topics[0].name.encode()).digest()[:8]) if topics else 0
@@ -178,9 +178,9 @@ def _topic_ids(at: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
 
 
 def new_topic_id(snapshot: Row, topic: str) -> str:
-    """Make a topic id as Kafka writes them, the same for the same snapshot: 22 characters of base64url.
+    """Generate a topic id as Kafka does, deterministic for the snapshot: 22 characters of base64url.
 
-    Ids that begin with a dash are passed over, as Kafka does for the sake of command lines.
+    Ids that begin with a dash are skipped, as in Kafka, for the sake of command lines.
     """
     for attempt in range(1000):
         seed = json.dumps([snapshot["cluster_id"], snapshot["zxid_after"], snapshot["snapshot_id"], topic, attempt])

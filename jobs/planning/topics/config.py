@@ -1,6 +1,6 @@
-"""A topic's config overrides set or deleted (seed 001: /config/topics/T).
+"""Config overrides of a topic, set or deleted in /config/topics/T.
 
-What is set is checked against what Kafka takes (`schemas.topic_configs`); whatever is set may be deleted.
+New values are checked against what Kafka accepts (`schemas.topic_configs`). Any override can be deleted.
 """
 
 import json
@@ -21,19 +21,19 @@ from schemas.topic_configs import MIN_ISR, conflicts
 _NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 
 Overrides = dict[str, str | None]
-"""Values by name; None deletes the override, so that the broker's default holds again."""
+"""Values by name; None deletes the override, so that the broker's default applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequest:
-    """What was asked for on the command line."""
+    """The request of `plan config`."""
 
     topic: str
     overrides: Overrides
     unknown_config_allowed: bool = False
 
     def plan(self, at: SnapshotTables) -> PlanDraft:
-        """Plan what differs; nothing does: a plan without operations."""
+        """Plan the differences; without any the plan has no operations."""
         topic = find_topic(at, self.topic)
         _refuse_unread(topic)
         before = {name: topic.row["config"].get(name) for name in sorted(self.overrides)}
@@ -69,7 +69,7 @@ class ConfigRequest:
         merged = topic.row["config"] | self.overrides
         fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
         if fault is not None:
-            raise RefusedError(f"topic {self.topic}: {fault}; Kafka takes no such pair, set or delete one of them")
+            raise RefusedError(f"topic {self.topic}: {fault}; Kafka refuses such a pair; set or delete one of them")
 
     def _not_set(self, name: str) -> Row:
         return {
@@ -77,37 +77,37 @@ class ConfigRequest:
             "partition": WHOLE_TOPIC,
             "action": OperationKind.ALTER_CONFIG.value,
             "code": RejectionCode.NOT_SET.value,
-            "reason": f"{name} is not set on this topic: there is nothing to delete",
+            "reason": f"{name} is not set on this topic, so there is nothing to delete",
         }
 
 
 def _refuse_unread(topic: ExistingTopic) -> None:
-    """Refuse to alter a config of which something cannot be read: Kafka, too, writes it as a whole or not at all."""
+    """Refuse to alter a config with an unreadable value: Kafka, too, writes a config as a whole or not at all."""
     config = topic.row["config"]
     if config is not None and None not in config.values():
         return
     unread = "" if config is None else f" ({', '.join(sorted(name for name in config if config[name] is None))})"
     raise RefusedError(
         f"config of topic {topic.name} is not understood{unread}: /config/topics/{topic.name} must hold an object of "
-        "strings under config; `surveyor show quarantine` shows it; mend it first, then snapshot again",
+        "strings under config; `surveyor show quarantine` shows it; repair it, then run `surveyor snapshot` again",
     )
 
 
 def parse_overrides(pairs: Sequence[str], deleted: Sequence[str]) -> Overrides:
-    """Read what is to be set and deleted, nothing twice.
+    """Parse the overrides to set and to delete; no name may occur twice.
 
     >>> parse_overrides(["retention.ms=60000"], ["min.insync.replicas"])
     {'retention.ms': '60000', 'min.insync.replicas': None}
     """
     named = [*map(_pair, pairs), *((name, None) for name in deleted)]
     if not named:
-        raise UsageError("say what to change: --set key=value, --delete key")
+        raise UsageError("no change is given: expected --set key=value or --delete key")
     overrides: Overrides = {}
     for name, value in named:
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of a configuration: expected one as in min.insync.replicas")
+            raise UsageError(f"{name!r} is not a config name: expected one like min.insync.replicas")
         if name in overrides:
-            raise UsageError(f"{name} is named twice; say once what it should be")
+            raise UsageError(f"{name} is given twice; give it once")
         overrides[name] = value
     return overrides
 

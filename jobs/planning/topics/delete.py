@@ -1,4 +1,4 @@
-"""Topics to be deleted with all they hold; their names in /admin/delete_topics ask for it."""
+"""Deletion of topics with all their data, requested in /admin/delete_topics."""
 
 import json
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from schemas.topic_configs import DELETION_ENABLED, boolean
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequest:
-    """What was asked for on the command line."""
+    """The request of `plan delete`."""
 
     topics: list[str]
     allow_internal: bool = False
 
     def check(self) -> None:
-        """Refuse what nobody deletes without meaning to, before anything is read."""
+        """Refuse internal topics, which are rarely deleted on purpose, before anything is read."""
         internal = [topic for topic in self.topics if topic.startswith(INTERNAL_PREFIX)]
         if internal and not self.allow_internal:
             raise RefusedError(
                 f"{', '.join(internal)}: names that begin with {INTERNAL_PREFIX} belong to Kafka, which keeps groups' "
-                "offsets and transactions there, or to the tools around it; leave them out, or say --allow-internal",
+                "offsets and transactions there, or to the tools around it; leave them out, or add --allow-internal",
             )
 
     def plan(self, at: SnapshotTables) -> PlanDraft:
-        """Plan the deletion of those that can be deleted; the others are rejections."""
+        """Plan the deletion of topics that can be deleted; the others are rejections."""
         lake = at.tables.warehouse
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", DELETION_ENABLED)))
         known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
@@ -69,7 +69,9 @@ def _rejection(topic: str, known: Row | None, why_unknown: str) -> Row | None:
 
 
 def _refuse_disabled(settings: list[Row]) -> None:
-    """Any broker may be the controller when it comes to it, and one that must not delete drops the request."""
+    """Refuse if any broker forbids deletion: any broker may become the controller, and one that forbids it drops
+    requests.
+    """
     forbidding = [row["broker_id"] for row in settings if boolean(row["value"]) is False and not row["assumed"]]
     if forbidding:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""What the plans for topics that exist share: a topic as its snapshot has it, and why it must be left alone."""
+"""Common parts of plans for existing topics: a topic in its snapshot, and why it must not be changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from schemas.znodes import MalformedZnodeError, check_topic_name
 
 @dataclass(frozen=True, slots=True)
 class ExistingTopic:
-    """A topic and its partitions, in order, as a snapshot has them."""
+    """A topic and its partitions, in order, as in a snapshot."""
 
     row: Row
     partitions: list[Row]
@@ -29,7 +29,7 @@ class ExistingTopic:
 
 
 def name_fault(topic: str) -> str | None:
-    """Say why Kafka would not have a topic of this name, None if it would."""
+    """Return why Kafka would refuse the topic name, None if it would accept it."""
     try:
         check_topic_name(topic)
     except MalformedZnodeError as error:
@@ -38,7 +38,7 @@ def name_fault(topic: str) -> str | None:
 
 
 def topic_name(topic: str, flag: str = "--topic") -> str:
-    """Return the name, or raise UsageError where Kafka would not have such a topic."""
+    """Return the name; raise UsageError if Kafka would refuse it."""
     fault = name_fault(topic)
     if fault is not None:
         raise UsageError(f"{flag}: {fault}{_hint(topic, flag)}")
@@ -46,32 +46,32 @@ def topic_name(topic: str, flag: str = "--topic") -> str:
 
 
 def _hint(topic: str, flag: str) -> str:
-    """Say what an option takes where a list or a pattern was given."""
+    """Return what the option takes if a list or a pattern was given."""
     if "," in topic:
         return f"; {flag} takes one name"
     return f"; {flag} takes names as they are, no patterns" if set(topic) & set("*?+|()[]^$") else ""
 
 
 def find_topic(at: SnapshotTables, topic: str) -> ExistingTopic:
-    """Return a topic that may be changed; raise RefusedError where it may not."""
+    """Return a topic that may be changed; raise RefusedError if it may not."""
     snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
     rows = as_of(at.tables.warehouse, at.snapshot, "topics", mine)
     if not rows:
         raise unknown_topics([topic], snapshot_id)
     if rows[0]["deletion_requested"]:
-        raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
+        raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}, so it cannot be changed")
     partitions = as_of(at.tables.warehouse, at.snapshot, "partitions", mine)
     return ExistingTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
 
 
 def is_assignment_understood(topic: Row) -> bool:
-    """Whether all of /brokers/topics/T was understood; snapshots of older versions know it with the config alone."""
+    """Whether all of /brokers/topics/T was understood; rows of older versions combine it with the config."""
     understood = topic.get("assignment_understood")
     return bool(topic["understood"] if understood is None else understood)
 
 
 def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
-    """What to say of topics that a snapshot does not know."""
+    """Return the error for topics that a snapshot does not have."""
     return RefusedError(
         f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
         "a new one is known after a new `surveyor snapshot`",
@@ -79,5 +79,5 @@ def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
 
 
 def operation(sequence: int, kind: OperationKind, topic: str, data: str) -> Row:
-    """Make a row of OPERATIONS."""
+    """Return a row of OPERATIONS."""
     return {"sequence": sequence, "kind": kind.value, "topic": topic, "data": data}

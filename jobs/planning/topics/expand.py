@@ -1,4 +1,4 @@
-"""Partitions added to a topic, by Kafka's rule or by hand."""
+"""Partitions added to a topic, by Kafka's algorithm or with explicit replicas."""
 
 import json
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from schemas.enums import INTERNAL_TOPICS, OperationKind, PlanKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpandRequest:
-    """What was asked for on the command line."""
+    """The request of `plan expand`."""
 
     topic: str
     partitions: int
@@ -39,15 +39,15 @@ class ExpandRequest:
     allow_internal: bool = False
 
     def check(self) -> None:
-        """Refuse what loses groups' offsets and transactions, before anything is read."""
+        """Refuse expansions that lose groups' offsets and transactions, before anything is read."""
         if self.topic in INTERNAL_TOPICS and not self.allow_internal:
             raise RefusedError(
-                f"{self.topic} is Kafka's own: the number of its partitions says in which one a group or a transaction "
-                "is kept, so with more of them theirs are no longer found; say --allow-internal if nothing is kept yet",
+                f"{self.topic} is Kafka's own: its number of partitions determines where groups and transactions "
+                "are kept, so after an expansion they are no longer found; add --allow-internal if nothing is kept yet",
             )
 
     def plan(self, at: SnapshotTables) -> PlanDraft:
-        """Plan the partitions to be added on a snapshot."""
+        """Plan the added partitions on a snapshot."""
         topic = find_topic(at, self.topic)
         _refuse_unsettled(at, topic)
         existing = len(topic.partitions)
@@ -55,7 +55,7 @@ class ExpandRequest:
             raise RefusedError(
                 f"topic {self.topic} has {pluralise(existing, 'partition')}: --partitions "
                 f"{self.partitions} adds none, and Kafka "
-                "takes none away; ask for more",
+                "cannot remove any; ask for more",
             )
         registered = as_of(at.tables.warehouse, at.snapshot, "brokers")
         live = sorted((row for row in registered if row["understood"]), key=lambda row: row["broker_id"])
@@ -79,7 +79,7 @@ class ExpandRequest:
         return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[expansion])
 
     def _placement(self, topic: ExistingTopic, live: list[Row]) -> dict[str, Any]:
-        """Settle what the algorithm needs."""
+        """Return the input of the algorithm."""
         first, brokers = topic.partitions[0]["replicas"], [row["broker_id"] for row in live]
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
         if len(first) > len(brokers):
@@ -95,7 +95,7 @@ class ExpandRequest:
         return placement | racks_parameter(racks)
 
     def _added(self, topic: ExistingTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
-        """Return the assignment of the partitions to be added, checked as `AdminZkClient` does."""
+        """Return the assignment of the added partitions, checked as in `AdminZkClient`."""
         now = [row["replicas"] for row in topic.partitions]
         added = self.partitions - len(now)
         if len(by_hand) not in {added, self.partitions}:
@@ -123,19 +123,21 @@ class ExpandRequest:
 
 
 def _refuse_unsettled(at: SnapshotTables, topic: ExistingTopic) -> None:
-    """Refuse what Kafka would, and a topic whose partitions cannot be counted."""
+    """Refuse what Kafka would refuse, and a topic whose partitions cannot be counted."""
     requested = [row["partition"] for row in requests_of(at) if row["topic"] == topic.name]
     moving = sorted({*topic.moving, *requested})
     if moving:
         raise RefusedError(
             f"a reassignment of {topic.name} is running (partitions {', '.join(map(str, moving))}), and Kafka adds "
-            "none meanwhile (REASSIGNMENT_IN_PROGRESS); wait for it, snapshot and plan again",
+            "none during it (REASSIGNMENT_IN_PROGRESS); wait for it, then snapshot and plan again",
         )
     numbers = [row["partition"] for row in topic.partitions]
     opaque = [row["partition"] for row in topic.partitions if row["understood"] is False]
     if not is_assignment_understood(topic.row):
-        why = "is not understood: `surveyor show quarantine` says why"
-        raise RefusedError(f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {why}; mend it first")
+        why = "is not understood: `surveyor show quarantine` shows why"
+        raise RefusedError(
+            f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {why}; repair it first"
+        )
     if opaque or not numbers or numbers != list(range(len(numbers))):
         what = f"partitions {opaque} are not understood" if opaque else f"its partitions are {numbers}, not 0 to n - 1"
-        raise RefusedError(f"topic {topic.name} cannot be added to: {what}; mend it first")
+        raise RefusedError(f"topic {topic.name} cannot be added to: {what}; repair it first")

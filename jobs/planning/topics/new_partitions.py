@@ -1,6 +1,6 @@
-"""Partitions placed by the planner's algorithms, as plans of new topics and of added partitions ask for it.
+"""Placement of new partitions by the planner's algorithms, for new topics and for added partitions.
 
-What is settled stands in the plan's parameters: strategy, brokers in order, racks by broker id where racks take turns.
+The plan's parameters record the input: strategy, brokers in order, and racks by broker id if racks alternate.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ STRATEGIES: Final = (KAFKA, SIMPLE, BALANCED)
 RACK_AWARE: Final = (KAFKA, BALANCED)
 
 SPREAD_LATER: Final = "`surveyor plan reassign --fix-racks` spreads them once they are there"
-"""What helps against new partitions that crowd a rack."""
+"""Advice if new partitions crowd a rack."""
 
 _COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
 
@@ -53,9 +53,9 @@ def _frame(spark: SparkSession, topics: Sequence[Row]) -> DataFrame:
 
 
 def racks_of(brokers: Sequence[Row], instead: str) -> dict[int, str]:
-    """Return each broker's rack, nothing if none has one; raise RefusedError where only some have one, as Kafka does.
+    """Return the rack of each broker, nothing if none has one; raise RefusedError if only some have one, as Kafka does.
 
-    `instead` names other ways out than to give those a rack or to ignore racks.
+    `instead` names alternatives to setting their racks or ignoring racks.
     """
     racks = {row["broker_id"]: row["rack"] for row in brokers if row["rack"] is not None}
     without = sorted(row["broker_id"] for row in brokers if row["rack"] is None)
@@ -68,12 +68,12 @@ def racks_of(brokers: Sequence[Row], instead: str) -> dict[int, str]:
 
 
 def racks_parameter(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:
-    """Write racks as a plan's parameters have them, nothing where there are none."""
+    """Return racks as a plan's parameters, nothing if there are none."""
     return {"racks": {str(broker): rack for broker, rack in sorted(racks.items())}} if racks else {}
 
 
 def crowded(assigned: DataFrame, brokers: Sequence[Row], instead: str) -> dict[str, Any]:
-    """Return what a plan states of new partitions that have more replicas in one rack than needed, nothing for none.
+    """Return a plan parameter about new partitions with more replicas in one rack than necessary, nothing for none.
 
     `brokers`: rows of BROKERS that could be used. `instead`: the command that spreads them.
     """
@@ -94,5 +94,8 @@ def crowded(assigned: DataFrame, brokers: Sequence[Row], instead: str) -> dict[s
 
 
 def may_crowd(replicas: int, brokers: Sequence[Row]) -> bool:
-    """Whether Kafka's rule may put more of so many replicas into one rack than needed: it counts racks no further."""
+    """Whether Kafka's algorithm may put more of so many replicas into one rack than necessary.
+
+    Once every rack has a replica, it does not consider racks any more.
+    """
     return replicas > len({row["rack"] for row in brokers})

@@ -1,4 +1,4 @@
-"""New topics as they are asked for, and all that Kafka, ZooKeeper or the snapshot have against them."""
+"""Requested new topics, and the reasons why Kafka, ZooKeeper or the snapshot do not allow them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from schemas.znodes import Assignment, encode_assignment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that is to be: sizes for the algorithm, or replicas by hand."""
+    """A new topic: sizes for the algorithm, or explicit replicas."""
 
     name: str
     partitions: int | None
@@ -30,25 +30,25 @@ class NewTopic:
 
     @property
     def title(self) -> str:
-        """The name, quoted where it is none and could hold anything."""
+        """The name, quoted if it is invalid."""
         return repr(self.name[:300]) if name_fault(self.name) else self.name
 
     def meaning_faults(self, *, in_file: bool, unknown_allowed: bool) -> Iterator[str]:
-        """Say what cannot be meant, in the words of a file or of the command line."""
+        """Yield contradictions of the request, in the terms of a file or of the command line."""
         counts = (self.partitions, self.replication_factor)
         prefix, sizes, by_hand = "", "--partitions and --replication-factor", "--replica-assignment"
         if in_file:
             prefix, sizes, by_hand = f"topic {self.title}: ", "partitions and replication_factor", "replica_assignment"
         if self.by_hand is None and None in counts:
-            yield f"{prefix}say {sizes}, or {by_hand}"
+            yield f"{prefix}expected {sizes}, or {by_hand}"
         if self.by_hand is not None and any(count is not None for count in counts):
-            yield f"{prefix}{by_hand} says it all: leave out {sizes}"
+            yield f"{prefix}{by_hand} sets the sizes: leave out {sizes}"
         option = "config" if in_file else "--config"
         for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
             yield f"{prefix}{option}: {fault}"
 
     def placement_faults(self, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
-        """Say what cannot be placed on `brokers`, or by hand on those that are alive."""
+        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not alive."""
         if self.by_hand is not None:
             yield from (f"topic {self.title}: {fault}" for fault in assignment_faults(self.by_hand))
             unknown = sorted(set(chain.from_iterable(self.by_hand)).difference(live))
@@ -88,17 +88,20 @@ def not_alive_fault(unknown: Iterable[int], live: Iterable[int]) -> str:
 
 
 def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
-    """Names that cannot be, are taken, or cannot be told from others.
+    """Yield names that are invalid, taken, or collide with others.
 
-    Kafka's metrics write dots as underscores, so names that differ in these alone collide (`Topic.hasCollision`).
+    Kafka's metrics replace dots by underscores, so names that differ only in these collide (`Topic.hasCollision`).
     """
     count = Counter(names)
     faults = {name: name_fault(name) for name in count}
     yield from ((UsageError, fault) for fault in faults.values() if fault is not None)
     known = [name for name in count if faults[name] is None]
-    yield from ((UsageError, f"topic {name} is asked for {count[name]} times") for name in known if count[name] > 1)
+    yield from ((UsageError, f"topic {name} is requested {count[name]} times") for name in known if count[name] > 1)
     if METADATA_TOPIC in count:
-        yield RefusedError, f"topic {METADATA_TOPIC} is KRaft's own log, and Kafka makes none; choose another name"
+        yield (
+            RefusedError,
+            f"topic {METADATA_TOPIC} is KRaft's own log, which Kafka does not create; choose another name",
+        )
     taken = _by_metric_name(
         table_as_of(at.tables.warehouse, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist()
     )

@@ -249,7 +249,7 @@ def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, 
 
 REFUSED = [
     (("drain", "--brokers", "7"), 23, "7 not alive in snapshot 1; alive are 0, 1, 2"),
-    (("drain", "--brokers", "0,1,2"), 23, "no broker of snapshot 1 would be left to lead; name fewer"),
+    (("drain", "--brokers", "0,1,2"), 23, "no broker of snapshot 1 could lead; name fewer"),
     (("drain", "--brokers", "x"), 2, "expected ids as in 0,1,2"),
     (("drain", "--brokers", "1", "--mode", "batch"), 2, "admin"),
     (("undrain", "--brokers", "1"), 23, "1 not drained; drained are none"),
@@ -275,7 +275,7 @@ EMPTY = [
     (
         ("drain", "--brokers", "1"),
         "has no broker (/brokers/ids is empty)",
-        "no broker of snapshot 1 would be left to lead",
+        "no broker of snapshot 1 could lead",
     ),
     (
         ("reassign", "--rebalance"),

@@ -246,10 +246,10 @@ def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path
 
 
 WRONG: list[tuple[list[str], object, int, str]] = [
-    ([], None, 2, "say exactly one of --reassignment-json-file"),
+    ([], None, 2, "expected exactly one of --reassignment-json-file"),
     (["--rebalance", "--fix-racks"], None, 2, "not --rebalance and --fix-racks"),
-    (["--rebalance", "--broker-list", "1"], None, 2, "go together"),
-    (["--topics-to-move-json-file", "FILE"], {"topics": [{"topic": "orders"}]}, 2, "go together"),
+    (["--rebalance", "--broker-list", "1"], None, 2, "must be given together"),
+    (["--topics-to-move-json-file", "FILE"], {"topics": [{"topic": "orders"}]}, 2, "must be given together"),
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1"], "{", 2, "truncated"),
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1"], {"topics": []}, 2, "names no topic"),
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1,2"], {"topics": [{"topic": "x"}]}, 23, "topics x are"),
@@ -264,7 +264,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--add-brokers", "9"], None, 23, "broker 9 is not alive"),
     (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
     (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
-    (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker is left that may hold replicas"),
+    (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker may hold replicas"),
     (
         ["--remove-brokers", "2,3,4", "--topics", "late"],
         None,

@@ -135,7 +135,7 @@ def test_a_list_that_gets_shorter_than_min_isr_has_to_be_insisted_on(surveyor: S
     rejections = surveyor.lake.rows("rejections", ("plan_id", "=", rest["plan_id"]))
     assert ran.code == 23
     assert "paired-0: 1 replica can never reach min.insync.replicas=2" in ran.stderr
-    assert "allow these by --allow-below-min-isr or leave these partitions out by --skip-unsafe" in ran.stderr
+    assert "allow these with --allow-below-min-isr or leave these partitions out with --skip-unsafe" in ran.stderr
     assert (rest["changes"], all_of_it["changes"]) == (1, 2)
     assert [(row["topic"], row["code"]) for row in rejections] == [("paired", "MIN_ISR_UNREACHABLE")]
 

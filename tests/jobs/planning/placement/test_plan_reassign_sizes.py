@@ -164,7 +164,7 @@ def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
         (["--rebalance", "--sizes", str(tmp_path / "none")], 2, "cannot read"),
         (["--rebalance", "--sizes", str(moves)], 2, "missing required field `bytes`"),
         (["--rebalance", "--sizes", str(unknown)], 23, "snapshot 1 do not agree: the snapshot has no big-7, nope-0;"),
-        (["--rebalance", "--sizes", str(huge)], 23, "the sizes add up to more than"),
+        (["--rebalance", "--sizes", str(huge)], 23, "the sizes total more than"),
         (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --sizes and --by-size"),
     ]
     ran = surveyor("plan", "reassign", "--rebalance", "--sizes", str(partly))

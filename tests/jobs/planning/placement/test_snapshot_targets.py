@@ -57,7 +57,7 @@ def test_back_to_a_snapshot(surveyor: Surveyor) -> None:
 
 WRONG: list[tuple[list[str], int, str]] = [
     (["1", "--max-moves", "1"], USAGE, "leave out --max-moves"),
-    (["1", "--topics", "none"], REFUSED, "no topic of snapshots 1 and 2 is asked for"),
+    (["1", "--topics", "none"], REFUSED, "no topic of snapshots 1 and 2 is requested"),
     (["9"], USAGE, "no snapshot 9"),
     (["1", "--rebalance"], USAGE, "not --rebalance and --to-snapshot"),
 ]
