@@ -1,4 +1,4 @@
-"""Rows and frames for planner tests: every table with its full schema, sensible values where a test says none."""
+"""Rows and frames for planner tests: every table with its full schema and sensible defaults."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def partition_row(replicas: Sequence[int], leader: int | None, isr: Sequence[int] | None, **columns: object) -> Row:
-    """Return a partition as snapshots hold it: at version 4, leader epoch 5 of controller epoch 7; new without leader.
+    """Return a partition as in a snapshot: version 4, leader epoch 5, controller epoch 7; new if it has no leader.
 
     >>> row = partition_row([1, 2], 1, [1, 2], partition=3)
     >>> row["partition"], row["leader_epoch"], partition_row([1], None, None).get("leader_epoch")
@@ -88,16 +88,16 @@ def broker_row(broker_id: int, **columns: object) -> Row:
 
 
 def config_row(broker_id: int, name: str, value: str | None, **columns: object) -> Row:
-    """Return what a broker says of itself."""
+    """Return a row of BROKER_CONFIGS."""
     row = {"cluster": CLUSTER, "snapshot_id": 1, "broker_id": broker_id, "name": name, "value": value}
     return row | {"assumed": False} | columns
 
 
 def frame(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: StructType) -> DataFrame:
-    """Make a frame of rows; columns that a row does not name are null.
+    """Make a frame of rows; columns that a row does not have are null.
 
-    By way of Arrow they are a local relation, and in one partition they need no exchange: a rule is then planned and
-    run in 1.2 s of processor time instead of 2.1 s.
+    Built from Arrow, the rows are a local relation, and in one partition they need no exchange: a rule is then planned
+    and run in 1.2 s of processor time instead of 2.1 s.
     """
     named = [{name: row.get(name) for name in schema.names} for row in rows]
     table = pa.Table.from_pylist(named, to_arrow_schema(schema, timezone="UTC"))
@@ -109,7 +109,7 @@ def as_rows(rows: DataFrame) -> list[Row]:
 
 
 def by_partition(rows: DataFrame) -> dict[tuple[str, int], Row]:
-    """Return rows by topic and partition, and fail where a partition has two."""
+    """Return rows by topic and partition; fail if a partition has two."""
     collected = as_rows(rows)
     keyed = {(row["topic"], row["partition"]): row for row in collected}
     assert len(keyed) == len(collected), "a partition has two rows"
@@ -118,7 +118,7 @@ def by_partition(rows: DataFrame) -> dict[tuple[str, int], Row]:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a rule is given: partitions, their topics, the brokers by what is known of them, and what they say."""
+    """The input of a rule: partitions, topics, brokers with their properties, and broker configs."""
 
     partitions: list[Row]
     topics: list[Row] = field(default_factory=lambda: [topic_row()])
@@ -139,7 +139,7 @@ class World:
 
     @property
     def has_failed(self) -> bool:
-        """Whether some partition says whose log dirs failed for it."""
+        """Whether log dirs failed for any partition."""
         return any(FAILED in row for row in self.partitions)
 
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
@@ -164,12 +164,12 @@ def plan_tables(spark: SparkSession, changes: DataFrame, rejections: DataFrame) 
 
 
 def shape(schema: StructType) -> list[tuple[str, str]]:
-    """Return names and types in order; that a column promises never to be null is no matter."""
+    """Return names and types in order, without nullability."""
     return [(column.name, column.dataType.simpleString()) for column in schema]
 
 
 def assert_rows(actual: DataFrame, expected: Sequence[Mapping[str, Any]], schema: StructType) -> None:
-    """Compare with rows of a schema, in any order; columns that no expected row names are not compared."""
+    """Compare with rows of a schema in any order; columns that no expected row has are not compared."""
     assert shape(actual.schema) == shape(schema)
     named = [name for name in schema.names if any(name in row for row in expected)] or schema.names
     expected_frame = frame(actual.sparkSession, expected, schema)
@@ -185,7 +185,7 @@ def assert_rejections(actual: DataFrame, expected: Sequence[Mapping[str, Any]]) 
 
 
 def arrays_of(world: World) -> PartitionArrays:
-    """The world's partitions, laid out by hand."""
+    """Lay out the world's partitions as arrays."""
     configs = {row["topic"]: row for row in world.topics}
     rows = world.partitions
     topics = [configs.get(row["topic"], topic_row()) for row in rows]

@@ -1,7 +1,7 @@
-"""The controller's rules once more, one partition at a time in plain Python, written from Kafka's own procedures.
+"""An oracle of the controller's rules in plain Python, one partition at a time, written from Kafka's procedures.
 
-`Election.scala`: a strategy is given the assignment, the ISR and who is online, and names a leader and an ISR.
-`ReplicaStateMachine.removeReplicasFromIsr`: a dead follower leaves the ISR, the last member stays.
+`Election.scala`: a strategy gets the assignment, the ISR and the online replicas, and returns a leader and an ISR.
+`ReplicaStateMachine.removeReplicasFromIsr`: a dead follower leaves the ISR, but the last member stays.
 """
 
 from collections import defaultdict
@@ -17,28 +17,28 @@ DELETED: Final = "deleted"
 
 
 def online(row: Row, world: World) -> set[int]:
-    """`isReplicaOnline`: its broker is registered, and the log dir of this replica has not failed there."""
+    """`isReplicaOnline`: the broker is registered, and its log dir of this replica has not failed."""
     return set(world.registered) - set(row.get(FAILED) or ())
 
 
 def able(row: Row, world: World) -> list[int]:
-    """The replicas that may be in sync, in their order: online, and on brokers that are understood."""
+    """Return replicas that may be in sync, in order: online, and on brokers that are understood."""
     return [replica for replica in row["replicas"] if replica in online(row, world) & world.live]
 
 
 def electable(row: Row, world: World) -> list[int]:
-    """The same in the order in which they are elected: those on drained brokers come last, and are not left out."""
+    """Return `able` replicas in the order of election, with those on drained brokers last."""
     return sorted(able(row, world), key=lambda replica: replica in world.drained)
 
 
 def first_isr(row: Row, world: World) -> list[int]:
-    """The ISR of a new partition: replicas that a resident drain stops are in it only where no other is able."""
+    """Return the ISR of a new partition: a replica that a resident drain stops is in it only if no other is able."""
     going = [replica for replica in able(row, world) if world.drained.get(replica) is not DrainMode.RESIDENT]
     return going or able(row, world)
 
 
 def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, list[int], int] | None:
-    """`offlinePartitionLeaderElection`: leader, ISR and recovery state, None where nobody can be elected."""
+    """`offlinePartitionLeaderElection`: leader, ISR and recovery state, None if no replica can be elected."""
     members = [member for member in row["isr"] if member in online(row, world)]
     for replica in electable(row, world):
         if replica in members:
@@ -50,7 +50,7 @@ def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, lis
 
 
 def unclean_allowed(row: Row, world: World) -> bool:
-    """`LogConfig` with its fall-back to `KafkaConfig`: the topic's word, else the brokers' if all agree."""
+    """`LogConfig` with its fallback to `KafkaConfig`: the topic's config, else the brokers' if all agree."""
     configs = [row for row in world.configs if row["name"] == "unclean.leader.election.enable"]
     by_brokers = [
         row["value"] is not None and row["value"].strip().lower() == "true" and not row["assumed"] for row in configs
@@ -59,7 +59,7 @@ def unclean_allowed(row: Row, world: World) -> bool:
 
 
 def removal_from_isr(row: Row, world: World) -> list[int]:
-    """`removeReplicasFromIsr` for each replica that is offline in turn: the last member is never removed."""
+    """`removeReplicasFromIsr` for each offline replica in turn; the last member is never removed."""
     isr = list(row["isr"])
     for member in row["isr"]:
         if member not in online(row, world) and len(isr) > 1:
@@ -73,7 +73,7 @@ def _change(row: Row, action: str, leader: int, isr: list[int], recovery: int) -
 
 
 def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
-    """What a cycle does to a partition: its one change, or nothing."""
+    """Return the change of a cycle for a partition, or None."""
     if row["topic"] == DELETED or not row["understood"]:
         return None
     if row["leader"] is None:
@@ -87,14 +87,14 @@ def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
     elected = offline_election(row, world, unclean=allow_unclean or unclean_allowed(row, world))
     if elected is not None:
         return _change(row, "elect", *elected)
-    # all the ISR is kept: whoever of it returns first has all that was acknowledged
+    # the whole ISR is kept: any member that returns has everything that was acknowledged
     if row["leader"] == NO_LEADER or not row["isr"] or set(row["isr"]) & online(row, world):
         return None
     return _change(row, "take_offline", NO_LEADER, row["isr"], row["leader_recovery_state"])
 
 
 def reconcile_code(row: Row, world: World, *, allow_unclean: bool) -> str | None:
-    """Say why a partition has no leader after a cycle, or was not judged."""
+    """Return why a partition has no leader after a cycle, or was not considered."""
     if row["topic"] == DELETED:
         return None
     if not row["understood"]:
@@ -106,7 +106,7 @@ def reconcile_code(row: Row, world: World, *, allow_unclean: bool) -> str | None
 
 
 def preferred(row: Row, world: World) -> Row | str:
-    """`preferredReplicaPartitionLeaderElection`: the change, or why there is none."""
+    """`preferredReplicaPartitionLeaderElection`: the change, or the code of the rejection."""
     candidate, leader = row["replicas"][0], row["leader"]
     isr, registered = row["isr"] or (), world.registered
     conditions = [
@@ -127,9 +127,10 @@ def preferred(row: Row, world: World) -> Row | str:
 
 
 def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[int, int]], set[tuple[str, int]]]:
-    """`checkAndTriggerAutoLeaderRebalance`: by broker how many prefer it and are not led by it; whom to elect for.
+    """`checkAndTriggerAutoLeaderRebalance`: by broker the partitions that prefer it and those it does not lead; the
+    elections.
 
-    Topics queued for deletion do not count; their partitions are asked for all the same, and then rejected.
+    Topics queued for deletion do not count; their partitions are still requested, and then rejected.
     """
     by_preferred: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
@@ -147,7 +148,7 @@ def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[in
 
 
 def told(change: dict[str, Any]) -> Row:
-    """Reduce a change row to what the oracle says of it."""
+    """Reduce a change row to the columns of the oracle."""
     return {
         "action": change["action"],
         "leader": change["leader_after"],

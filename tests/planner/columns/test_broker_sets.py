@@ -1,4 +1,4 @@
-"""Who is alive, as rules see it: the same whether a partition is told of all brokers or of those it names."""
+"""Broker sets of rules: equal whether computed from all brokers or from those that a partition references."""
 
 from itertools import product
 from typing import Final
@@ -22,7 +22,7 @@ PARTITIONS_NAMED: Final = [
     ([3, 4, 5], 4, [5, 4]),
     ([0, 9], 9, [9]),
     ([1, 2], NO_LEADER, [3]),  # in the ISR and not assigned
-    ([2], 5, [2]),  # led by one that is neither
+    ([2], 5, [2]),  # led by a broker that is neither
     ([0, 1], None, None),
 ]
 
@@ -51,19 +51,19 @@ def test_sets_of_registered_brokers(spark: SparkSession) -> None:
         assert {name: row[name] for name in SETS} == {name: [b for b in sets[name] if b in named] for name in SETS}
 
 
-# how drained, under which broker epoch, and the one it has now -> how it is drained now
+# drain mode and broker epoch of the mark, current broker epoch -> current drain mode
 MARKS: Final = [
     (DrainMode.RESIDENT, 7, 7, DrainMode.RESIDENT),
-    (DrainMode.RESIDENT, 7, 8, None),  # it has registered again
-    (DrainMode.RESIDENT, 8, 7, DrainMode.RESIDENT),  # what is known of the broker is older than the mark
+    (DrainMode.RESIDENT, 7, 8, None),  # registered again
+    (DrainMode.RESIDENT, 8, 7, DrainMode.RESIDENT),  # the snapshot of the broker is older than the mark
     (DrainMode.RESIDENT, NOT_REGISTERED, 7, None),
-    (DrainMode.RESIDENT, None, 7, DrainMode.RESIDENT),  # by a version that did not record it
-    (DrainMode.ADMIN, 7, 8, DrainMode.ADMIN),  # the order of replicas lasts
+    (DrainMode.RESIDENT, None, 7, DrainMode.RESIDENT),  # drained by a version that did not record the epoch
+    (DrainMode.ADMIN, 7, 8, DrainMode.ADMIN),  # the replica order persists
 ]
 
 
 def test_a_resident_drain_ends_when_its_broker_registers_again(spark: SparkSession) -> None:
-    """By the transform, and by its twin for a controller that knows the brokers in memory."""
+    """Checks the transform and its counterpart for a controller that holds the brokers in memory."""
     rows = [broker_row(broker, broker_epoch=now) for broker, (_, _, now, _) in enumerate(MARKS)]
     marks = [
         {"cluster": CLUSTER, "broker_id": broker, "mode": mode.value, "broker_epoch": epoch}

@@ -1,4 +1,4 @@
-"""Values of configs in SQL, in plain Python, and as Kafka's `ConfigDef.parseType` takes them."""
+"""Config values in SQL, in plain Python, and as Kafka's `ConfigDef.parseType` parses them."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from schemas.tables import TOPICS
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION
 from tests.planner.frames import frame, topic_row
 
-# a value -> as a BOOLEAN, as an INT; None: ConfigException
+# value -> as a BOOLEAN, as an INT; None: ConfigException
 VALUES: Final[list[tuple[str | None, bool | None, int | None]]] = [
     ("true", True, None),
     (" true ", True, None),
@@ -50,13 +50,13 @@ def test_values_are_read_alike_in_sql_and_in_python(spark: SparkSession) -> None
     assert by_python == [(as_boolean, as_number) for _, as_boolean, as_number in VALUES]
 
 
-# a topic's config -> whether it allows unclean elections, its min.insync.replicas; None: it says nothing
+# a topic's config -> whether it allows unclean elections, its min.insync.replicas; None: not set
 OVERRIDES: Final[list[tuple[dict[str, str | None] | None, bool | None, int | None]]] = [
     ({}, None, None),
     ({UNCLEAN_ELECTION: " True ", MIN_ISR: " 2"}, True, 2),
     ({UNCLEAN_ELECTION: "false", MIN_ISR: "many"}, False, None),
     ({UNCLEAN_ELECTION: "maybe"}, False, None),
-    # what is there and cannot be read allows nothing
+    # an unreadable value allows nothing
     ({UNCLEAN_ELECTION: None, MIN_ISR: None}, False, None),
     ({"retention.ms": None, MIN_ISR: "3"}, None, 3),
     (None, False, None),

@@ -20,7 +20,7 @@ OPAQUE: Final = frozenset({4})
 
 NON_EXISTENT, NEW, ONLINE, OFFLINE = PartitionState
 
-# topic, replicas, leader, ISR -> state, offline replicas, under-replicated, under min ISR (of 3, unless the topic says)
+# topic, replicas, leader, ISR -> state, offline replicas, under-replicated, under min ISR (3 unless the topic sets it)
 CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, PartitionState, list[int], bool, bool]]] = [
     ("plain", [1, 2, 3], 1, [3, 2, 1], ONLINE, [], False, False),
     ("plain", [1, 2, 3], 1, [1, 2], ONLINE, [], True, True),
@@ -32,7 +32,7 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, PartitionS
     ("plain", [1, 2, 3], NO_LEADER, [1], OFFLINE, [], True, True),
     ("plain", [4, 1, 2], 4, [4, 1, 2], ONLINE, [], False, False),
     ("two", [9, 1], None, None, NEW, [9], True, True),
-    # a deletion that has begun takes the leaders first, then the znodes
+    # a deletion removes the leaders first, then the znodes
     ("deleted", [1, 2, 3], 1, [1, 2, 3], ONLINE, [], False, False),
     ("deleted", [1, 2, 3], NO_LEADER, [1], NON_EXISTENT, [], True, True),
     ("deleted", [9, 1], 9, [9, 1], NON_EXISTENT, [9], False, True),

@@ -1,4 +1,4 @@
-"""The rules on arrays against the transforms: what is derived, who should lead, the imbalance."""
+"""The rules on arrays compared with the transforms: derived columns, needed leaders, imbalance."""
 
 from dataclasses import replace
 from typing import Final
@@ -27,7 +27,7 @@ def numbers(world: World, marks: Bools) -> set[int]:
 
 
 def every_kind() -> World:
-    """All small partitions: of topics with and without a min.insync.replicas, not understood, of a deleted topic."""
+    """All small partitions: with and without the topic's min.insync.replicas, not understood, topic being deleted."""
     small = all_small_partitions()
     plain = [row for row in small.partitions if row["topic"] == "plain"][::3]
     kinds: list[Row] = [{"topic": "two"}, {"understood": False}, {"topic": "deleted"}, {"topic": "unlisted"}]
@@ -56,7 +56,7 @@ def test_what_is_derived(spark: SparkSession) -> None:
 
 
 def test_who_should_lead(spark: SparkSession) -> None:
-    """By clean elections."""
+    """With clean elections only."""
     world = every_kind()
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     verdicts = as_rows(reconcile_verdicts(partitions, topics, brokers, configs))
@@ -71,7 +71,7 @@ def test_who_should_lead(spark: SparkSession) -> None:
 
 
 def test_a_drained_broker_could_lead(spark: SparkSession) -> None:
-    """It is no reason why a partition stays without a leader."""
+    """A drained replica that could lead does not make a partition leaderless."""
     world = replace(every_kind(), drained={0: DrainMode.ADMIN, 1: DrainMode.RESIDENT})
     verdicts = as_rows(reconcile_verdicts(*world.frames_and_configs(spark)))
     due = repair_masks(arrays_of(world), world.registered, world.live)

@@ -1,4 +1,4 @@
-"""A plan's id and counts: Spark's and the committer's agree to the byte, and every part of a plan counts."""
+"""A plan's id and counts: Spark and the commit agree to the byte, and every part of a plan affects the id."""
 
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ def _values(data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def _rows(schema: StructType) -> st.SearchStrategy[list[Row]]:
-    """Rows that say something of a few columns, anything at all, and are null elsewhere."""
+    """Rows with arbitrary values in a few columns and nulls elsewhere."""
     columns = {column.name: _values(column.dataType) for column in schema}
     named = st.sampled_from(schema.names).flatmap(lambda name: st.tuples(st.just(name), columns[name]))
     some = st.lists(named, max_size=6).map(dict)
@@ -61,7 +61,7 @@ def test_the_empty_plan_has_an_id_too(spark: SparkSession) -> None:
 
 
 def test_every_column_but_its_own_counts() -> None:
-    """Whatever is edited in a row makes another plan, and so does a row too few or too many."""
+    """Any edited, missing or additional row gives another plan id."""
     rows = {name: dict.fromkeys(schema.names) for name, schema in SCHEMAS.items()}
     whole = {name: [row] for name, row in rows.items()}
     edited = [

@@ -1,4 +1,4 @@
-"""Events between two snapshots: each listener of the seeds, and what makes none."""
+"""Events between two snapshots: one per listener of Kafka, and differences that make none."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,7 +55,7 @@ CASES: list[Case] = [
         [
             partition_row([0, 1, 2], None, None, partition=0, partition_state="New"),
             partition_row([0, 1, 2], None, None, partition=1, partition_state="NonExistent"),
-            partition_row([0, 1, 2], None, None, partition=2, partition_state="New"),  # its topic was made anew
+            partition_row([0, 1, 2], None, None, partition=2, partition_state="New"),  # its topic was created again
         ],
         [_event("StateVanished", "t-0", "leader 1, ISR [1, 2], leader epoch 5", None)],
     ),

@@ -1,4 +1,4 @@
-"""States that are gone: what history last knew of them, and when nothing is known."""
+"""Lost states: the last known state from history, and when none is known."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,15 +29,15 @@ def _was(snapshot: int, leader: int | None = 1, epoch: int = 4, **columns: objec
 
 TOMBSTONE: Final[dict[str, Any]] = {"partition_state": "NonExistent"}
 
-# rows of history, and when the last state was seen and what came after it, None for a partition that is new
+# rows of history -> snapshots of the last state and of the first row after it, None for a new partition
 HISTORIES: Final[list[tuple[list[Row], tuple[int, int] | None]]] = [
     ([_was(1), _was(3, epoch=4), _was(5, None)], (3, 5)),
     ([_was(1), _was(5, None), _was(7, None, topic_version=3)], (1, 5)),
     ([_was(5, None)], None),
     ([], None),
-    ([_was(1), _was(3, **TOMBSTONE), _was(5, None)], None),  # deleted and made anew
+    ([_was(1), _was(3, **TOMBSTONE), _was(5, None)], None),  # deleted and created again
     ([_was(1), _was(2, **TOMBSTONE), _was(3), _was(5, None)], (3, 5)),
-    ([_was(1, topic_version=4), _was(5, None)], None),  # the topic's znode begins again
+    ([_was(1, topic_version=4), _was(5, None)], None),  # the versions of the topic's znode start again
 ]
 
 
@@ -51,14 +51,14 @@ def test_last_state_known(spark: SparkSession) -> None:
     assert {(row["leader"], tuple(row["isr"]), row["leader_epoch"]) for row in last_states} == {(1, (1, 2), 4)}
 
 
-# the topic's id now and then, its version then, where it is 0 now, and whether it is the same topic
+# the topic's current and former id, its former version (it is 0 now) -> whether it is the same topic
 TOPICS_THEN: Final[list[tuple[str | None, str | None, int | None, bool]]] = [
     (TOPIC_ID, TOPIC_ID, 0, True),
     (TOPIC_ID, "B", 0, False),
     (TOPIC_ID, None, None, True),
     (None, "B", 0, True),
     (None, None, 0, True),
-    (None, None, 4, False),  # the history knows of version 0: later ones alone were no changes of the partition
+    (None, None, 4, False),  # history has version 0, as later versions alone are not changes of the partition
 ]
 
 
@@ -84,7 +84,7 @@ def test_topics_queued_for_deletion_are_left_alone(spark: SparkSession) -> None:
 
 
 def _recovered(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """What was last known, as an offline partition, and the evidence; the state was there in snapshots 1 to 4."""
+    """Recover a partition whose state existed in snapshots 1 to 4, with its evidence."""
     partitions, topics, brokers = world.frames(spark)
     history = frame(spark, [_was(1), _was(5, None)], PARTITION_HISTORY)
     snapshots = frame(spark, [{"cluster": "test", "snapshot_id": i, "taken_at": NOW} for i in range(1, 7)], SNAPSHOTS)
@@ -93,11 +93,11 @@ def _recovered(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame,
     return known, offline, ranked_evidence(without_in_sync(offline), history, snapshots).localCheckpoint()
 
 
-# live brokers -> leader and who must be gone, or the code of the rejection; allowed for all
+# live brokers -> leader and required dead brokers, or the code of the rejection; unclean allowed for all
 OFFERS: Final[list[tuple[set[int], tuple[int, list[int]] | str]]] = [
-    ({1, 2, 3}, (1, [])),  # whoever led before the others that were in sync
+    ({1, 2, 3}, (1, [])),  # the former leader before the other ISR members
     ({2, 3}, (2, [])),
-    ({3}, (3, [1, 2])),  # was never in sync: only while those that were are gone
+    ({3}, (3, [1, 2])),  # never in sync, so only while the ISR members are dead
     (set(), "NO_ELIGIBLE_LEADER"),
 ]
 

@@ -1,4 +1,4 @@
-"""What a snapshot makes of a reading: not understood is not vanished, and only differences are written."""
+"""Differences between snapshots: znodes that were not understood did not vanish, and only differences are written."""
 
 from typing import Any, Final
 
@@ -74,7 +74,7 @@ def test_only_differences_are_written(spark: SparkSession) -> None:
     assert {row["topic"] for row in as_rows(resized_topics(pairs))} == {"t"}
 
 
-# columns then, columns now, and whether it is a change of the partition; the row has the new version in any case
+# columns before, columns after -> whether the partition changed; the row gets the new version in any case
 TOPIC_VERSIONS: Final[list[tuple[Row, Row, bool]]] = [
     ({"topic_version": 3}, {"topic_version": 4}, False),  # another partition of the topic was moved
     ({"topic_version": 3}, {"topic_version": 4, "leader": 2}, True),
@@ -101,7 +101,7 @@ def test_a_later_version_of_the_topic_alone_is_no_change(spark: SparkSession) ->
     assert pairs.where(has_changed()).count() == stamps.count(9)
 
 
-# what two rows differ in, though a careless hash would take them for the same
+# differences of two rows that a careless hash would not detect
 LOOK_ALIKES: Final[list[tuple[Row, Row]]] = [
     ({"replicas": [1, 2], "adding_replicas": [3]}, {"replicas": [1, 2, 3], "adding_replicas": []}),
     ({"adding_replicas": [4], "removing_replicas": []}, {"adding_replicas": [], "removing_replicas": [4]}),
@@ -122,7 +122,7 @@ def test_fingerprints_tell_look_alikes_apart(spark: SparkSession) -> None:
 
 
 def test_cells_of_what_is_new_differs_or_vanished(spark: SparkSession) -> None:
-    """A cell is a partition of each of these topics, so what is found is what changed and nothing else."""
+    """Each topic's partition has a cell of its own, so the cells found are exactly the partitions that changed."""
     same, led_by_1, gone, new = (
         partition_row([1, 2], 1, [1, 2], topic=topic) for topic in ("same", "led", "gone", "new")
     )

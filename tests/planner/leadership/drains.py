@@ -1,7 +1,7 @@
-"""Drains once more, one partition at a time in plain Python, written from Kafka's own procedures.
+"""An oracle for drains in plain Python, one partition at a time, written from Kafka's procedures.
 
-`KafkaController.doControlledShutdown` and `Election.electControlledShutdown`; a demotion is a reorder and a preferred
-election.
+Corresponds to `KafkaController.doControlledShutdown` and `Election.electControlledShutdown`; a demotion is a reorder
+and a preferred election.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from tests.planner.oracle import DELETED
 
 
 def shutdown_leader(row: Row, world: World, down: Collection[int]) -> int | None:
-    """First in the assignment that is in the ISR, registered and not shutting down."""
+    """Return the first replica of the assignment that is in the ISR, registered and not shutting down."""
     for replica in row["replicas"]:
         if replica in row["isr"] and replica in world.live and replica not in down:
             return int(replica)
@@ -24,7 +24,7 @@ def demoted(replicas: Sequence[int], last: Collection[int]) -> list[int]:
 
 
 def code(row: Row, world: World, down: Collection[int]) -> str | None:
-    """Why a partition is left as it is, in either mode."""
+    """Return why a partition is left as it is, in either mode."""
     if row["topic"] == DELETED:
         return "DELETION_REQUESTED"
     if not row["understood"]:
@@ -36,7 +36,7 @@ def code(row: Row, world: World, down: Collection[int]) -> str | None:
 
 
 def shut_down(row: Row, world: World, down: Collection[int]) -> Row | str | None:
-    """What a controlled shutdown of these makes of a partition: its change, why there is none, None if not on them."""
+    """Return the change of a controlled shutdown, or a code; None without a replica on these brokers."""
     if not set(row["replicas"]) & set(down):
         return None
     rejection = code(row, world, down)
@@ -57,7 +57,7 @@ def shut_down(row: Row, world: World, down: Collection[int]) -> Row | str | None
 
 
 def demotion(row: Row, world: World, down: Collection[int]) -> list[Row] | str | None:
-    """What a drain in admin mode asks for: an order and then a leader; or why nothing, None if not on them."""
+    """Return the order and leader of a drain in admin mode, or a code; None without a replica on these brokers."""
     if not set(row["replicas"]) & set(down):
         return None
     rejection = code(row, world, down)

@@ -1,4 +1,4 @@
-"""Who is looked at closely: each partition once, and none that is plainly well."""
+"""Candidates of leadership rules: each partition that may need a change once, and no other."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from schemas.enums import NO_LEADER
 from schemas.tables import PARTITIONS
 from tests.planner.frames import World, as_rows, frame, partition_row
 
-# replicas, leader, ISR, understood -> whether a rule must look
+# replicas, leader, ISR, understood -> whether it is a candidate
 CASES: Final = [
     ([1, 2], 1, [1, 2], True, False),
     ([1, 9], 1, [1], True, False),  # a dead replica that is not in the ISR needs nothing

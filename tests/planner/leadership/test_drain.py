@@ -1,4 +1,4 @@
-"""Drains: who leads instead, who leaves the ISR, who would go offline; and that undoing one restores the order."""
+"""Drains: new leaders, ISR shrinks, partitions that would go offline, and undrains that restore the order."""
 
 from collections import defaultdict
 from typing import Final
@@ -32,10 +32,10 @@ SHUTDOWNS: Final[list[tuple[list[int], int, list[int], int | None, list[int] | N
     ([2, 5, 7], 2, [2, 5, 7], 5, [5, 7], "controlled_shutdown"),
     ([2, 5, 7], 2, [7, 2, 5], 5, [7, 5], "controlled_shutdown"),  # by the assignment, not by the ISR
     ([2, 5, 7], 2, [2, 7], 7, [7], "controlled_shutdown"),
-    ([2, 3, 5], 2, [2, 3, 5], 5, [5], "controlled_shutdown"),  # both at once: never to the other one
+    ([2, 3, 5], 2, [2, 3, 5], 5, [5], "controlled_shutdown"),  # both at once, so neither takes over from the other
     ([5, 2, 7], 5, [5, 2, 7], 5, [5, 7], "shrink_isr"),
     ([5, 2], 5, [5], 5, [5], "stop_replica"),
-    ([9, 2, 5], 2, [9, 2, 5], 5, [9, 5], "controlled_shutdown"),  # a dead member is reconcile's to remove
+    ([9, 2, 5], 2, [9, 2, 5], 5, [9, 5], "controlled_shutdown"),  # reconcile removes dead members
     ([2], 2, [2], None, None, "GOES_OFFLINE"),
     ([2, 3], 2, [2, 3], None, None, "GOES_OFFLINE"),
     ([2, 5], 2, [2], None, None, "GOES_OFFLINE"),
@@ -68,7 +68,7 @@ def test_who_is_left_as_it_is_has_a_code(spark: SparkSession) -> None:
     assert {key: row["code"] for key, row in rejections.items()} == expected
 
 
-# replicas, leader, ISR -> the order asked for, None for the same, and the leader then, None for no election
+# replicas, leader, ISR -> the new order, None for no change, and the new leader, None for no election
 DEMOTIONS: Final[list[tuple[list[int], int, list[int], list[int] | None, int | None]]] = [
     ([2, 5, 7], 2, [2, 5, 7], [5, 7, 2], 5),
     ([2, 3, 5, 7], 3, [2, 3, 5, 7], [5, 7, 2, 3], 5),
@@ -102,7 +102,9 @@ def test_demotion(spark: SparkSession) -> None:
 
 
 def test_nobody_stops_what_it_is_told_to_follow(spark: SparkSession) -> None:
-    """2 is drained; 3 was before it, and leads or is in sync again: who led is told, the others stop."""
+    """Broker 2 is drained. Broker 3 was drained before, and leads or is in sync again. The leader gets LeaderAndIsr,
+    others StopReplica.
+    """
     rows = [
         partition_row([2, 3, 5], 2, [2, 3, 5], partition=0),
         partition_row([2, 3, 5], 3, [2, 3, 5], partition=1),
@@ -118,7 +120,7 @@ def test_nobody_stops_what_it_is_told_to_follow(spark: SparkSession) -> None:
     assert_changes(drain_changes(partitions, topics, marked, [2], DrainMode.RESIDENT), expected)
 
 
-# leader, ISR of [2, 5, 7], deletion requested -> who is told at the next epoch, None for nothing, or the rejection
+# leader, ISR of [2, 5, 7], deletion requested -> recipients at the next epoch, None for no change, or the rejection
 RESTARTS: Final[list[tuple[int | None, list[int] | None, bool, list[int] | str | None]]] = [
     (5, [5, 7], False, [2, 5, 7]),
     (5, [5, 7, 2], False, None),
@@ -201,7 +203,7 @@ def test_demotion_by_hand(spark: SparkSession, world: World, down: list[int]) ->
 
 
 def _links(spark: SparkSession, drained: list[DataFrame]) -> DataFrame:
-    """The reorders of plans that were applied one after another."""
+    """Return the reorders of plans applied one after another."""
     rows = [
         row | {"wave": number}
         for number, changes in enumerate(drained)
@@ -225,7 +227,7 @@ def _applied(world: World, changes: DataFrame) -> World:
 @settings(BATCHES, max_examples=3)
 @given(worlds())
 def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> None:
-    """Also of two after each other, undone in the order of the drains: what is drained still stays last."""
+    """Undo one drain, or two in the order in which they were made; brokers that are still drained stay last."""
     if len(world.live) < len({0, 1}):
         return
     one, other = sorted(world.live)[:2]
@@ -294,7 +296,9 @@ LAST_CHOICE: Final[list[tuple[list[int], int | None, list[int] | None, int, list
 
 @pytest.mark.parametrize("mode", ["admin", "resident"])
 def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> None:
-    """It leads where no other can, is sent that even if its replica was stopped, and the reason says so."""
+    """It leads only if no other replica can, receives LeaderAndIsr even if its replica was stopped, and the reason
+    names it.
+    """
     rows = [partition_row(*case[:3], partition=number) for number, case in enumerate(LAST_CHOICE)]
     world = World(rows, live=LIVE, drained={2: DrainMode(mode)})
 
@@ -310,7 +314,9 @@ def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> 
 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_what_a_new_partition_begins_with(spark: SparkSession, mode: DrainMode) -> None:
-    """A drained replica does not lead while another lives; one that a resident drain stops is not in the ISR either."""
+    """A drained replica leads only if no other is alive; a replica that a resident drain stops is not in the ISR
+    either.
+    """
     world = World([partition_row([2, 5, 9], None, None)], live=LIVE, drained={2: mode})
 
     [change] = as_rows(reconcile_changes(*world.frames_and_configs(spark)))
@@ -332,7 +338,7 @@ def test_leaders_are_not_brought_back_to_a_drained_broker(spark: SparkSession, m
 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_a_request_for_an_election_takes_the_last_choice(spark: SparkSession, mode: DrainMode) -> None:
-    """As `plan elect --offline` asks for it."""
+    """As `plan elect --offline` requests it."""
     world = World([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     considered = join_requested(partitions.select("topic", "partition"), partitions, topics, brokers)

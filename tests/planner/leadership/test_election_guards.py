@@ -1,4 +1,4 @@
-"""Preferred elections that wait: what was in the ISR for how long, who joined when, and how many at once."""
+"""Guards of preferred elections: stability in the ISR, time since the broker joined, and the cap."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -31,7 +31,7 @@ def _codes(verdicts: DataFrame) -> dict[int, str | None]:
     return {number: row["code"] for (_, number), row in by_partition(verdicts).items()}
 
 
-# what was written of a partition that prefers broker 1, by snapshot -> stable for the last 1, 2, 3, 4 of snapshots 1-4
+# history of a partition that prefers broker 1, by snapshot -> stable for the last 1, 2, 3, 4 of snapshots 1-4
 GONE: Final[Row] = {"partition_state": PartitionState.NON_EXISTENT.value}
 HISTORIES: Final[list[tuple[dict[int, list[int] | None], list[bool]]]] = [
     ({1: [1, 2]}, [True] * 4),
@@ -80,7 +80,7 @@ _isrs = st.lists(st.sampled_from([None, [1], [1, 2], [2], "illegible"]), min_siz
 def test_stability_against_reading_every_snapshot(
     spark: SparkSession, pasts: list[list[list[int] | str | None]], first: int
 ) -> None:
-    """The oracle looks at the partition in each snapshot; history has rows only where something changed."""
+    """The oracle checks the partition in each snapshot; history has rows only where something changed."""
     rows, expected = [], set()
     for number, past in enumerate(pasts):
         for snapshot, isr in enumerate(past, 1):
@@ -136,7 +136,7 @@ def _skew(spark: SparkSession, ratios: dict[int, float]) -> DataFrame:
     ("most", "through"), [(1, {4}), (2, {2, 4}), (3, {2, 3, 4}), (4, {2, 3, 4, 5}), (9, {1, 2, 3, 4, 5})]
 )
 def test_the_worst_brokers_come_first(spark: SparkSession, most: int, through: set[int]) -> None:
-    """Ratio, then broker, topic, partition; what has a code already takes no place."""
+    """Order: ratio, broker, topic, partition; rows with a code do not count."""
     rows: list[tuple[str, int, int, str | None]] = [
         ("a", 0, 3, "NOT_STABLE"),
         ("z", 1, 1, None),

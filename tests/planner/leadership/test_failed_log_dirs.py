@@ -1,4 +1,4 @@
-"""Replicas whose log dir failed on a live broker: which answers count, and what rules make of them."""
+"""Replicas whose log dir failed on a live broker: the responses that count, and their effect on rules."""
 
 from typing import Any, Final
 
@@ -17,13 +17,13 @@ LIVE: Final = frozenset({1, 2, 3})
 TOPICS: Final = [topic_row(), topic_row("unclean", config={"unclean.leader.election.enable": "true"})]
 
 ANSWERED: Final = [
-    # leader and epoch now, who answered 56, told of which epoch -> who counts as failed
+    # current leader and epoch, broker that answered 56, epoch it received -> brokers that count as failed
     (NO_LEADER, 7, [(1, 6)], [1]),
     (NO_LEADER, 6, [(1, 6)], [1]),
     (2, 7, [(1, 6), (3, 7)], [1, 3]),
     (1, 6, [(1, 6)], [1]),
-    (1, 7, [(1, 6)], []),  # elected since, by a controller that knew better
-    (NO_LEADER, 0, [(1, 6)], []),  # the topic was made anew
+    (1, 7, [(1, 6)], []),  # elected later, by a controller with newer information
+    (NO_LEADER, 0, [(1, 6)], []),  # the topic was created again
     (None, None, [(1, 6)], []),
     (1, 5, [], []),
 ]
@@ -94,7 +94,7 @@ ELECTED: Final = [
 
 
 def test_reconcile_elects_past_them(spark: SparkSession) -> None:
-    """A failed follower leaves the ISR at once; nobody that is alive has to be dead at commit."""
+    """A failed follower leaves the ISR at once; a live broker is never a requires_dead premise."""
     taken = {"topic": "t", "action": Action.TAKE_OFFLINE, "leader_after": NO_LEADER, "requires_live": [1]}
     others = [
         {**taken, "partition": 3, "isr_after": [1], "requires_dead": []}

@@ -1,4 +1,4 @@
-"""Elections after failures, ISR shrinks and first leaders: cases by hand, one world for all of them."""
+"""Elections after failures, ISR shrinks and first leaders: worked examples in one world."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -21,7 +21,7 @@ from tests.planner.frames import (
 
 LIVE: Final = frozenset({1, 2, 3})
 OPAQUE: Final = frozenset({4})
-"""Registered, so alive, but its znode could not be decoded. Brokers 7, 8 and 9 are dead."""
+"""A broker that is registered, so alive, but its znode could not be decoded. Brokers 7, 8 and 9 are dead."""
 
 TOPICS: Final = [
     topic_row("plain"),
@@ -44,44 +44,44 @@ Case = tuple[
     RejectionCode | None,
 ]
 CASES: Final[list[Case]] = [
-    # nothing is due
+    # no change needed
     ("plain", [1, 2, 3], 1, [1, 2, 3], None, None),
     ("plain", [1, 2, 3], 2, [2], None, None),
     ("plain", [1, 7], 1, [1], None, None),
-    # a clean election: the first of the assignment, not of the ISR, whose order is kept
+    # a clean election: the first in the assignment, not in the ISR, whose order is kept
     ("plain", [7, 2, 1], 7, [7, 1, 2], (ELECT, 2, [1, 2], 6), None),
     ("plain", [3, 7, 1, 2], 7, [2, 7, 1], (ELECT, 1, [2, 1], 6), None),
     ("plain", [2, 3, 1], NO_LEADER, [3, 1], (ELECT, 3, [3, 1], 6), None),
     ("plain", [8, 7, 1], NO_LEADER, [8, 1, 7], (ELECT, 1, [1], 6), None),
     ("clean", [7, 8, 3], 7, [7, 8, 3], (ELECT, 3, [3], 6), None),
-    # where a clean candidate is alive, no topic is elected uncleanly
+    # while a clean candidate is alive, there is no unclean election
     ("unclean", [1, 7, 2], 7, [7, 2], (ELECT, 2, [2], 6), None),
-    # nobody in sync is alive: recorded once, the ISR kept whole
+    # no replica in sync is alive: recorded once, with the whole ISR kept
     ("plain", [7, 1, 2], 7, [7], (OFFLINE, NO_LEADER, [7], 6), DOWN),
     ("plain", [7, 8, 1], 7, [8, 7], (OFFLINE, NO_LEADER, [8, 7], 6), DOWN),
     ("clean", [7, 1], 7, [7], (OFFLINE, NO_LEADER, [7], 6), DOWN),
     ("plain", [7, 1, 2], NO_LEADER, [7], None, DOWN),
-    # an unclean election: only where the topic says so; the ISR is the leader alone
+    # an unclean election, only if the topic allows it; the ISR is the leader alone
     ("unclean", [7, 2, 1], 7, [7], (ELECT, 2, [2], 6), None),
     ("unclean", [7, 8, 1], NO_LEADER, [7, 8], (ELECT, 1, [1], 6), None),
     ("unclean", [7, 8], 7, [7], (OFFLINE, NO_LEADER, [7], 6), DOWN),
     ("unclean", [7, 8], NO_LEADER, [7], None, DOWN),
-    # dead followers leave the ISR, all at once; the leader stays
+    # dead followers leave the ISR all at once; the leader stays
     ("plain", [2, 7, 1], 2, [7, 2, 1], (SHRINK, 2, [2, 1], 6), None),
     ("plain", [7, 8, 1], 1, [8, 1, 7], (SHRINK, 1, [1], 6), None),
     # first leaders
     ("plain", [7, 3, 1], None, None, (CREATE, 3, [3, 1], 0), None),
     ("plain", [2, 1], None, None, (CREATE, 2, [2, 1], 0), None),
     ("plain", [7, 8], None, None, None, DOWN),
-    # an ISR that is empty: no replica is in sync, and nothing says which ones were
+    # an empty ISR: no replica is in sync, and it is unknown which ones were
     ("plain", [1, 2], NO_LEADER, [], None, DOWN),
     ("unclean", [7, 2, 1], NO_LEADER, [], (ELECT, 2, [2], 6), None),
     ("plain", [1, 2], 1, [], None, None),
     ("plain", [7, 1], 7, [], None, DOWN),
-    # a live leader outside the ISR, or outside the replicas: nothing, as Kafka
+    # a live leader outside the ISR or the replicas: no change, as in Kafka
     ("plain", [1, 2], 1, [2], None, None),
     ("unclean", [2, 3], 1, [2, 3], None, None),
-    # registered but not understood: never elected, never dead
+    # registered but not understood: never elected, and never treated as dead
     ("plain", [4, 1], 4, [4, 1], None, None),
     ("plain", [4, 1], 4, [4, 1, 7], (SHRINK, 4, [4, 1], 6), None),
     ("plain", [4, 7, 1], 7, [7, 4, 1], (ELECT, 1, [4, 1], 6), None),
@@ -91,12 +91,12 @@ CASES: Final[list[Case]] = [
     ("unclean", [4, 7], 7, [7], (OFFLINE, NO_LEADER, [7], 6), DOWN),
     ("plain", [4, 1], None, None, (CREATE, 1, [1], 0), None),
     ("plain", [4], None, None, None, DOWN),
-    # queued for deletion: nothing, and nothing said
+    # queued for deletion: no change and no rejection
     ("deleted", [7, 1], 7, [7, 1], None, None),
     ("deleted", [7, 1], 7, [7], None, None),
     ("deleted", [1, 7], 1, [1, 7], None, None),
     ("deleted", [1, 7], None, None, None, None),
-    # a znode in quarantine: nothing
+    # a znode in quarantine: no change
     ("kept", [7, 1], 7, [7, 1], None, OPAQUE_ZNODE),
     ("kept", [1, 7], 1, [1, 7], None, OPAQUE_ZNODE),
     ("kept", [1, 7], None, None, None, OPAQUE_ZNODE),
@@ -177,7 +177,7 @@ def test_brokers_allow_unclean_elections_where_all_are_known_to(
     configs: list[Row],
     allowed: bool,  # noqa: FBT001 - from the table
 ) -> None:
-    """For topics that say nothing; one that says no, one that is queued or one whose config was not read stays."""
+    """For topics without the config; a topic that forbids it, is queued for deletion or was not read is not elected."""
     by_brokers = (ELECT, 2, [2], 6) if allowed else (OFFLINE, NO_LEADER, [7], 6)
     cases: list[Case] = [
         ("plain", [7, 2, 1], 7, [7], by_brokers, None),
@@ -337,7 +337,7 @@ def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
 
 
 def test_seed_000_broker_0_fails(spark: SparkSession) -> None:
-    """`onBrokerFailure`: broker 0 leads partition 0 and follows in 1 and 2; all three lose it from their ISR."""
+    """`onBrokerFailure`: broker 0 leads partition 0 and follows in 1 and 2; it leaves the ISR of all three."""
     partitions = [
         partition_row([0, 1, 2], 0, [0, 1, 2]),
         partition_row([1, 2, 0], 1, [1, 2, 0], partition=1),

@@ -1,4 +1,4 @@
-"""The imbalance ratio per broker: what counts, and strictly above the threshold."""
+"""The imbalance ratio per broker: the partitions counted, and the strict threshold."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ from tests.planner.frames import CLUSTER, Row, World, as_rows, assert_rows, part
 
 
 def _prefer(broker: int, leaders: Sequence[int | None], first: int = 0, topic: str = "t") -> list[Row]:
-    """Partitions of a topic that prefer one broker, and who leads them."""
+    """Return partitions of a topic that prefer one broker, led by these leaders."""
     return [
         partition_row([broker, 9], leader, None if leader is None else [9], partition=number, topic=topic)
         for number, leader in enumerate(leaders, first)
@@ -25,9 +25,9 @@ WORLD: Final = World(
         *_prefer(0, [0] * 9 + [9]),  # a tenth is not led: at the threshold, not above
         *_prefer(1, [1] * 8 + [9, 1, 9], first=100),
         *_prefer(2, [2, None, None], first=200),  # without a state: preferred, but not led by another
-        *_prefer(3, [NO_LEADER, 3], first=300),  # no leader is not the preferred one
+        *_prefer(3, [NO_LEADER, 3], first=300),  # without a leader, so not led by the preferred one
         *_prefer(4, [4], first=400),
-        *_prefer(4, [9, 9], topic="deleted"),  # queued for deletion: does not count
+        *_prefer(4, [9, 9], topic="deleted"),  # queued for deletion, so not counted
         *_prefer(5, [9], first=10, topic="deleted"),
     ],
     [topic_row("t"), topic_row("deleted", deletion_requested=True)],

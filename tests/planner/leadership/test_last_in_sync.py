@@ -1,4 +1,4 @@
-"""The order of starts after an outage, against a search through all orders."""
+"""The start order after an outage, compared with a search through all orders."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ def order_of(partitions: Lists, registered: list[int]) -> StartOrder:
 
 
 Expected = tuple[list[tuple[tuple[int, ...], int, int]], tuple[int, ...], int]
-"""Starts (brokers, last in sync of, brought back); who was not in sync; of how many it is not known."""
+"""Steps (brokers, partitions last in sync, partitions brought back), brokers not in sync, and unknown partitions."""
 
 CASES: Final[list[tuple[str, Lists, list[int], Expected]]] = [
     ("the last in sync of all", [([0, 2], [0]), ([2, 0], [0])] * 2, [1], ([((0,), 4, 4)], (2,), 0)),
@@ -56,7 +56,7 @@ some = st.lists(st.tuples(st.lists(brokers, min_size=1, unique=True), st.lists(b
 
 @given(some, st.sets(brokers))
 def test_no_order_brings_more_back_at_any_step(partitions: Lists, registered: set[int]) -> None:
-    """One broker after the other is started: what it leads then is judged as Kafka elects, partition by partition."""
+    """Brokers are started one after the other; Kafka's election rule then determines which partitions are led."""
     order = order_of(partitions, sorted(registered))
     down = sorted({0, 1, 2, 3, 4} - registered)
 

@@ -1,4 +1,4 @@
-"""Elections asked for where no leader is alive: every code, an oracle, and what must hold of every plan."""
+"""Requested elections without a live leader: every code, an oracle, and invariants of every plan."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ TOPICS: Final = [
 ]
 CODES: Final = RejectionCode
 
-# topic, replicas, leader, ISR -> leader and ISR by --offline, by --unclean; or why not
+# topic, replicas, leader, ISR -> leader and ISR with --offline, with --unclean; or the code
 Verdict = tuple[int, list[int]] | RejectionCode
 CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Verdict, Verdict]]] = [
     ("plain", [7, 2, 1], 7, [1, 7, 2], (2, [1, 2]), (2, [1, 2])),

@@ -1,4 +1,4 @@
-"""Preferred-replica elections: each reason why not, the ISR as it was, and the seed's worked example."""
+"""Preferred replica elections: each rejection, the unchanged ISR, and a worked example."""
 
 from typing import Final
 
@@ -25,14 +25,14 @@ LIVE: Final = frozenset({0, 1, 2})
 OPAQUE: Final = frozenset({4})
 TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=True), topic_row("kept")]
 
-# topic, replicas, leader, ISR -> new leader, or why not and in which words
+# topic, replicas, leader, ISR -> new leader, or the code and reason
 Case = tuple[str, list[int], int | None, list[int] | None, int | None, RejectionCode | None, str | None]
 LED_BY_DEAD: Final = "already led by its preferred replica 9, which is not alive: reconcile"
 
 CASES: Final[list[Case]] = [
     ("plain", [1, 2, 0], 2, [2, 1, 0], 1, None, None),
     ("plain", [0, 2], 2, [2, 0], 0, None, None),
-    # a leader that is none, or dead, may be replaced; the ISR is not this election's business
+    # a missing or dead leader may be replaced; this election does not change the ISR
     ("plain", [1, 2], NO_LEADER, [9, 1], 1, None, None),
     ("plain", [1, 9], 9, [9, 1], 1, None, None),
     ("plain", [1, 2], 1, [1, 2], None, RejectionCode.ALREADY_PREFERRED, "already led by its preferred replica 1"),
@@ -42,7 +42,7 @@ CASES: Final[list[Case]] = [
     ("plain", [1, 2], None, None, None, RejectionCode.NO_STATE, "it has no state znode yet"),
     ("deleted", [1, 2], 2, [2, 1], None, RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
     ("kept", [1, 2], 2, [2, 1], None, RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
-    # registered but not understood: never elected, and never elected away from
+    # registered but not understood: never elected, and never replaced
     ("plain", [4, 2], 2, [2, 4], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 4 is not alive"),
     (
         "plain",
@@ -107,7 +107,7 @@ def test_each_reason_why_it_cannot_is_a_rejection(spark: SparkSession) -> None:
 
 
 def test_a_partition_asked_for_twice_changes_once(spark: SparkSession) -> None:
-    """And all but the leader stays as it was: ISR, replicas, recovery, a reassignment on its way."""
+    """Everything but the leader stays: ISR, replicas, recovery state, a running reassignment."""
     row = partition_row([1, 2, 9], 2, [9, 2, 1], leader_recovery_state=RECOVERING, adding_replicas=[1])
     partitions, topics, brokers = World([row], live=LIVE).frames(spark)
     once = partitions.select("topic", "partition")
@@ -136,7 +136,7 @@ def test_a_partition_asked_for_twice_changes_once(spark: SparkSession) -> None:
 
 
 def test_seed_000_partition_rebalance(spark: SparkSession) -> None:
-    """15 partitions prefer brokers 0 to 2 by turns; broker 2 leads P2 alone of its five: P5, P8, P11, P14 return."""
+    """15 partitions prefer brokers 0 to 2 in turn; broker 2 leads only P2 of its five, so P5, P8, P11, P14 return."""
     led_by_others = {5: 0, 8: 1, 11: 0, 14: 1}
     rows = [
         partition_row([p % 3, (p + 1) % 3, (p + 2) % 3], led_by_others.get(p, p % 3), [0, 1, 2], partition=p)
@@ -153,7 +153,7 @@ def test_seed_000_partition_rebalance(spark: SparkSession) -> None:
 
 
 def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) -> None:
-    """Broker 1 leads 9 of 10: at the threshold. Broker 2 leads 8 of 10: above it. New partitions are not asked."""
+    """Broker 1 leads 9 of 10, at the threshold; broker 2 leads 8 of 10, above it. New partitions do not count."""
     rows = [
         *(partition_row([1, 0], 0 if p == 0 else 1, [1, 0], partition=p) for p in range(10)),
         *(partition_row([2, 0], 0 if p < 12 else 2, [2, 0], partition=p) for p in range(10, 20)),

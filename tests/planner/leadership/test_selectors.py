@@ -1,4 +1,4 @@
-"""The leader selectors: cases by hand, the seeds' worked examples, and an oracle over every small partition."""
+"""The leader selectors: worked examples, and an oracle over every small partition."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,7 +16,7 @@ from tests.planner.worlds import BATCHES, BROKERS, all_small_partitions, worlds
 
 LIVE: Final = frozenset({1, 2, 3, 5})
 OPAQUE: Final = frozenset({4})
-"""Registered, not understood. Brokers 7 to 9 are dead; 3 and 5 shut down; the target is [5, 9, 2]."""
+"""A registered broker that is not understood. Brokers 7 to 9 are dead; 3 and 5 shut down; the target is [5, 9, 2]."""
 LEAVING: Final = [3, 5]
 TARGET: Final = [5, 9, 2]
 
@@ -39,7 +39,7 @@ def _all(leaving: list[int], target: list[int]) -> dict[str, Selector]:
     }
 
 
-# selector, replicas, leader, ISR -> leader and ISR, None for nobody
+# selector, replicas, leader, ISR -> leader and ISR, None for no leader
 CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] = [
     ("no_op", [1, 2], 1, [1, 2], (1, [1, 2])),
     ("no_op", [7, 2], 7, [7], (7, [7])),
@@ -51,7 +51,7 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
     ("clean", [7, 4], 7, [7, 4], None),
     ("clean", [4, 2], 7, [4, 2], (2, [4, 2])),
     ("clean", [1, 2], None, None, None),
-    # unclean: the first that is alive, alone; none while an assigned ISR member is online
+    # unclean: the first live replica, alone; none while an assigned ISR member is online
     ("unclean", [7, 2, 1], 7, [7, 8], (2, [2])),
     ("unclean", [7, 2, 1], 7, [7, 1], None),
     ("unclean", [7, 2, 4], 7, [7, 4], None),
@@ -59,7 +59,7 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
     ("unclean", [4, 7], 7, [7], None),
     ("unclean", [8, 7], 7, [7], None),
     ("unclean", [1, 2], None, None, None),
-    # preferred: the first replica or nobody; the ISR stays, dead members and all
+    # preferred: the first replica or none; the ISR stays, including dead members
     ("preferred", [1, 2], 2, [2, 9, 1], (1, [2, 9, 1])),
     ("preferred", [1, 2], 2, [2], None),
     ("preferred", [7, 2], 2, [2, 7], None),
@@ -68,7 +68,7 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
     ("reassigned", [1, 2, 5], 1, [1, 2, 5], (5, [1, 2, 5])),
     ("reassigned", [9, 1, 2], 1, [9, 1, 2], (2, [9, 1, 2])),
     ("reassigned", [1, 3], 1, [1, 3], None),
-    # shutting down: never one that goes, and all of them leave the ISR
+    # controlled shutdown: never a broker that shuts down, and all of them leave the ISR
     ("shutdown", [3, 5, 1, 2], 3, [5, 3, 2, 1], (1, [2, 1])),
     ("shutdown", [3, 1], 3, [3, 7, 1], (1, [7, 1])),
     ("shutdown", [3, 5], 3, [3, 5], None),
@@ -79,7 +79,7 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
 
 
 def _chosen(spark: SparkSession, world: World, some: Mapping[str, Selector]) -> dict[str, dict[int, tuple[Any, ...]]]:
-    """What each selector makes of each partition; all of them in one job, for none reads what another adds."""
+    """Apply every selector to each partition in one job, as none reads what another adds."""
     partitions, _, brokers = world.frames(spark)
     rows = partitions.transform(with_live_brokers, brokers)
     for name, selector in some.items():
@@ -99,14 +99,14 @@ def test_each_case_by_hand(spark: SparkSession) -> None:
 
 
 def test_seed_000_reassignment_to_345(spark: SparkSession) -> None:
-    """Partition 0 of test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
+    """Partition 0 of topic test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
     world = World([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
     chosen = _chosen(spark, world, _all([], [3, 4, 5]))
     assert chosen["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
 
 
 def test_seed_000_controlled_shutdown(spark: SparkSession) -> None:
-    """The new ISR is the old one without those that shut down, and the new leader is one of it."""
+    """The new ISR is the old one without the brokers that shut down, and the new leader is in it."""
     world = World([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
     chosen = _chosen(spark, world, _all([0], []))
     assert chosen["shutdown"] == {0: (1, [1, 2], 6)}
@@ -137,7 +137,7 @@ def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> M
 
 
 def _compare(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
-    """Each selector agrees with the oracle; what it chooses is live, in an ISR that is not empty, an epoch later."""
+    """Each selector agrees with the oracle; its leader is live and in a non-empty ISR, at the next epoch."""
     rows = {row["partition"]: row for row in world.partitions}
     for name, choices in _chosen(spark, world, _all(leaving, target)).items():
         expected = {number: _by_hand(row, world, leaving, target)[name] for number, row in rows.items()}

@@ -1,4 +1,4 @@
-"""The partition state machine: exactly Kafka's transitions, and what is not legal is skipped and named."""
+"""The partition state machine: exactly Kafka's transitions; illegal ones are skipped and reported."""
 
 from itertools import product
 from typing import Final
@@ -23,9 +23,9 @@ EDGES: Final = {
     (OFFLINE, OFFLINE),
     (OFFLINE, NON_EXISTENT),
 }
-"""Seed 000, figure 4-57, and `PartitionState.validPreviousStates`."""
+"""`PartitionState.validPreviousStates`."""
 
-# leader, ISR, replicas -> state; what an election says of it
+# leader, ISR, replicas -> state; reason why there is no election
 STATES: Final = [
     ([1, 2], 1, [1], ONLINE, None),
     ([4, 2], 4, [4], ONLINE, None),

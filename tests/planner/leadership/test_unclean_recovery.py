@@ -1,4 +1,4 @@
-"""Recovery: clean where it can be, else by evidence; an example from history that Kafka's rule gets wrong."""
+"""Recovery: clean if possible, else by evidence; with a history in which Kafka's rule loses more."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -60,7 +60,7 @@ DEAD_LEADER: Final = partition_row([1, 2, 3], 3, [3], leader_epoch=5)
 
 
 def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
-    """Kafka takes 1, the first live replica; 2 was in the ISR until snapshot 4 and has three minutes more."""
+    """Kafka elects 1, the first live replica; 2 was in the ISR until snapshot 4 and has three more minutes of data."""
     world = World([DEAD_LEADER], live=frozenset({1, 2}))
     offline = offline_partitions(*world.frames(spark))
     evidence = _evidence(spark, offline, WORSE_FIRST, [1, 2, 3, 4, 5, 6])
@@ -82,7 +82,7 @@ def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
 
 
 def test_larger_log_decides_where_nothing_else_does(spark: SparkSession) -> None:
-    """Both left the ISR at the same time; future logs and what was told before do not count."""
+    """Both left the ISR at the same time; future logs and older sizes do not count."""
     told = [(1, 900, 1, False), (1, 100, 2, False), (1, 800, 3, True), (2, 200, 2, False)]
     rows: list[Row] = [
         {"broker_id": broker, "bytes": size, "taken_at": NOW + timedelta(minutes=minute), "is_future": future}
@@ -112,7 +112,7 @@ def test_unless_allowed_the_ranking_is_a_rejection(spark: SparkSession) -> None:
     assert {key: row["code"] for key, row in unneeded.items()} == {("t", 7): "UNKNOWN_PARTITION"}
 
 
-# replicas, leader, ISR -> leader, ISR, or the code of the rejection; 1, 2 live, 4 opaque, 5 drained
+# replicas, leader, ISR -> leader, ISR, or the code of the rejection; 1, 2 live, 4 not understood, 5 drained
 CASES: Final[list[tuple[list[int], int, list[int], int | None, list[int] | None, str | None]]] = [
     ([3, 2, 1], 3, [3, 1, 2], 2, [1, 2], None),
     ([3, 2, 1], NO_LEADER, [3, 1], 1, [1], None),
@@ -164,7 +164,7 @@ def _rejected(offline: DataFrame, configs: DataFrame, evidence: DataFrame) -> Da
     return recover_rejections(offline, configs, evidence, None)
 
 
-# versions that brokers name, assumed or not -> the state of an unclean election, None for none
+# inter-broker protocol versions, assumed or not -> the state after an unclean election, None for none
 SPOKEN: Final[list[tuple[list[str | None], bool, int | None]]] = [
     (["3.9-IV0", "3.9-IV0"], False, RECOVERING),
     (["2.6"], False, None),
@@ -194,7 +194,7 @@ def test_state_stays_with_those_who_do_not(spark: SparkSession) -> None:
 
 @st.composite
 def _histories(draw: st.DrawFn) -> tuple[list[Row], list[int], dict[int, int | None]]:
-    """What snapshots saw of a partition: rows where it changed, the snapshots still known, log sizes."""
+    """Draw the history of a partition: rows where it changed, the snapshots kept, log sizes."""
     rows = []
     epoch = 0
     for snapshot in sorted(draw(st.sets(st.integers(1, 12), min_size=1, max_size=6))):
@@ -210,7 +210,7 @@ def _histories(draw: st.DrawFn) -> tuple[list[Row], list[int], dict[int, int | N
 
 
 def _ranked_by_hand(rows: list[Row], kept: list[int], sizes: dict[int, int | None], epoch_now: int) -> list[int]:
-    """Latest membership first, then fewest epochs since, the larger log, the order of the assignment."""
+    """Order: latest membership, fewest epochs, larger log, position in the assignment."""
     vanished = [row["snapshot_id"] for row in rows if row["partition_state"] == PartitionState.NON_EXISTENT]
     alive = [r for r in rows if r["snapshot_id"] > max(vanished, default=0) and r["leader_epoch"] <= epoch_now]
 
@@ -233,7 +233,7 @@ def _ranked_by_hand(rows: list[Row], kept: list[int], sizes: dict[int, int | Non
 def test_ranking_by_hand(
     spark: SparkSession, histories: list[tuple[list[Row], list[int], dict[int, int | None]]]
 ) -> None:
-    """Partition by partition; all share the snapshots that are still known of the first."""
+    """Rank partition by partition; all share the snapshots of the first one."""
     kept = histories[0][1]
     rows = [partition_row([1, 2, 3], 9, [9], partition=n, leader_epoch=8) for n in range(len(histories))]
     offline = offline_partitions(*World(rows, live=frozenset({1, 2, 3})).frames(spark))

@@ -1,4 +1,4 @@
-"""Small clusters by chance, with a question each: what the optimiser's tests run on."""
+"""Random small clusters, each with a goal, for the tests of the optimiser."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,7 +19,7 @@ RACKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
-    """A cluster and what is asked of it."""
+    """A cluster and a goal."""
 
     brokers: Brokers
     partitions: Partitions
@@ -38,7 +38,7 @@ def partitions_of(
     per_topic: int = 3,
     isr: list[list[int]] | None = None,
 ) -> Partitions:
-    """Partitions with these replicas, `per_topic` to a topic; rows in `fixed` may not change."""
+    """Return partitions with these replicas, `per_topic` to a topic; rows in `fixed` may not change."""
     rows = np.arange(len(lists))
     movable = np.array([row not in fixed for row in rows], dtype=bool)
     known = (
@@ -60,7 +60,7 @@ def brokers_of(
     excluded: frozenset[int] = frozenset(),
     dead: frozenset[int] = frozenset(),
 ) -> Brokers:
-    """The brokers IDS, as many as there are racks."""
+    """Return the first brokers of IDS, as many as there are racks."""
     ids = IDS[: len(racks)]
     return Brokers(
         ids=np.array(ids),
@@ -88,7 +88,7 @@ QUESTIONS: Final = (
 
 @st.composite
 def cases(draw: st.DrawFn, questions: tuple[PlacementGoal, ...] = QUESTIONS) -> Case:
-    """Up to nine partitions on up to six brokers, crowded on few of them so that there is something to do."""
+    """Draw up to nine partitions on up to six brokers, crowded on few of them so that some must move."""
     count = draw(st.integers(3, 6))
     ids = IDS[:count]
     some = st.frozensets(st.sampled_from(ids), max_size=1)
@@ -115,5 +115,5 @@ def cases(draw: st.DrawFn, questions: tuple[PlacementGoal, ...] = QUESTIONS) -> 
 
 
 def _isr(lists: list[list[int]]) -> st.SearchStrategy[list[list[int]]]:
-    """Some of the replicas of each partition, one at least."""
+    """Draw some of the replicas of each partition, at least one."""
     return st.tuples(*(st.lists(st.sampled_from(some), min_size=1, unique=True) for some in lists)).map(list)

@@ -1,7 +1,7 @@
-"""The true optimum of small placements, by enumerating each partition's choices and CP-SAT over all of them.
+"""The exact optimum of small placements, from each partition's choices by CP-SAT.
 
-Nothing here is shared with the optimiser: each partition's allowed sets of brokers come from the rules in plain Python,
-and the solver picks one a partition.
+Nothing here is shared with the optimiser. The allowed broker sets of each partition come from the rules in plain
+Python, and the solver picks one per partition.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,11 +15,11 @@ from planner.placement.problem import NO_BROKER
 from tests.planner.placement.clusters import Case
 
 Choice = tuple[frozenset[int], int]
-"""A set of brokers (or one leader) and what choosing it costs."""
+"""A set of brokers (or one leader) and its costs."""
 
 
 def choices(case: Case) -> list[list[Choice]] | None:
-    """The sets each partition may have, with their copies; None if some partition has none."""
+    """Return the allowed sets of each partition with their copies; None if a partition has none."""
     possible = [_sets(case, row) for row in range(len(case.partitions.topic))]
     return possible if all(possible) else None
 
@@ -30,7 +30,7 @@ def _racks(case: Case, brokers: Iterable[int]) -> int:
 
 
 def crowding(case: Case, brokers: Iterable[int]) -> int:
-    """The most replicas in one rack, 1 at least: without racks there is nothing to lose."""
+    """Return the most replicas in one rack, at least 1."""
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
     held = [rack_of[broker] for broker in brokers]
     return max([1, *(held.count(rack) for rack in {*held} - {None})])
@@ -42,7 +42,7 @@ def _flagged(case: Case, name: str) -> frozenset[int]:
 
 
 def is_held(case: Case, row: int) -> bool:
-    """A replica sits on a dead broker that is not being emptied, unless a live one has all and the dead can leave."""
+    """Whether a replica is on a dead broker that is not being emptied, unless the dead replicas can be dropped."""
     before = set(case.partitions.replicas[row].tolist()) - {NO_BROKER} - _flagged(case, "emptied")
     dead = before - _flagged(case, "live")
     spare = len(before) - (case.question.replication_factor or len(before))
@@ -50,7 +50,7 @@ def is_held(case: Case, row: int) -> bool:
 
 
 def in_sync(case: Case, row: int) -> frozenset[int]:
-    """Replicas in sync, all where nobody knows."""
+    """Return the replicas in sync, all if the ISR is unknown."""
     replicas = case.partitions.replicas[row]
     known = replicas != NO_BROKER if case.partitions.in_sync is None else case.partitions.in_sync[row]
     return frozenset(replicas[known].tolist()) - {NO_BROKER}
@@ -81,7 +81,7 @@ def _sets(case: Case, row: int) -> list[Choice]:
 
 
 def _fewest_racks(case: Case, before: frozenset[int], factor: int, sets: list[frozenset[int]]) -> int:
-    """As many racks as now; where racks are emptied as a whole, as many as others allow."""
+    """Return the required number of racks: as now, or, if whole racks are emptied, as many as the others allow."""
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
     stay = {rack for broker, rack in rack_of.items() if broker not in _flagged(case, "emptied")}
     lost = {rack_of[broker] for broker in before} - stay - {None}
@@ -90,7 +90,7 @@ def _fewest_racks(case: Case, before: frozenset[int], factor: int, sets: list[fr
 
 
 def _most_in_one(case: Case, before: frozenset[int], sets: list[frozenset[int]]) -> int:
-    """No more replicas in one rack than now, unless no set does with as few."""
+    """Return the allowed number of replicas in one rack: as now, or the lowest possible if that is higher."""
     return max(crowding(case, before), min((crowding(case, some) for some in sets), default=0))
 
 
@@ -100,12 +100,12 @@ def _least_crowded(case: Case, sets: list[frozenset[int]]) -> list[frozenset[int
 
 
 def _led_as_before(leader: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:
-    """The preferred leader stays where that makes nothing worse."""
+    """Keep the preferred leader if that costs nothing."""
     return [some for some in sets if leader in some] if any(leader in some for some in forced) else sets
 
 
 def _cheapest(case: Case, row: int, sets: list[frozenset[int]]) -> list[frozenset[int]]:
-    """The fewest copies; of these as many racks as so few reach, then the least in one; then who leaves first."""
+    """Return the best sets: fewest copies, then most racks reachable, then fewest in one rack, then removal order."""
     before = frozenset(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     fewest = min((len(some - before) for some in sets), default=0)
     forced = [some for some in sets if len(some - before) == fewest]
@@ -116,9 +116,9 @@ def _cheapest(case: Case, row: int, sets: list[frozenset[int]]) -> list[frozense
 
 
 def _loss(case: Case, row: int, some: frozenset[int]) -> list[bool | int]:
-    """What choosing `some` does to a partition, the worst first: dead, drained and lagging replicas are kept.
+    """Return the cost of choosing `some`, the worst first: dead, drained and lagging replicas kept.
 
-    Before all, whether none in sync stays although one could.
+    First of all, whether no replica in sync stays although one could.
     """
     before = frozenset(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     synced, live = in_sync(case, row), _flagged(case, "live")
@@ -132,7 +132,7 @@ def _loss(case: Case, row: int, some: frozenset[int]) -> list[bool | int]:
 
 
 def _as_kind(case: Case, row: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:
-    """Sets no worse than the forced ones: without a replica in sync more that leaves a partition that lacks one."""
+    """Return sets no worse than the required ones that keep every replica in sync of a partition with a lagging one."""
     before = frozenset(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     synced, target, emptied = in_sync(case, row), _flagged(case, "target"), _flagged(case, "emptied")
     stays = before - target - emptied
@@ -157,7 +157,7 @@ def optimum(
     *objectives: Callable[[cp_model.CpModel, dict[int, Any], Any], Any],
     most: int | None = None,
 ) -> list[int]:
-    """Minimise the objectives one after the other, those before at their best, at a cost of at most `most`."""
+    """Minimise the objectives one after the other, keeping the earlier ones optimal, at a cost of at most `most`."""
     model = cp_model.CpModel()
     loads: dict[int, list[Any]] = {taker: [] for taker in takers}
     costs: list[Any] = []
@@ -185,7 +185,7 @@ def optimum(
 
 
 def squares(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions
-    """How uneven the loads are."""
+    """Return the sum of squares of the loads."""
     terms = []
     for load in loads.values():
         square = model.new_int_var(0, 10_000, "")
@@ -195,7 +195,7 @@ def squares(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  
 
 
 def spread(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions
-    """Largest load less smallest."""
+    """Return the largest load minus the smallest."""
     most, least = model.new_int_var(0, 1000, "most"), model.new_int_var(0, 1000, "least")
     for load in loads.values():
         model.add(most >= load)
@@ -212,5 +212,5 @@ def takers(case: Case) -> list[int]:
 
 
 def loads(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[int]:
-    """What each taker holds."""
+    """Return the load of each target broker."""
     return [int((lists == broker).sum()) for broker in takers(case)]

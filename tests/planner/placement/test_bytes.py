@@ -1,4 +1,4 @@
-"""Bytes: never less even than before, and near the best there is, found by trying everything."""
+"""Balancing of bytes: never less even than before, and near the optimum found by trying everything."""
 
 from dataclasses import replace
 from itertools import product
@@ -18,7 +18,7 @@ EVEN: Final = PlacementGoal(even=True)
 
 
 def _held(placement: Placement, case: Case) -> tuple[list[int], list[int]]:
-    """Bytes of the brokers that may hold replicas, before and after."""
+    """Return the bytes of the brokers that may hold replicas, before and after."""
     may_hold = set(map(str, case.brokers.ids[case.brokers.target].tolist()))
     assert placement.brokers.bytes is not None
     before, after = (
@@ -33,7 +33,7 @@ def _held(placement: Placement, case: Case) -> tuple[list[int], list[int]]:
 def test_brokers_are_never_less_even_than_before(case: Case, sizes: list[int]) -> None:
     weights = np.array(sizes[: len(case.partitions.topic)])
     if case.brokers.emptied.any():
-        return  # what has to leave a broker may only fit where it is full
+        return  # a replica that has to leave may only fit on a full broker
     try:
         placement = place(case.brokers, replace(case.partitions, weights=weights), case.question)
     except PlacementError:
@@ -46,9 +46,10 @@ def test_brokers_are_never_less_even_than_before(case: Case, sizes: list[int]) -
 @MANY
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1000)), min_size=1, max_size=6))
 def test_fullest_broker_is_near_the_best_there_is(rows: list[tuple[int, int]]) -> None:
-    """One replica each on three brokers: no replica can be moved to gain, which holds the fullest to 3/2 of the best.
+    """One replica each on three brokers: if no single move improves, the fullest holds at most 3/2 of the optimum.
 
-    That bound is Finn and Horowitz' (1979) for schedules that no single job's move makes shorter: 2 - 2 / (m + 1).
+    That is the bound of Finn and Horowitz (1979) for schedules that no single job's move makes shorter: 2 - 2 / (m +
+    1).
     """
     brokers = brokers_of((None,) * 3)
     ids = brokers.ids.tolist()

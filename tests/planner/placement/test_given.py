@@ -1,4 +1,4 @@
-"""Lists as they are given: counted and reasoned about as the optimiser's own."""
+"""Given lists: measured and explained as the optimiser's own."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The best within limits, against the exact solver: brokers that fill up alone, and at most so many copies."""
+"""Optimality within limits, compared with the exact solver: `onto` brokers, and a maximum number of copies."""
 
 from dataclasses import replace
 from typing import Final
@@ -24,13 +24,13 @@ def _uneven(counts: list[int]) -> int:
 
 
 def _copies(before: Ints, after: Ints) -> list[int]:
-    """Copies of each row."""
+    """Return the copies of each row."""
     pairs = zip(before.tolist(), after.tolist(), strict=True)
     return [len({*then} - {*was} - {NO_BROKER}) for was, then in pairs]
 
 
 def _lacking(case: Case) -> int:
-    """What brokers of `onto` lack of an even share, the odd replicas counted to the fullest."""
+    """Return what the brokers of `onto` lack of an even share, with the remainder assigned to the fullest."""
     held = dict(zip(takers(case), loads(case, case.partitions.replicas), strict=True))
     share, over = divmod(sum(held.values()), len(held))
     ranks = sorted(held, key=lambda broker: -held[broker])
@@ -95,7 +95,7 @@ def test_partitions_that_need_fewest_copies_come_first_then_those_with_a_dead_re
 
 
 def test_brokers_that_are_uneven_already_only_give() -> None:
-    """Evening out all would take 6 copies, two of them between brokers that are not new."""
+    """Balancing all brokers would take 6 copies, two of them between brokers that are not new."""
     lists = [[3]] * 10 + [[1]] * 2
     placement = place(brokers_of((None,) * 3), partitions_of(lists), PlacementGoal(even=True, onto=frozenset({4})))
     held = dict(zip(placement.brokers.names, placement.brokers.replicas[1].tolist(), strict=True))
@@ -107,7 +107,7 @@ def test_brokers_that_are_uneven_already_only_give() -> None:
 
 
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
-    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers come."""
+    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers are added."""
     ids = np.arange(100)
     brokers = Brokers(
         ids=ids,
@@ -136,7 +136,7 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
 
 
 def test_the_last_copies_of_a_budget_go_where_they_help_most() -> None:
-    """Broker 9 is reached by no single way from the fullest, 3, but by one from 4, which is then as full."""
+    """No single path leads from the fullest broker, 3, to broker 9, but one leads from 4, which is then as full."""
     lists = [[1], [4, 3, 1], [3, 1, 4], [4], [3, 4], [3], [3], [4], [1, 3]]
     placement = place(
         brokers_of(("a", "b", "b", "b", None)), partitions_of(lists), PlacementGoal(even=True, max_moves=2)

@@ -1,4 +1,4 @@
-"""The lower bound on copies is one, never above the plan's nor the exact solver's; and why brokers stay uneven."""
+"""The lower bound on copies never exceeds the plan's or the exact solver's; and why brokers stay uneven."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ BUDGETS: Final = st.one_of(st.none(), st.integers(0, 5))
 
 
 def _possible(case: Case) -> bool:
-    """Who only takes is asked for where nobody is emptied."""
+    """Whether the case is possible: `onto` is used only without brokers to empty."""
     return bool(takers(case)) and not (case.question.onto and case.brokers.emptied.any())
 
 
@@ -46,7 +46,7 @@ def test_a_bound_is_never_above_the_moves_and_what_stays_uneven_has_a_reason(
 
 
 def _no_less_even(than: int) -> Callable[[cp_model.CpModel, dict[int, Any], Any], Any]:
-    """As few copies as there can be where loads are as even as that."""
+    """Return the fewest copies of any placement with loads as even as this."""
 
     def objective(model: cp_model.CpModel, held: dict[int, Any], total: object) -> object:
         model.add(squares(model, held, None) <= than)
@@ -58,7 +58,7 @@ def _no_less_even(than: int) -> Callable[[cp_model.CpModel, dict[int, Any], Any]
 @MANY
 @given(cases(EVEN + ONTO), BUDGETS)
 def test_no_placement_as_even_copies_fewer_than_the_bound(case: Case, most: int | None) -> None:
-    """With racks, partitions that are held or may not change, and limits, as `cases` has them."""
+    """With racks, held and fixed partitions, and limits, as drawn by `cases`."""
     assume(_possible(case))
     options = choices(case)
     assume(options is not None)
@@ -83,7 +83,7 @@ def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[t
 
 
 def test_racks_of_unequal_size_bound_no_more_than_is_made() -> None:
-    """One broker in rack a, three in b: each partition keeps both racks, so broker 3 keeps all it has."""
+    """One broker in rack a, three in b: each partition keeps both racks, so broker 3 keeps all its replicas."""
     partitions = partitions_of([[3, 1]] * 30, per_topic=30)
     placement = place(brokers_of(("a", "b", "b", "b")), partitions, PlacementGoal(even=True))
     assert (placement.copies, placement.lower_bound) == (20, 20)
@@ -100,7 +100,7 @@ def _cluster(brokers: int, lists: Ints, *, free: int) -> tuple[Brokers, Partitio
 
 
 def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
-    """All is on half of the brokers; of 2,000 partitions 100 may move, so that 1,000 copies are no bound."""
+    """All replicas are on half of the brokers; 100 of 2,000 partitions may move, so 1,000 copies are not a bound."""
     rows = np.arange(2000)
     brokers, partitions = _cluster(20, (rows % 10)[:, None], free=100)
     placement = place(brokers, partitions, PlacementGoal(even=True))
@@ -111,7 +111,7 @@ def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
     )
 
 
-# racks, lists, rows that may not change, question -> copies, bound, why
+# racks, lists, rows that may not change, goal -> copies, bound, reason
 Example = tuple[tuple[str | None, ...], list[list[int]], set[int], PlacementGoal, int, int, str]
 THREE: Final = (None, None, None)
 EXAMPLES: Final[dict[str, Example]] = {
@@ -183,7 +183,7 @@ def test_why_brokers_stay_uneven(example: Example) -> None:
 
 
 def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() -> None:
-    """Broker 1, drained, lags in every partition, so that broker 3, in sync, is to stay, though 4 holds nothing."""
+    """Broker 1, drained, lags in every partition, so broker 3, in sync, must keep them although 4 holds nothing."""
     brokers = replace(brokers_of(THREE), target=np.array([True, False, True]))
     placement = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), PlacementGoal(even=True))
     assert placement.copies == 0

@@ -1,4 +1,4 @@
-"""The optimiser against the true optimum of small clusters: as few copies, then as even, replicas and leaders."""
+"""The optimiser and the exact optimum of small clusters: fewest copies, then evenness; replicas and leaders."""
 
 from dataclasses import replace
 from typing import Final

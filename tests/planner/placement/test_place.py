@@ -1,4 +1,4 @@
-"""Placement: worked examples of every question, and what must hold whatever the cluster looks like."""
+"""Placement: worked examples of every goal, and invariants for any cluster."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,7 +23,7 @@ def _lists(placement: Placement) -> list[list[int]]:
     return [[broker for broker in replicas if broker != NO_BROKER] for replicas in placement.replicas.tolist()]
 
 
-# racks, emptied, question, before, after, copies, reasons
+# racks, emptied, goal, before, after, copies, reasons
 Example = tuple[tuple[str | None, ...], set[int], PlacementGoal, list[list[int]], list[list[int]], int, tuple[str, ...]]
 EXAMPLES: Final[dict[str, Example]] = {
     "a broker is emptied, its place in the list kept": (
@@ -143,7 +143,7 @@ def test_a_rack_that_is_emptied_may_be_lost_and_no_other(replicas: list[int], sp
 
 
 def test_a_rack_is_emptied_and_every_partition_keeps_the_two_that_remain() -> None:
-    """20,000 partitions; before, emptying a rack was refused, and without racks 1,091 of them ended in one."""
+    """20,000 partitions. Formerly emptying a rack was refused, and without racks 1,091 of them ended in one."""
     ids = np.arange(30)
     rows = np.arange(20_000)
     brokers = replace(
@@ -243,7 +243,7 @@ def test_in_whatever_order_rows_and_brokers_come_the_answer_is_the_same(case: Ca
 @MANY
 @given(cases((PlacementGoal(even=True, reorder=True), PlacementGoal(), PlacementGoal(even=True, fix_racks=True))))
 def test_doing_it_leaves_nothing_to_do(case: Case) -> None:
-    all_in_sync = replace(case.partitions, in_sync=None)  # as they are afterwards, and then more may be even
+    all_in_sync = replace(case.partitions, in_sync=None)  # as they are afterwards; then the remainder may be elsewhere
     try:
         placement = place(case.brokers, all_in_sync, case.question)
     except PlacementError:
@@ -309,7 +309,7 @@ def test_bytes_are_balanced_where_sizes_are_known() -> None:
 
 
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
-    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers come."""
+    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers are added."""
     brokers = replace(
         brokers_of((None,)),
         ids=np.arange(100),

@@ -1,6 +1,6 @@
-"""Replicas balanced over racks: the most of a partition in one rack grows only where it must, and shrinks where asked.
+"""Spread over racks: the most of a partition in one rack grows only if necessary, and shrinks on request.
 
-Beside the exact solver of `exact`, which knows the same bound, the numbers of two sites with replication factor 4.
+Besides the exact solver of `exact`, which has the same limit, these are numbers of two sites with replication factor 4.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ PARTITIONS: Final = 36
 
 
 def _two_and_two(number: int) -> list[int]:
-    """Two replicas in a and two in b, each on 24 of 36; broker 7 holds none."""
+    """Two replicas in a and two in b, each on 24 of 36 partitions; broker 7 holds none."""
     a, b = [1, 2, 3], [4, 5, 6]
     del a[number % 3], b[number // 3 % 3]
     return [*a, *b] if number % 2 else [*b, *a]
@@ -54,7 +54,7 @@ def _partitions(lists: list[list[int]]) -> Partitions:
 
 
 def _spreads(placement: Placement) -> Counter[tuple[int, ...]]:
-    """How many partitions have how many replicas in the two racks, the more first."""
+    """Count the partitions by their replicas in the two racks, the larger number first."""
     counts = (
         Counter(RACK_OF[broker] for broker in replicas if broker != NO_BROKER)
         for replicas in placement.replicas.tolist()
@@ -66,7 +66,7 @@ ADD: Final = PlacementGoal(even=True, onto=frozenset({7}))
 REBALANCE: Final = PlacementGoal(even=True, reorder=True)
 REPLACE: Final = PlacementGoal(replacements=((6, 7),))
 
-# lists before, brokers emptied, dead, question -> spreads, copies, [worse, uneven, fixable]
+# lists before, brokers emptied, dead, goal -> spreads, copies, [worse, uneven, fixable]
 Example = tuple[list[list[int]], set[int], set[int], PlacementGoal, dict[tuple[int, ...], int], int, list[object]]
 EXAMPLES: Final[dict[str, Example]] = {
     "--remove-brokers 6": (EVEN, {6}, set(), PlacementGoal(), {(2, 2): 36}, 24, [0, 0, [0, 0]]),
@@ -146,7 +146,7 @@ def test_why_replicas_move_is_said() -> None:
 
 
 def _least(case: Case, row: int, factor: int) -> int:
-    """The least in one rack on brokers that this row may use, by trying all of them."""
+    """Return the lowest number in one rack on brokers that this row may use, by trying all of them."""
     before = set(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     live = set(case.brokers.ids[case.brokers.live & ~case.brokers.emptied].tolist())
     allowed = sorted(set(takers(case)) | before & live)
@@ -158,7 +158,7 @@ def _least(case: Case, row: int, factor: int) -> int:
 def test_no_rack_gets_more_of_a_partition_than_now_and_than_it_must(
     case: Case, most: int | None, sizes: list[int] | None
 ) -> None:
-    """With limits and sizes, too; `--fix-racks` reaches the least."""
+    """With limits and sizes, too; `--fix-racks` reaches the lowest number."""
     weights = None if sizes is None else np.array(sizes[: len(case.partitions.topic)])
     question = replace(case.question, max_moves=most)
     try:
@@ -200,7 +200,7 @@ RACKS: Final = st.lists(st.sampled_from([0, 1, 2, NO_RACK]), max_size=6)
 def test_what_a_list_can_keep_is_the_largest_subset_that_fits(
     racks: list[int], factor: int, need: int, limit: int
 ) -> None:
-    """A set fits if something could be added so that it spans `need` racks, all in racks that are new."""
+    """A set fits if replicas in new racks could extend it so that it spans `need` racks."""
     need = min(need, factor)
 
     def fits(some: tuple[int, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Which replica leaves where one has to: dead ones first, then drained, then lagging; evenness comes after."""
+"""The removal order of replicas: dead first, then drained, then lagging; evenness comes after."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ FEWER: Final = PlacementGoal(replication_factor=2)
 FOUR: Final = (None,) * 4
 """Brokers 3, 1, 4 and 15, without racks."""
 
-# racks, dead, drained, question, replicas, ISR, replicas afterwards; broker 15 holds nothing, so it would take evenly
+# racks, dead, drained, goal, replicas, ISR, replicas after; broker 15 holds nothing, so balancing would use it
 CASES: Final = {
     "the lagging one": (FOUR, set(), set(), FEWER, [3, 1, 4], [3, 4], [3, 4]),
     "the dead one, though held otherwise": (FOUR, {4}, set(), FEWER, [3, 1, 4], [3], [3, 1]),
@@ -67,7 +67,7 @@ def test_leaves(
 
 
 def test_on_the_way_the_lagging_one_leaves_first() -> None:
-    """Both leave; had 1 stayed longer, the first step would wait for it to be in sync."""
+    """Both leave; if 1 stayed longer, the first step would wait for it to be in sync."""
     for isr, steps in (([3], [[3, 4], [4, 15]]), ([1], [[4, 1], [4, 15]]), ([3, 1], [[3, 4], [4, 15]])):
         rows = partitions_of([[3, 1]], isr=[isr])
         placement = evaluate_given(brokers_of(FOUR), rows, np.array([[4, 15]]))

@@ -1,4 +1,4 @@
-"""Evenness within topics: what moves anyway exchanges places, and nothing else changes."""
+"""Balance within topics: replicas that move anyway exchange targets, and nothing else changes."""
 
 from typing import Final
 

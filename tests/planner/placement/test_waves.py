@@ -1,4 +1,4 @@
-"""Waves: every move once, in order, within the caps, and back again."""
+"""Waves: every move once, in order, within the limits, and back again."""
 
 from collections import Counter
 from dataclasses import replace
@@ -30,14 +30,14 @@ def _lists(replicas: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Lists:
 
 
 def _steps(planned: Waves) -> list[Step]:
-    """Wave, row, before and after of each step, by wave and then row."""
+    """Return wave, row, before and after of each step, by wave and then row."""
     lists = (some.T.tolist() for some in (planned.before, planned.after))
     rows = zip(planned.wave.tolist(), planned.row.tolist(), *lists, strict=True)
     return sorted((wave, row, _list(before), _list(after)) for wave, row, before, after in rows)
 
 
 def _run(lists: Lists, planned: Waves) -> Lists:
-    """Apply the waves; fails where a step does not find what it expects."""
+    """Apply the waves; fail if a step does not find its expected list."""
     lists = list(lists)
     steps = _steps(planned)
     assert len({(wave, row) for wave, row, *_ in steps}) == len(steps)
@@ -144,7 +144,7 @@ def test_one_broker_fills_at_two_a_wave() -> None:
     assert fewest_waves(placement, WaveLimits(moves_per_broker=2)) == planned.count == 2
 
 
-# before, after, racks of 0 to 5, lists on the way
+# before, after, racks of 0 to 5, intermediate lists
 Way = tuple[list[int], list[int], str, Lists]
 WAYS: Final[dict[str, Way]] = {
     "followers go first": ([0, 1, 2], [3, 4, 5], "aaaaaa", [[0, 1, 3], [0, 4, 3], [3, 4, 5]]),

@@ -75,7 +75,7 @@ OTHER_ID: Final = {"topic_id": "BBBBBBBBBBBBBBBBBBBBBB"}
 # columns of the partition, of its topic, target -> code, words
 REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
     (None, {}, None, RejectionCode.UNKNOWN_PARTITION, "the partition is gone"),
-    ({}, OTHER_ID, None, RejectionCode.UNKNOWN_TOPIC, "made anew"),
+    ({}, OTHER_ID, None, RejectionCode.UNKNOWN_TOPIC, "created again"),
     ({}, {"topic_id": None}, None, RejectionCode.UNKNOWN_TOPIC, f"its topic has lost its topic id {TOPIC_ID}: put it"),
     ({"topic": "deleted"}, {}, None, RejectionCode.DELETION_REQUESTED, "queued for deletion"),
     ({"understood": False}, {}, None, RejectionCode.NOT_UNDERSTOOD, "not understood"),
@@ -96,7 +96,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
         RejectionCode.REASSIGNMENT_IN_PROGRESS,
         "being moved, and not by this plan: to [4, 2]",
     ),
-    ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]): `surveyor plan recover` finds"),
+    ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]); run `surveyor plan recover`"),
     ({"leader": -1}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader -1, ISR [3, 2])"),
     ({}, {}, [9, 2], LintCode.BROKER_NOT_ALIVE, "[9, 2] adds brokers that are not alive: 9"),
     ({}, {}, [5, 2], RejectionCode.DRAINED, "[5, 2] adds brokers that are drained: 5"),
