@@ -1,7 +1,7 @@
-"""Placing replicas: the two questions that kafka-utils was timed on, and how the time grows with the partitions.
+"""Benchmarks of placement: the two tasks on which kafka-utils was timed, and the growth of time with partitions.
 
-No Spark takes part: the optimiser runs on the driver, over a graph of brokers whose size does not depend on the
-partitions. `python -m tests.bench.placement` shows these figures alone.
+Spark is not involved: the optimiser runs on the driver, over a graph of brokers whose size does not depend on the
+partitions. `python -m tests.bench.placement` shows only these figures.
 """
 
 import sys
@@ -22,7 +22,7 @@ GONE: Final = 7
 
 YELP_REMOVES: Final = 288.0
 YELP_ADDS: Final = 542.0
-"""Seconds kafka-utils took for the same moves, measured once: it is not run here."""
+"""Seconds kafka-utils took for the same moves, measured once; it is not run here."""
 
 
 def bench_placement(rounds: int) -> list[Figure]:
@@ -49,7 +49,7 @@ def bench_placement(rounds: int) -> list[Figure]:
 
 
 def brokers_of(*gone: int) -> Brokers:
-    """A hundred brokers in three racks by turns; `gone` are emptied."""
+    """Return a hundred brokers in three alternating racks; `gone` are emptied."""
     ids = np.arange(BROKERS)
     emptied = np.isin(ids, gone)
     racks = tuple(f"rack-{broker % RACKS}" for broker in range(BROKERS))
@@ -57,7 +57,7 @@ def brokers_of(*gone: int) -> Brokers:
 
 
 def partitions_on(count: int, brokers: int) -> Partitions:
-    """Three replicas each, by Kafka's algorithm without racks, so that most do not span three racks."""
+    """Return partitions with three replicas each by Kafka's algorithm without racks; most do not span three racks."""
     rows = np.arange(count)
     first, shift = rows % brokers, rows // brokers
     followers = [(first + 1 + (shift + j) % (brokers - 1)) % brokers for j in range(2)]
@@ -89,7 +89,7 @@ def _added(partitions: Partitions) -> None:
 
 
 def _check(partitions: Partitions, placement: Placement, copies: int) -> None:
-    """A quick answer that is wrong counts for nothing."""
+    """Check the result, so that no wrong result is measured."""
     before, after = (spanned(lists.T % RACKS) for lists in (partitions.replicas, placement.replicas))
     if placement.copies != copies or placement.lower_bound != copies or (after < before).any():
         raise AssertionError(f"{placement.copies} copies instead of {copies}, {(after < before).sum()} lost a rack")

@@ -1,4 +1,4 @@
-"""What must hold of a reconciling plan whatever the cluster looks like."""
+"""Invariants of a reconcile plan for any cluster."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ Changes = dict[tuple[str, int], Row]
 def _broken(row: Row, change: Row, world: World) -> list[str]:
     """Return the rules that a change breaks.
 
-    A live ISR member that is not assigned can never lead: an unclean election passes it over, as in Kafka.
+    A live ISR member that is not assigned can never lead; as in Kafka, an unclean election ignores it.
     """
     leader, isr, before = change["leader_after"], change["isr_after"], row["isr"] or []
     was_alive = row["leader"] in world.registered
@@ -79,7 +79,7 @@ def test_nor_with_any_small_partition(spark: SparkSession) -> None:
 @settings(BATCHES, max_examples=2)
 @given(worlds())
 def test_the_same_cluster_gives_the_same_plan(spark: SparkSession, world: World) -> None:
-    """In whatever order and number of pieces its rows come; and the committer reads the same id from the rows."""
+    """For any order and partitioning of its rows; and the commit computes the same id from the rows."""
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     shuffled = replace(world, partitions=world.partitions[::-1], topics=world.topics[::-1])
     again, _, _ = shuffled.frames(spark)

@@ -1,4 +1,4 @@
-"""The planner against an oracle in plain Python: on clusters by chance, and on every small partition there is."""
+"""The planner compared with an oracle in plain Python: on random clusters, and on every small partition."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.planner.frames import Row, World, as_rows, by_partition
 from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, drained_worlds, failing_worlds, worlds
 
 Verdicts = dict[Key, Row | str]
-"""What becomes of each partition in need: its change, or else the code of its rejection."""
+"""The result for each partition that needs one: its change, or the code of its rejection."""
 
 
 def _key(row: Row) -> Key:

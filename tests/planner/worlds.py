@@ -1,4 +1,4 @@
-"""Clusters by chance, and all small ones: partitions of every kind, brokers that are live, not understood or dead."""
+"""Random clusters, and all small ones: partitions of every kind, brokers that are live, not understood or dead."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,9 +26,9 @@ TOPICS: Final = [
 ]
 UNCLEAN: Final = {"unclean", "shouting"}
 SILENT: Final = {"plain"}
-"""Topics whose config leaves it to the brokers whether an unclean election is allowed."""
+"""Topics that do not set whether an unclean election is allowed."""
 NAMES: Final = [topic["topic"] for topic in TOPICS] + ["unlisted"]
-"""Topics of partitions; the last has no row among the topics."""
+"""Topics of partitions; the last has no row in topics."""
 
 UNCLEAN_BROKERS: Final = [config_row(broker, "unclean.leader.election.enable", "true") for broker in (0, 1)]
 
@@ -37,14 +37,16 @@ BATCHES: Final = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes; the diff names the partition
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-"""An example is a whole cluster, planned by Spark in half a second, the first as simple as can be: few, large ones."""
+"""An example is a whole cluster, which Spark plans in half a second, so examples are few and large, and the first is
+minimal.
+"""
 
 _ids = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True)
 
 
 @st.composite
 def _partitions(draw: st.DrawFn) -> Row:
-    """Any partition: the ISR mostly among the replicas, the leader mostly in the ISR, some without a state."""
+    """Draw any partition: the ISR mostly among the replicas, the leader mostly in the ISR, some without a state."""
     replicas = draw(_ids)
     some = st.permutations(replicas).map(lambda ids: ids[: 1 + ids[0] % len(ids)])
     isr = draw(st.one_of(some, some, some, _ids, _ids, _ids, st.just(list[int]())))
@@ -61,7 +63,7 @@ def _partitions(draw: st.DrawFn) -> Row:
 
 @st.composite
 def _configs(draw: st.DrawFn) -> list[Row]:
-    """What up to two brokers say of unclean elections: most allow them, some do not, some did not answer."""
+    """Draw the configs of up to two brokers: most allow unclean elections, some do not, some did not answer."""
     values = [*[("true", False)] * 4, (" TRUE ", False), ("false", False), ("true", True), (None, False)]
     drawn = draw(st.lists(st.sampled_from(values), max_size=2))
     rows = [
@@ -73,7 +75,7 @@ def _configs(draw: st.DrawFn) -> list[Row]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """30 to 60 partitions that share their brokers; of a list that may be short Hypothesis draws six on average."""
+    """Draw 30 to 60 partitions on shared brokers; of a list that may be short, Hypothesis draws six on average."""
     rows = draw(st.lists(_partitions(), min_size=30, max_size=60))
     partitions = [row | {"partition": number} for number, row in enumerate(rows)]
     fates = draw(st.lists(st.sampled_from(["live", "live", "dead", "opaque"]), min_size=6, max_size=6))
@@ -84,7 +86,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def failing_worlds(draw: st.DrawFn) -> World:
-    """Such a cluster, where log dirs of live brokers failed for some partitions."""
+    """Draw such a cluster in which log dirs of live brokers failed for some partitions."""
     world = draw(worlds())
     broken = st.lists(st.sampled_from(sorted(world.live)), unique=True, max_size=3) if world.live else st.just([])
     return replace(world, partitions=[row | {FAILED: draw(broken)} for row in world.partitions])
@@ -92,7 +94,7 @@ def failing_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def drained_worlds(draw: st.DrawFn) -> World:
-    """Such a cluster, with or without failed log dirs, in which half of the brokers are drained."""
+    """Draw such a cluster, with or without failed log dirs, in which half of the brokers are drained."""
     world = draw(st.one_of(worlds(), failing_worlds()))
     modes = draw(st.lists(st.sampled_from([None, None, *DrainMode]), min_size=6, max_size=6))
     return replace(world, drained={broker: mode for broker, mode in zip(BROKERS, modes, strict=True) if mode})
@@ -100,7 +102,9 @@ def drained_worlds(draw: st.DrawFn) -> World:
 
 @cache
 def all_small_partitions() -> World:
-    """Every partition of up to two replicas and two in sync, over two live, two dead and one opaque broker."""
+    """Return every partition of up to two replicas and two in sync, over two live, two dead and one not understood
+    broker.
+    """
     brokers: Final = range(5)
     ids = [list(some) for size in (1, 2) for some in permutations(brokers, size)]
     states = [*product([NO_LEADER, *brokers], [[], *ids]), (None, None)]
@@ -113,14 +117,14 @@ def all_small_partitions() -> World:
 
 
 def is_sane(row: Row) -> bool:
-    """Tell whether a partition is as Kafka leaves it: its ISR among its replicas, its leader in its ISR or none."""
+    """Return whether a partition is as Kafka leaves it: the ISR among the replicas, the leader in the ISR or none."""
     if row["leader"] is None:
         return True
     return set(row["isr"]) <= set(row["replicas"]) and row["leader"] in {NO_LEADER, *row["isr"]}
 
 
 def applied(world: World, changes: Mapping[tuple[str, int], Row]) -> World:
-    """Return the world as it is when all changes have been written."""
+    """Return the world after all changes are written."""
     partitions = []
     for row in world.partitions:
         change = changes.get((row["topic"], row["partition"]))

@@ -1,4 +1,4 @@
-"""What Kafka writes into its znodes, all versions, and what it means."""
+"""Znodes as Kafka writes them, in all versions, with their values."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,7 +1,7 @@
-"""Znodes with something wrong: bytes, fields, endpoints, or all of it.
+"""Malformed znodes: wrong bytes, fields or endpoints, or all of them.
 
-What is chosen of lists is chosen by `random`, many znodes from one seed: drawn by Hypothesis, each choice on its own,
-they cost ten times the processor time, and what is wrong with such a znode is plain without its being made simpler.
+Choices from lists are made by `random`, many znodes from one seed. If Hypothesis drew each choice, they would cost ten
+times the processor time, and such znodes need no shrinking.
 """
 
 import json
@@ -15,7 +15,7 @@ from tests.schemas.kafka_znodes import BY_KAFKA, TOPIC_ID
 ZNODES: Final = [data for _, data, _ in BY_KAFKA.values()]
 OBJECTS: Final = [data for data in ZNODES if data.lstrip().startswith(b"{")]
 
-# What breaks parsers, and what JSON is made of.
+# Fragments that break parsers, and elements of JSON.
 TOKENS: Final = [
     b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\x00", b"\n", b" ", b"\xff", b"\xc3", b"\xed\xa0\x80",
     b"\xef\xbb\xbf", b"-", b".", b"0", b"1", b"e9", b"null", b"true", b"NaN", b"1e400", b"2147483648", b"[1,1]",
@@ -24,7 +24,7 @@ TOKENS: Final = [
 
 
 def damaged(chance: Random) -> bytes:
-    """A znode of Kafka's of which a few stretches are gone, doubled, or something else."""
+    """Return a znode of Kafka's with a few stretches removed, doubled or replaced."""
     data = chance.choice(ZNODES)
     for _ in range(chance.randint(1, 3)):
         start = chance.randint(0, len(data))
@@ -36,11 +36,11 @@ def damaged(chance: Random) -> bytes:
 
 
 class Pairs(list[Any]):
-    """A JSON object that may hold a key twice."""
+    """A JSON object that may have a key twice."""
 
 
 class Raw(str):
-    """JSON, or what passes for it, as it is written."""
+    """Raw JSON, valid or not."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ WRONG_VALUES: Final = [
 
 
 def containers(value: object) -> list[list[Any]]:
-    """Return all arrays and objects within a document, itself included."""
+    """Return all arrays and objects within a document, including itself."""
     if isinstance(value, Pairs):
         return [value, *(inner for _, each in value for inner in containers(each))]
     if isinstance(value, list):
@@ -78,7 +78,7 @@ def containers(value: object) -> list[list[Any]]:
 
 
 def misshapen(chance: Random) -> bytes:
-    """A znode of Kafka's in which a few fields are gone, double, or of another kind."""
+    """Return a znode of Kafka's with a few fields removed, doubled or of another type."""
     document = json.loads(chance.choice(OBJECTS), object_pairs_hook=Pairs)
     for _ in range(chance.randint(1, 3)):
         spoil(chance, chance.choice(containers(document)))
@@ -130,7 +130,7 @@ ENDPOINTS: Final = (
 
 
 def endpoint(chance: Random) -> str:
-    """An endpoint of parts that are right or wrong; its host may be missing, or made of up to three parts."""
+    """Return an endpoint of valid or invalid parts; its host may be missing, or have up to three parts."""
     listener, slashes, opened, closed, colon, port = map(chance.choice, ENDPOINTS)
     host = "".join(chance.choices(HOSTS, k=chance.randint(0, 3)))
     return f"{listener}{slashes}{opened}{host}{closed}{colon}{port}"

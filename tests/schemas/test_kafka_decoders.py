@@ -1,4 +1,4 @@
-"""What Kafka's decoders throw on, as `kafka.zk.ZkData` of 3.9.2 did when each was called with these bytes."""
+"""Exceptions of Kafka's decoders: the results of `kafka.zk.ZkData` of 3.9.2 for these bytes."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The tables' contract: names and types that others read, and that every column says what it is."""
+"""The contract of the tables: names and types that others read, and a comment for every column."""
 
 from typing import Any, Final
 
@@ -249,7 +249,7 @@ def test_every_column_says_what_it_is(table: str) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_column_may_be_null_for_spark(table: str) -> None:
-    """`.to(SCHEMA)` refuses a schema that says otherwise; Delta's constraints say it."""
+    """`.to(SCHEMA)` refuses other schemas; Delta's constraints enforce non-null columns."""
     assert [column.name for column in TABLES[table] if not column.nullable] == []
 
 
@@ -274,7 +274,7 @@ def test_checks_speak_of_columns() -> None:
 
 
 def test_a_plans_id_covers_all_but_itself() -> None:
-    """In the order of names, so that a column's place in its table is no matter."""
+    """In the order of names, so that a column's position in its table does not matter."""
     expected = {name: tuple(sorted(set(TABLES[name].names) - {"cluster", "plan_id"})) for name in HASHED}
     assert expected.keys() == {"changes", "operations", "rejections"}
     assert expected == HASHED

@@ -1,4 +1,4 @@
-"""The table of topic configs against what Kafka 3.9.2's own class accepts and refuses."""
+"""The table of topic configs compared with the values that Kafka 3.9.2's own class accepts and refuses."""
 
 from typing import Final
 
@@ -74,7 +74,7 @@ ACCEPTED: Final[dict[str, tuple[tuple[str, ...], set[str]]]] = {
         (BOOLEANS, set(BOOLEANS[:5])),
     ),
 }
-"""Values tried, and those of them that `LogConfig.validate` of 3.9.2 took when it was called with each."""
+"""Values tried, and those that `LogConfig.validate` of 3.9.2 accepted."""
 
 STRICTER: Final = {
     **{f"{who}.replication.throttled.replicas": {"0:1, 1:2", "0:1,"} for who in ("leader", "follower")},
@@ -82,7 +82,9 @@ STRICTER: Final = {
     "min.cleanable.dirty.ratio": {"NaN", "0.5f", "0.5d", "0x1p-1"},
     **{f"remote.log.{what}.disable": {"true", "True", " true "} for what in ("copy", "delete.on")},
 }
-"""What Kafka's parser takes and we do not: what breaks later, elsewhere, in another release or with ZooKeeper."""
+"""Values that Kafka's parser accepts and Surveyor does not: they fail later, elsewhere, in another release or with
+ZooKeeper.
+"""
 
 
 @pytest.mark.parametrize("name", sorted(TOPIC_CONFIGS))

@@ -1,4 +1,4 @@
-"""The codecs: the bytes Kafka writes, both ways, and everything else refused with a reason and nothing but that."""
+"""The codecs: Kafka's bytes in both directions, and everything else refused with a reason and no other error."""
 
 import json
 from typing import Final
@@ -331,7 +331,7 @@ def test_an_odd_entry_of_a_request_leaves_the_others() -> None:
 
 @pytest.mark.parametrize("replicas", [[], [1, 1], [-1]])
 def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
-    """One that makes no sense is refused by itself; as malformed it would hold up the others."""
+    """An invalid request is refused alone; as a malformed znode it would block the others."""
     listed = [{"topic": "t", "partition": 0, "replicas": replicas}, {"topic": "t", "partition": 1, "replicas": [2]}]
 
     decoded = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())

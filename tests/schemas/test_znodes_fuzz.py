@@ -1,7 +1,7 @@
-"""The codecs under fire: 39,000 inputs a run, from pure noise to Kafka's own znodes with one thing wrong.
+"""Fuzz tests of the codecs: 39,000 inputs per run, from noise to Kafka's own znodes with one error.
 
-Every input goes to every codec. What the oracle reads, a codec must read as the same value; what the oracle refuses, it
-must refuse with a reason. Any other exception fails the test.
+Every codec gets every input. It must read the same value as the oracle, or refuse with a reason what the oracle
+refuses. Any other exception fails the test.
 """
 
 import json
@@ -61,7 +61,7 @@ def decoded(decode: Decoder, data: bytes) -> object:
 
 
 def misunderstandings(data: bytes) -> list[tuple[str, object, object]]:
-    """Return each codec that found something else than the oracle, and what both found."""
+    """Return each codec whose result differs from the oracle's, with both results."""
     both = [(decode.__name__, decoded(decode, data), read_again(decode, data)) for decode in MEANING]
     return [
         (name, understood, reading.value)
@@ -71,7 +71,7 @@ def misunderstandings(data: bytes) -> list[tuple[str, object, object]]:
 
 
 def misunderstood(inputs: Iterable[bytes]) -> dict[bytes, list[tuple[str, object, object]]]:
-    """Return those of some inputs that a codec reads in another way than the oracle."""
+    """Return the inputs that a codec reads in another way than the oracle."""
     return {data: differences for data in inputs if (differences := misunderstandings(data))}
 
 
@@ -113,7 +113,7 @@ def test_endpoints(chance: random.Random) -> None:
 
 
 def by_part(data: bytes) -> list[object]:
-    """What the codecs understand part by part of an assignment, a config and a request, and of the others how many."""
+    """Return the parts of an assignment, a config and a request that are understood, and the number of others."""
     found: list[object] = []
     try:
         topic = read_assignment(data)
@@ -132,7 +132,7 @@ def by_part(data: bytes) -> list[object]:
 
 
 def expected_by_part(data: bytes) -> list[object]:
-    """The same by the oracle; of a key that stands twice the codecs refuse more."""
+    """Return the same from the oracle; of a key that occurs twice the codecs refuse more."""
     document, ambiguous = parse(data)
     assert not ambiguous
     found: list[object] = []
@@ -147,7 +147,7 @@ def expected_by_part(data: bytes) -> list[object]:
 @inputs(4_000 // AT_ONCE)
 @given(SEEDS)
 def test_parts(chance: random.Random) -> None:
-    """Of a document that is JSON, each part is understood, or not, whatever the others are."""
+    """Each part of a JSON document is understood or not, whatever the other parts are."""
     differing = {}
     for _ in range(AT_ONCE):
         data = misshapen(chance)
@@ -161,7 +161,7 @@ def test_parts(chance: random.Random) -> None:
 
 
 def with_endpoints(chance: random.Random) -> bytes:
-    """A registration with up to two endpoints."""
+    """Return a registration with up to two endpoints."""
     endpoints = [endpoint(chance) for _ in range(chance.randint(0, 2))]
     protocols = {"L": "SASL_SSL", "SSL": "SSL", "PLAINTEXT": "PLAINTEXT", "": "SSL", " ": "TELEPATHY"}
     registration = {"version": 4, "endpoints": endpoints, "listener_security_protocol_map": protocols}
@@ -216,7 +216,7 @@ CONFIGS: Final = st.dictionaries(*[st.text(st.characters(exclude_categories=["Cs
 
 
 Moving = dict[int, tuple[list[int], int, int]]
-"""A partition's replicas, and how many of them are coming and going."""
+"""Replicas of a partition, with the numbers of adding and removing ones."""
 
 
 def assignment(moving: Moving, topic_id: str | None) -> Assignment:

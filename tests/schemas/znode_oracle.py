@@ -1,7 +1,7 @@
-"""A second reading of every znode, by `json` of the standard library and plain assertions.
+"""A second decoder of every znode, with `json` of the standard library and plain assertions.
 
-It takes the last value of a key that stands twice without a look at the others, where the codecs refuse an ill-formed
-one: of such a document `StagedMetadata.ambiguous` is true, and the codecs may be stricter.
+It takes the last value of a key that occurs twice and ignores the others, where the codecs refuse a malformed one. For
+such documents `StagedMetadata.ambiguous` is true, and the codecs may be stricter.
 """
 
 import json
@@ -49,7 +49,7 @@ class Reading:
 
 
 def read(decode: Decoder, data: bytes) -> Reading:
-    """Read as the codec of that name should."""
+    """Decode as the codec of that name should."""
     try:
         document, ambiguous = parse(data)
     except (AssertionError, ValueError):
@@ -74,7 +74,7 @@ def parse(data: bytes) -> tuple[Any, bool]:
 
 
 def an_integer(digits: str) -> int:
-    # Python refuses to read numbers of thousands of digits: any number that is too large does.
+    # Python refuses to parse numbers of thousands of digits, so any number that is too large is refused
     return int(digits[:30])
 
 
@@ -120,7 +120,7 @@ def state(content: Any, _data: bytes) -> State:  # noqa: ANN401
 
 
 def assignment_by_part(content: Any, _data: bytes) -> tuple[dict[str, Any], set[str]]:  # noqa: ANN401
-    """The assignment of each partition by itself, and the keys of those that are not understood."""
+    """Return the assignment of each partition, and the keys of those that are not understood."""
     lists = {name: content.get(name, {}) for name in ("partitions", "adding_replicas", "removing_replicas")}
     assert "partitions" in content
     assert all(isinstance(each, dict) for each in lists.values())
@@ -145,7 +145,7 @@ def topic_id_of(content: Any) -> str | None:  # noqa: ANN401
 
 
 def config_by_part(content: Any, _data: bytes) -> tuple[dict[str, str | None] | None, int]:  # noqa: ANN401
-    """The values that are strings, null for the others, and how many of these there are."""
+    """Return the values that are strings, null for the others, and the number of the others."""
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         return None, 1
     config = {key: value if isinstance(value, str) else None for key, value in content["config"].items()}
@@ -153,7 +153,7 @@ def config_by_part(content: Any, _data: bytes) -> tuple[dict[str, str | None] | 
 
 
 def partitions_by_part(content: Any, _data: bytes) -> tuple[list[TopicPartition], int]:  # noqa: ANN401
-    """The entries that are understood, and how many are not."""
+    """Return the entries that are understood, and the number of the others."""
     assert isinstance(content["partitions"], list)
     listed, unread = [], 0
     for each in content["partitions"]:

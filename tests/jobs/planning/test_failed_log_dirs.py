@@ -1,4 +1,4 @@
-"""Answers of error 56 in the table: a cycle goes past the replica that gave it, and ends where nobody is left."""
+"""Stored responses with error 56: a cycle skips the replica that sent it, and stops when no replica is left."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 T: Final = "t"
 BATCH: Final = ("--mode", "batch", "--max-hold", "1s", "--apply")
 
-# seconds, error, what else -> whether broker 1 counts as failed
+# seconds, error, other columns -> whether broker 1 counts as failed
 ANSWERS: Final[list[tuple[list[tuple[int, int, dict[str, object]]], bool]]] = [
     ([], False),
     ([(0, 56, {})], True),
@@ -53,7 +53,7 @@ def test_the_last_word_of_the_present_registration_counts(
     failed: bool,  # noqa: FBT001 - from the table
     one_by_one: bool,  # noqa: FBT001 - from the table
 ) -> None:
-    """Be they recorded one by one, or appended all as an older version did."""
+    """Whether recorded one by one, or all appended as an older version did."""
     told = {"broker_id": 1, "api": "LeaderAndIsr", "topic": T, "partition": 0, "broker_epoch": 101, "leader_epoch": 6}
     rows = [told | {"at": NOW + timedelta(seconds=at), "error": error} | more for at, error, more in answers]
     if one_by_one:
@@ -82,7 +82,7 @@ def test_a_log_dir_event_is_told(cluster: Cluster) -> None:
 
 
 def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], Any]:
-    """Snapshot and plan: what is due, and the plan."""
+    """Snapshot and plan; return the rows planned, and the plan."""
     surveyor.json("snapshot")
     plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", *arguments)["plan_id"])
     return [(change.action, change.leader_after) for change in plan.changes], plan

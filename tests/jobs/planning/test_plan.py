@@ -1,4 +1,4 @@
-"""Plans from the command line: what is stored, that the same is the same, and what is refused."""
+"""Plans on the command line: rows stored, equal plans for equal input, and refusals."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ BY_HAND = ("plan", "assign", "--topic", "test", "--replica-assignment", "0:1:2,1
 
 @pytest.fixture
 def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
-    """One snapshot; a copy of what one cluster has for all tests, unless a test does something to a tree of its own."""
+    """A cluster with one snapshot; tests share copies of it unless they change the tree."""
     if "tree" not in request.fixturenames:
         untouched: Surveyor = request.getfixturevalue("untouched")
         return untouched.copied_to(tmp_path / "warehouse")
@@ -36,7 +36,7 @@ def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
 
 @pytest.fixture(scope="module")
 def untouched(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
-    """A cluster with its snapshot, for input so bad that it changes neither."""
+    """A cluster with its snapshot, for invalid input that changes neither."""
     hosts = f"{zookeeper_server.connect}/untouched"
     client = KazooClient(zookeeper_server.connect)
     client.start()
@@ -94,7 +94,7 @@ def test_planning_again_is_the_same_plan(surveyor: Surveyor) -> None:
 
 
 def test_a_name_is_not_given_to_what_was_asked_for_in_other_words(surveyor: Surveyor, tmp_path: Path) -> None:
-    """Or an election would come back that leads to a broker about to be drained."""
+    """Otherwise an election could return leadership to a broker about to be drained."""
     file = _file(tmp_path, {"partitions": [{"topic": "orders", "partition": 0}]})
     first = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", file, "--name", "taken")
     for other in (("drain", "--brokers", "1"), ("elect", "--preferred"), ("reconcile",)):
@@ -114,7 +114,7 @@ def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path
 
 @pytest.fixture
 def incident(surveyor: Surveyor, tree: KafkaTree) -> Any:  # noqa: ANN401 - JSON
-    """A plan named repair of a cluster in which nothing is due; then broker 2 dies, and a new snapshot sees it."""
+    """Plan a healthy cluster under the name repair; then broker 2 dies, and a new snapshot shows it."""
     before = surveyor.json("plan", "reconcile", "--name", "repair")
     tree.unregister(2)
     surveyor.json("snapshot")

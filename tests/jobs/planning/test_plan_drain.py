@@ -1,4 +1,4 @@
-"""`plan drain` and `plan undrain` from the command line: what is planned, refused, shown, written and remembered."""
+"""`plan drain` and `plan undrain` on the command line: plans, refusals, console output, and marks in the table."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
 
 
 def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """Kafka's controller would take the order up in the midst of the drain, and undo what it asked for."""
+    """Kafka's controller would start the requested move during the drain, and so undo the new order."""
     order = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[2,1]}]}'
     tree.write("/admin/reassign_partitions", order)
     write_first_snapshot(surveyor)
@@ -77,7 +77,7 @@ def test_controlled_shutdown_under_a_controllership_that_stays(surveyor: Surveyo
 
 
 def test_a_commit_that_hands_back_refuses_a_resident_drain(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """Dry too: what it would do ends with the commit."""
+    """Also in a dry run: a resident drain would end with the commit."""
     plan = surveyor.json(*RESIDENT)["plan_id"]
     before = tree.dump()
     for options in ((), ("--apply",), ("--mode", "batch", "--apply")):
@@ -102,7 +102,7 @@ def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tr
 
 
 def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """A drain in admin mode lasts: the order of replicas does."""
+    """A drain in admin mode persists, as the order of replicas does."""
     plan = surveyor.json(*RESIDENT)["plan_id"]
     with controllership(tree.hosts, OURS) as held:
         commit_held(surveyor, plan, held, patience=1)
@@ -119,7 +119,7 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
 
 
 def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """A replica stopped is told at a higher epoch than before; the one that is in sync again needs nothing."""
+    """A stopped replica gets LeaderAndIsr at a higher epoch than before; a replica in sync needs nothing."""
     with controllership(tree.hosts, OURS) as held:
         commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
         state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
@@ -171,7 +171,7 @@ def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor:
 
 
 def test_a_drained_broker_is_elected_where_it_alone_is_in_sync(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """By `plan elect --offline` too; the plan warns of it, and its page."""
+    """Also by `plan elect --offline`; the plan and its page warn about it."""
     tree.add_topic("single", {0: [1, 2]}, topic_id=None)
     write_first_snapshot(surveyor)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "admin", "--name", "out")
@@ -292,7 +292,7 @@ EMPTY = [
 
 
 def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Path) -> None:
-    """Without brokers, and with brokers that have no topics; nothing is due in either, and nobody is to blame."""
+    """Without brokers, and with brokers without topics: no change is needed in either, and no error is reported."""
     bare_tree.lay_out(brokers=())
     surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
     for case in (1, 2):

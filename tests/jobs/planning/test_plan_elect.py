@@ -1,4 +1,4 @@
-"""`surveyor plan elect` from the command line, on snapshots stored without a cluster."""
+"""`surveyor plan elect` on the command line, on snapshots stored without a cluster."""
 
 import json
 from datetime import timedelta
@@ -22,7 +22,7 @@ LED_BY_0: Final[Row] = {"leader": 0, "isr": [0, 1, 2], **STATE}
 def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Four snapshots: 60, 50, 20 and 0 minutes ago; brokers 0 to 2 live, 9 dead, 2 bounced before the third.
 
-    Topic bad: broker 1 leads none of its 2, broker 2 one of its 3. Topic down: what a dead leader left.
+    Topic bad: broker 1 leads none of its 2, broker 2 one of its 3. Topic down: partitions that a dead leader led.
     """
     warehouse = tmp_path_factory.mktemp("elect") / "warehouse"
     cluster = Cluster(Warehouse(str(warehouse), "default"))
@@ -52,7 +52,7 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
 
 def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """What is elected: leader and ISR; what is not: its code."""
+    """Return leader and ISR of each election, and the code of each rejection."""
     summary = surveyor.json("plan", "elect", *arguments)
     assert surveyor.json("plan", "elect", *arguments) == summary
     plan = read_plan(surveyor.lake, summary["plan_id"])

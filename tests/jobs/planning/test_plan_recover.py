@@ -1,4 +1,4 @@
-"""`plan recover` from the command line: what history says is shown, and only what is allowed is planned."""
+"""`plan recover` on the command line: evidence from history is shown, and only allowed elections are planned."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def _state(tree: KafkaTree, isr: list[int], epoch: int) -> None:
 def lived(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
     """Orders-0 of [0, 1, 2]: 0 left the ISR in snapshot 2, 1 in snapshot 3; then the leader 2 died.
 
-    It is for copies only.
+    Tests only use copies of it.
     """
     with connected(zookeeper_server.connect) as client:
         client.create("/lived")
@@ -51,7 +51,7 @@ def lived(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
-    """The same past, of a cluster of the test's own that has come as far; it has yet to be looked at."""
+    """The same history in a cluster of the test's own, before its last snapshot."""
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", ORDERS)
     _state(tree, [2], 7)
@@ -61,7 +61,7 @@ def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def surveyor(past: Surveyor) -> Surveyor:
-    """The cluster's own last snapshot differs from the past one in when things were written, in nothing else."""
+    """The cluster after its last snapshot, which differs from the earlier one only in timestamps."""
     past.json("snapshot")
     return past
 
@@ -69,7 +69,7 @@ def surveyor(past: Surveyor) -> Surveyor:
 def test_a_long_history_is_broadcast_to_and_the_plan_is_the_same(
     lived: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One task joins a short one; in a copy, the same question has the same answer by the other joins."""
+    """A short history is joined by one task; in the copy, the same request has the same result with other joins."""
     modes: list[bool] = []
     session = plan._session  # noqa: SLF001 - what it is asked for is what is tested
 
@@ -134,7 +134,7 @@ def test_clean_needs_no_permission(past: Surveyor, tree: KafkaTree) -> None:
 
 
 def test_state_that_vanished_is_not_new(past: Surveyor, tree: KafkaTree) -> None:
-    """Whoever is alive would lead at epoch 0; recover offers it, the epoch goes on from the last one known."""
+    """Otherwise the first live replica would lead at epoch 0; recover proposes it, and the epoch continues."""
     tree.client.delete(state_path("orders", 1))
     past.json("snapshot")
 
@@ -160,7 +160,7 @@ def test_state_that_vanished_is_not_new(past: Surveyor, tree: KafkaTree) -> None
 
 @pytest.mark.parametrize("topic_id", ["AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID])
 def test_topic_made_anew_is_new(past: Surveyor, tree: KafkaTree, topic_id: str) -> None:
-    """Told by its id; the same topic, with the same id, is not."""
+    """The topic id shows it; a topic with the same id is not new."""
     tree.client.delete("/brokers/topics/orders", recursive=True)
     tree.client.delete("/config/topics/orders")
     tree.add_topic("orders", ORDERS, topic_id)

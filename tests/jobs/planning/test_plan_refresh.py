@@ -1,4 +1,4 @@
-"""`surveyor plan ... --refresh`: the snapshot first, in the same process, and the plan on it."""
+"""`surveyor plan ... --refresh`: a snapshot first, in the same process, and the plan on it."""
 
 from pathlib import Path
 

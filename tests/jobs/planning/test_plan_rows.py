@@ -1,4 +1,4 @@
-"""Rows of a plan on the driver and on Spark: the same id, the same counts, the same rows stored."""
+"""Rows of a plan on the driver and on Spark: equal ids, counts and stored rows."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cancellations: where a partition stands on its way, and when it must not turn back. Oracle: sets, step by step."""
+"""Cancellations: the status of a partition, and the risks. The oracle uses sets, step by step."""
 
 from itertools import combinations, product
 from typing import Final
@@ -21,7 +21,7 @@ WAY: Final = [ReassignmentStep([1, 2, 3], [4, 2, 3]), ReassignmentStep([4, 2, 3]
 UP: Final = [ReassignmentStep([1, 2], [1, 2, 3])]
 MIXED: Final = [ReassignmentStep([1, 2, 3], [3, 4, 2])]
 
-# way, replicas, adding, removing -> standing, step
+# steps, replicas, adding, removing -> status, step
 CASES: Final[list[tuple[list[ReassignmentStep], list[int], list[int], list[int], ReassignmentStatus, int]]] = [
     (WAY, [1, 2, 3], [], [], ReassignmentStatus.NOT_STARTED, 0),
     (WAY, [4, 2, 3, 1], [4], [1], ReassignmentStatus.IN_PROGRESS, 0),
@@ -32,7 +32,7 @@ CASES: Final[list[tuple[list[ReassignmentStep], list[int], list[int], list[int],
     (WAY, [4, 5, 3], [], [], ReassignmentStatus.COMPLETE, 1),
     (WAY, [4, 5, 3, 1], [], [], ReassignmentStatus.DIVERGED, 0),
     (WAY, [6, 2, 3, 1], [6], [1], ReassignmentStatus.DIVERGED, 0),  # another target
-    (WAY, [4, 2, 3, 9], [4], [9], ReassignmentStatus.DIVERGED, 0),  # our target from elsewhere
+    (WAY, [4, 2, 3, 9], [4], [9], ReassignmentStatus.DIVERGED, 0),  # the planned target, from other replicas
     (UP, [1, 2, 3], [3], [], ReassignmentStatus.IN_PROGRESS, 0),
     (UP, [1, 2, 3], [], [], ReassignmentStatus.COMPLETE, 0),
     (MIXED, [3, 4, 2, 1], [4], [1], ReassignmentStatus.IN_PROGRESS, 0),
@@ -53,7 +53,7 @@ def test_where_a_partition_stands(  # noqa: PLR0913, PLR0917 - a table
     assert status_of(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
 
 
-# replicas, adding, ISR, live -> code, words
+# replicas, adding, ISR, live -> code, text
 DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], RejectionCode | None, str]]] = [
     ([1, 2, 3], [3], [1, 2], {1, 2, 3}, None, ""),
     ([1, 2, 3], [3], [2], {1, 2}, None, ""),  # the copy that is deleted may be dead
@@ -61,8 +61,8 @@ DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], Reje
     ([1, 2, 3], [3], [3], {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is [3]"),
     ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "no replica could lead it"),
     ([1, 2, 3], [3], None, {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is not known"),
-    ([1, 2, 3], [3], [1], {1, 3}, None, ""),  # 2 is dead, and the copy that is deleted is not in sync
-    ([1, 2, 3], [3], [1], {3}, None, ""),  # nor does it lose one where no original is alive
+    ([1, 2, 3], [3], [1], {1, 3}, None, ""),  # 2 is dead, and the deleted copy is not in sync
+    ([1, 2, 3], [3], [1], {3}, None, ""),  # no copy in sync is lost, though no original is alive
     ([1, 2, 3], [], [1], {1}, None, ""),  # nothing is deleted
     ([1, 2, 3], [], None, {1}, None, ""),
 ]
@@ -84,7 +84,7 @@ def test_when_it_must_not_turn_back(  # noqa: PLR0913, PLR0917 - a table
 
 
 def test_fewer_copies_have_to_be_allowed() -> None:
-    """Every assignment, ISR and set of live brokers of three."""
+    """Checks every assignment, ISR and set of live brokers of three."""
     some = [set(ids) for size in range(4) for ids in combinations((1, 2, 3), size)]
     for adding, isr, live in product(some, some, some):
         now = ReplicaAssignment([1, 2, 3], sorted(adding))
@@ -109,7 +109,7 @@ def test_reassigning_against_sets(before: list[int], after: list[int]) -> None:
 
 @given(replicas, replicas)
 def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: list[int]) -> None:
-    """Asked for, cancelled, put in order: each stage is told apart, but where there is nothing between them."""
+    """Each stage (requested, cancelled, order restored) has its own status, unless stages have equal replicas."""
     leg = ReassignmentStep(before, after)
     moving = ReplicaAssignment(before).towards(after)
     cancelled = moving.towards(moving.origin)

@@ -1,4 +1,4 @@
-"""Estimates of running copies: worked examples, and what must hold whatever brokers told."""
+"""Copy rates: worked examples, and invariants for any readings."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ def _copy(held: int | None, whole: int | None = 100, *, lag: int | None = None, 
     return ReplicaCopy(held=held, whole=whole, lag=lag, in_sync=in_sync)
 
 
-# before, now, seconds; bytes a second, seconds left
+# before, after, seconds; bytes per second, seconds left
 EXAMPLES: Final[dict[str, tuple[CopyReading | None, CopyReading, float, float | None, float | None]]] = {
     "half an hour at this pace": ({A: _copy(10)}, {A: _copy(11)}, 20.0, 0.05, 1780.0),
     "nothing moves": ({A: _copy(10)}, {A: _copy(10)}, 3.0, 0.0, None),

@@ -1,4 +1,4 @@
-"""The lint of reassignments: each fault by itself, several at once, and what is none."""
+"""The lint of reassignments: each fault alone, several at once, and targets without faults."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -26,13 +26,13 @@ LEADERLESS: Final = (
     "could be elected; run `surveyor plan reconcile` if an ISR member is alive, else `surveyor plan recover`"
 )
 
-# topic, columns of the partition, replicas now, target, code, fault
+# topic, columns of the partition, current replicas, target, code, fault
 CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None, str | None, str | None]]] = [
     ("t", {}, [1, 3], [1, 4], None, None),
     ("t", {}, [1, 3], [3, 1], None, None),
     ("t", {}, [1, 3], [5, 4], None, None),
     ("t", {}, [1, 2], [2, 1], None, None),
-    ("t", {}, [1, 9], [1, 9], None, None),  # nothing is asked of it
+    ("t", {}, [1, 9], [1, 9], None, None),  # no change requested
     (
         "t",
         {},
@@ -111,7 +111,7 @@ def test_each_fault_by_itself(spark: SparkSession) -> None:
 
 
 TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")
-# brokers that may hold replicas, now, target, the fault
+# brokers that may hold replicas, current, target, the fault
 CROWDED: Final[list[tuple[AbstractSet[int] | None, list[int], list[int], str | None]]] = [
     (None, [1, 2, 4, 5], [1, 2, 3, 4], "most replicas in one rack 2 → 3: [a, a, a, b], where 2 can be"),
     (None, [1, 2, 4, 5], [1, 4, 5, 6], "most replicas in one rack 2 → 3: [a, b, b, b], where 2 can be"),
@@ -171,7 +171,7 @@ def test_another_replication_factor_may_be_asked_for(spark: SparkSession, target
 
 
 def test_a_list_shorter_than_min_isr_is_a_fault_only_where_it_gets_shorter(spark: SparkSession) -> None:
-    """Held against the sentence itself, for every length of list and every setting."""
+    """Checks the documented rule for every length of list and every setting."""
     lengths, settings = range(1, 5), range(1, 6)
     cases = [(now, then, least) for now in lengths for then in lengths for least in settings]
     topics = [topic_row(f"min-{least}", config={"min.insync.replicas": str(least)}) for least in settings]
@@ -195,7 +195,7 @@ def test_a_list_shorter_than_min_isr_is_a_fault_only_where_it_gets_shorter(spark
 
 
 def test_one_replica_under_the_default_of_the_cluster_is_no_fault(spark: SparkSession) -> None:
-    """A replication factor of 1 under min.insync.replicas=2 of the brokers, as most clusters have it."""
+    """A replication factor of 1 with min.insync.replicas=2 of the brokers, as in most clusters."""
     partitions = [partition_row([1], 1, [1])]
     assert _faults(spark, partitions, [{"topic": "t", "partition": 0, "replicas": [2]}], min_isr="2") == []
 
@@ -213,7 +213,7 @@ def test_a_znode_that_is_too_large_already_must_not_grow(spark: SparkSession) ->
 
 
 def test_a_znode_counts_with_what_is_added_and_removed(spark: SparkSession) -> None:
-    """Exactly the bytes of the codec but for the frame, which is counted generously; many replicas, few partitions."""
+    """The estimate is exactly the bytes of the codec, except for a generous frame; many replicas, few partitions."""
     now, target = [*range(1001, 1061)], [*range(2001, 2061)]
 
     def written(count: int) -> int:

@@ -1,4 +1,4 @@
-"""Lists on the way: each fault by itself, and what is none because the way leads where it was asked to."""
+"""Intermediate lists: each fault alone, and lists without faults because the target requires them."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from tests.planner.frames import as_rows, broker_row, config_row, frame, partiti
 RACKS: Final = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: None}
 WAYS: Final = "topic string, partition int, wave int, replicas array<int>, goal array<int>"
 
-# replicas now, on the way, in the end -> code, fault
+# current replicas, intermediate list, final list -> code, fault
 CASES: Final[list[tuple[list[int], list[int], list[int], LintCode | None, str]]] = [
     ([1, 3], [4, 3], [4, 5], LintCode.RACKS_LOST, "racks 2 → 1: [b]"),
     ([1, 3], [5, 3], [5, 4], None, ""),

@@ -1,4 +1,4 @@
-"""Why a reassignment does not move. Oracle: let time pass, and see whether anything comes of it."""
+"""Obstacles of reassignments. The oracle simulates progress and checks whether anything happens."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ LIVE: Final = {1, 2, 3}
 
 Case = tuple[ReplicaAssignment | None, Brokers | None, Brokers | None, set[int], bool, Code | None, Brokers]
 
-# assignment, request, ISR, live, to be deleted -> code, brokers waited for
+# assignment, request, ISR, live, queued for deletion -> code, brokers waited for
 CASES: Final[list[Case]] = [
     (None, [1, 2], [], LIVE, False, Code.UNKNOWN_PARTITION, []),
     (STILL, [], [1, 2], LIVE, False, Code.INVALID_TARGET, []),
@@ -31,7 +31,7 @@ CASES: Final[list[Case]] = [
     (STILL, [2, 1], [1, 2], LIVE, False, None, []),
     (STILL, [1, 3], [1, 2], LIVE, False, None, []),
     (STILL, [1, 9], [1, 2], LIVE, False, Code.WAITS_FOR_BROKER, [9]),
-    (STILL, [3, 9], [1, 2], LIVE, False, None, []),  # 3 is copied meanwhile
+    (STILL, [3, 9], [1, 2], LIVE, False, None, []),  # 3 is being copied
     (STILL, [3], [1, 2], {3}, False, Code.NO_LIVE_LEADER, [1, 2]),
     (MOVING, None, [1, 2], LIVE, False, None, []),
     (MOVING, None, [1, 2], LIVE, True, None, []),  # which the deletion waits for
@@ -60,7 +60,7 @@ def test_a_case(  # noqa: PLR0913, PLR0917 - a table
 
 
 def something_happens(goal: Sequence[int], isr: Collection[int], live: Collection[int]) -> bool:
-    """Every live broker of the goal catches up where an in-sync replica can be read; then all may be complete."""
+    """Every live broker of the goal catches up if a live replica is in sync; then the move may be complete."""
     later = {*isr, *(set(goal) & set(live) if set(isr) & set(live) else ())}
     return later & set(goal) != set(isr) & set(goal) or later >= set(goal)
 

@@ -1,4 +1,4 @@
-"""Reassignments asked for: what they add and remove, what is refused, what is not due."""
+"""Requested reassignments: added and removed replicas, rejections, and targets without a change."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -146,7 +146,7 @@ WAYS: Final = (
     "topic string, partition int, replicas array<int>, reason string, wave int, steps int, earlier array<array<int>>"
 )
 
-# replicas, leader, lists it gets, the waves in which it gets them -> leaders after
+# replicas, leader, lists, their waves -> leaders after
 Way = tuple[list[int], int, list[list[int]], list[int], list[int]]
 WAYS_OF: Final[list[Way]] = [
     ([1, 2, 3], 1, [[1, 2, 4], [1, 5, 4], [6, 5, 4]], [0, 1, 4], [1, 1, 6]),
@@ -193,12 +193,12 @@ def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None
     assert_rejections(reassignment_rejections(spark.createDataFrame(targets, WAYS), *world), [])
 
 
-# replicas, leader, target -> who leads once the moves are complete, before the election; None where there is none
+# replicas, leader, target -> the leader after the moves and before the election; None for no election
 ELECTIONS: Final[list[tuple[list[int], int, list[int], int | None]]] = [
     ([1, 2], 1, [2, 1], 1),
     ([1, 2], 2, [2, 1], None),  # it leads already
     ([1, 2, 3], 1, [4, 1, 2], 1),
-    ([1, 2, 3], 3, [4, 1, 2], None),  # its leader leaves, and Kafka elects the first
+    ([1, 2, 3], 3, [4, 1, 2], None),  # the leader leaves, and Kafka elects the first replica
     ([1, 2], 2, [1, 3], None),
     ([1, 2], 1, [9, 1], None),  # not alive
     ([1, 2], 1, [8, 1], None),  # alive, and not understood
@@ -238,7 +238,7 @@ def test_preferred_replicas_are_elected_where_moves_leave_another_one_leading(sp
 
 
 def test_an_election_comes_after_the_last_of_a_partitions_waves(spark: SparkSession) -> None:
-    """Broker 1 leads, which the second step removes, and Kafka elects 5, the first; 6 is preferred in the end."""
+    """Broker 1 leads; the second step removes it, and Kafka elects 5, the first; 6 is preferred in the end."""
     lists = [[1, 2, 4], [5, 2, 4], [6, 5, 4]]
     targets = [("t", 0, becomes, "because", nth, len(lists), lists[:nth]) for nth, becomes in enumerate(lists)]
     world = World([partition_row([1, 2, 4], 1, [1, 2, 4])], live=LIVE).frames(spark)

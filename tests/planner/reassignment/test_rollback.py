@@ -1,4 +1,4 @@
-"""Ways back: each step undone from where the partition is; what is left alone; and the rows Spark's rule makes."""
+"""Rollbacks: each step undone from the current assignment, rejections, and the same rows as Spark's rule."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -33,7 +33,7 @@ TOPIC_ID: Final = topic_row()["topic_id"]
 
 
 def way(*stops: list[int], first_wave: int = 0) -> list[Change]:
-    """The changes that lead a partition from stop to stop, a wave each."""
+    """Return the changes that move a partition from list to list, one wave each."""
     return [
         typed(wave=first_wave + number, replicas_before=before, replicas_after=after, topic_id=TOPIC_ID)
         for number, (before, after) in enumerate(pairwise(stops))
@@ -51,7 +51,7 @@ def led(changes: Any) -> list[tuple[int, list[int], list[int]]]:  # noqa: ANN401
 
 THREE: Final = way([1, 2], [3, 2], [3, 4], [3, 4, 1], first_wave=2)
 
-# where it is, where it is to go -> waves of the way back
+# current replicas, goal -> waves of the rollback
 STEPS: Final[list[tuple[list[int], list[int] | None, list[tuple[int, list[int], list[int]]]]]] = [
     ([3, 4, 1], None, [(0, [3, 4, 1], [3, 4]), (1, [3, 4], [3, 2]), (2, [3, 2], [1, 2])]),
     ([3, 4], None, [(0, [3, 4], [3, 2]), (1, [3, 2], [1, 2])]),
@@ -72,7 +72,7 @@ def test_steps_are_undone_the_last_first(
 MOVE: Final = way([1, 2], [3, 2])
 OTHER_ID: Final = {"topic_id": "BBBBBBBBBBBBBBBBBBBBBB"}
 
-# columns of the partition, of its topic, target -> code, words
+# columns of the partition, of its topic, goal -> code, text
 REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
     (None, {}, None, RejectionCode.UNKNOWN_PARTITION, "the partition is gone"),
     ({}, OTHER_ID, None, RejectionCode.UNKNOWN_TOPIC, "created again"),
@@ -152,7 +152,7 @@ def test_reason_tells_the_step_and_the_racks() -> None:
     assert back(THREE, [3, 4])[0]["reason"].startswith("back to snapshot 3, undoes wave 3: adds [2], removes [4]")
 
 
-# where the plan led it, who is to be preferred again -> leader before and after the election, None for none
+# lists of the plan, formerly preferred -> leader before and after the election, None for none
 ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] = [
     ([2, 1], [1, 2], 2, (2, 1)),
     ([3, 1], [1, 2], 3, None),  # 3 leaves, and Kafka elects 1, the first
@@ -205,7 +205,7 @@ PAIRS: Final = [([1, 2], [3, 2]), ([1, 2], [2, 1]), ([1, 2], [1, 2, 3]), ([1, 2,
 
 
 def test_a_row_is_the_one_that_reassignment_makes(spark: SparkSession) -> None:
-    """The rule on Spark is asked for the same target; only the words of the reason are another."""
+    """The rule on Spark gets the same target; only the reason differs."""
     partitions = [partition_row(after, after[-1], after, partition=n) for n, (_, after) in enumerate(PAIRS)]
     targets = [row | {"replicas": before} for row, (before, _) in zip(partitions, PAIRS, strict=True)]
     known = (

@@ -1,4 +1,4 @@
-"""Back to an earlier snapshot: what has a way back, and why the rest has none."""
+"""Targets from an earlier snapshot, and partitions that cannot go back."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Kafka's assignment written out as its loops run, in plain Python, and frames of topics to compare it with."""
+"""Kafka's assignment as its loops run, in plain Python, and frames of topics to compare it with."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ _COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
 
 
 def topics(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Make a frame of TOPICS; what a row does not name is null."""
+    """Make a frame of TOPICS; columns that a row does not have are null."""
     return spark.createDataFrame([tuple(row.get(name) for name in _COLUMNS) for row in rows], NEW_TOPICS)
 
 
@@ -33,7 +33,7 @@ def topic(partitions: range, factor: int, start: int, shift: int | None = None, 
 
 
 def placed(assigned: DataFrame) -> Placed:
-    """Return the replicas of each partition, and fail where one comes twice."""
+    """Return the replicas of each partition; fail if one occurs twice."""
     assert assigned.columns == ["topic", "partition", "replicas"]
     rows = as_rows(assigned)
     lists = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
@@ -42,13 +42,13 @@ def placed(assigned: DataFrame) -> Placed:
 
 
 def listed(assigned: DataFrame) -> str:
-    """Write the replicas of one topic's partitions as Kafka's vectors are written."""
+    """Format the replicas of one topic's partitions as Kafka's vectors."""
     placement = placed(assigned)
     return " ".join("".join(map(str, placement[key])) for key in sorted(placement))
 
 
 def alternated(racks: Mapping[int, str]) -> list[int]:
-    """Write out the loop of `getRackAlternatedBrokerList`."""
+    """Run the loop of `getRackAlternatedBrokerList`."""
     left = {rack: sorted(broker for broker in racks if racks[broker] == rack) for rack in racks.values()}
     names, turn = sorted(left), 0
     order: list[int] = []
@@ -61,7 +61,7 @@ def alternated(racks: Mapping[int, str]) -> list[int]:
 
 
 def kafkas(rows: Sequence[Row], brokers: Sequence[int], racks: Mapping[int, str] | None = None) -> Placed:
-    """Write out the loops of AdminUtils, for each topic."""
+    """Run the loops of AdminUtils for each topic."""
     arranged = alternated(racks) if racks else brokers
     return {
         (row["topic"], partition): replicas for row in rows for partition, replicas in _loop(row, arranged, racks or {})
@@ -106,7 +106,7 @@ def _rack_aware(factor: int, brokers: Sequence[int], racks: Mapping[int, str], f
 
 @st.composite
 def some_topics(draw: st.DrawFn, brokers: int) -> list[Row]:
-    """New topics and topics to be added to, of every replication factor, start and shift."""
+    """Draw new topics and topics to expand, with any replication factor, start and shift."""
     count = draw(st.integers(1, 4))
     rows = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Placement of new topics: Kafka's own vectors, and its loop written out as a second way to the same answer."""
+"""Placement of new topics: Kafka's own vectors, and its loop as a second way to the same result."""
 
 from collections import Counter
 from typing import Final
@@ -41,7 +41,7 @@ def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, 
 
 
 def test_simple_is_seed_004s_rule(spark: SparkSession) -> None:
-    """Replica j of partition i sits at broker (i + j) mod n."""
+    """Replica j of partition i is on broker (i + j) mod n."""
     ids = topics(spark, topic(range(6), 3, 0)).transform(partition_ids)
 
     assert listed(ids.transform(assign_simple, FIVE)) == "012 123 234 340 401 012"

@@ -13,7 +13,7 @@ from tests.planner.topics.assignment_oracle import listed, topic, topics
 FIVE: Final = [0, 1, 2, 3, 4]
 T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
 
-# brokers, the topic's very first replica, replication factor, partitions there are, replicas of those added.
+# brokers, first replica of the topic, replication factor, existing partitions, replicas of the added ones
 KAFKA: Final = {
     "testReplicaPlacementAllServers": ([0, 1, 2, 3], 2, 4, 1, "3201 0312 1023 2301 3012 0123"),
     "testReplicaPlacementPartialServers": ([0, 1, 2, 3], 1, 2, 1, "20 31"),
@@ -35,7 +35,7 @@ def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, 
 
 
 def test_places_are_counted_by_id_though_racks_take_turns(spark: SparkSession) -> None:
-    """Printed by Kafka 3.9.2's `AdminUtils` for start 2: broker 2 is third by id, and last where racks take turns."""
+    """Printed by Kafka 3.9.2's `AdminUtils` for start 2: broker 2 is third by id, and last in the alternating list."""
     row = topic(range(5, 13), 2, start_of_round(sorted(T), 2))
     lists = spark.createDataFrame(list(lists_for(T, [row])), LISTS)
 

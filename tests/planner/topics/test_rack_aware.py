@@ -1,4 +1,4 @@
-"""Placement in racks: Kafka's own vectors, and its loop written out as a second way to the same answer."""
+"""Placement over racks: Kafka's own vectors, and its loop as a second way to the same result."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ KAFKA: Final[dict[str, tuple[Mapping[int, str], int, int, int, str]]] = {
     "added, racks of one and three": (C, 3, 3, 4, "241 312 412 012 123 231"),
     "added to ten": (C, 4, 1, 10, "1423 2013 3124 4213 0123"),
 }
-"""Those that are added were printed by Kafka 3.9.2's `AdminUtils`."""
+"""The added partitions were printed by Kafka 3.9.2's `AdminUtils`."""
 
 
 def _assigned(spark: SparkSession, racks: Mapping[int, str], *rows: Row) -> DataFrame:
@@ -115,7 +115,7 @@ def _placements(draw: st.DrawFn) -> tuple[Mapping[int, str], list[Row]]:
 def test_many_topics_at_once_as_kafkas_loop_does(
     spark: SparkSession, placement: tuple[Mapping[int, str], list[Row]]
 ) -> None:
-    """New topics and added partitions, of every replication factor, start and shift, in one plan."""
+    """New topics and added partitions, with any replication factor, start and shift, in one plan."""
     racks, rows = placement
 
     assert placed(_assigned(spark, racks, *rows)) == kafkas(rows, sorted(racks), racks)

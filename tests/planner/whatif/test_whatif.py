@@ -1,4 +1,4 @@
-"""What the loss of brokers costs: cases by hand, and every scenario against one played by brute force."""
+"""The impact of losing brokers: worked examples, and every scenario compared with brute force."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -67,7 +67,7 @@ ALONE: Final = partition_row([0], 0, [0])
 
 COUNTS: Final = ("newly_offline", "unclean_only", "no_replica", "newly_under_min_isr", "leaders_moved")
 
-# what is lost, the partition, and what comes of it: COUNTS; brokers 0 to 3 are live, 7 is not understood
+# brokers lost, the partition, and the impact: COUNTS; brokers 0 to 3 are live, 7 is not understood
 CASES: Final = [
     ("broker 0", ALL, (0, 0, 0, 0, 1)),
     ("broker 1", ALL, (0, 0, 0, 0, 0)),
@@ -87,13 +87,13 @@ CASES: Final = [
     ("brokers 0+1", partition_row([0, 1, 2], 0, [0, 1]), (1, 1, 0, 1, 0)),
     ("brokers 0+1", partition_row([0, 1], 0, [0, 1]), (1, 0, 1, 1, 0)),
     ("brokers 0+1", partition_row([0, 1], 0, [0]), (1, 0, 1, 0, 0)),
-    ("broker 2", {**ALL, "topic": "three"}, (0, 0, 0, 1, 0)),  # the topic's word
+    ("broker 2", {**ALL, "topic": "three"}, (0, 0, 0, 1, 0)),  # the topic's config
     ("broker 0", partition_row([9, 0, 1], 9, [9, 0, 1]), (0, 0, 0, 1, 1)),  # an election is due: 0 leads
     ("broker 1", partition_row([9, 0, 1], 9, [9, 0, 1]), (0, 0, 0, 1, 0)),
     ("broker 0", partition_row([9, 0], NO_LEADER, [9]), (0, 0, 0, 0, 0)),  # offline already
-    ("broker 0", partition_row([0, 7], 0, [0, 7]), (1, 0, 0, 1, 0)),  # who is left is not understood
+    ("broker 0", partition_row([0, 7], 0, [0, 7]), (1, 0, 0, 1, 0)),  # the remaining broker is not understood
     ("broker 0", partition_row([0, 7], 0, [0]), (1, 0, 1, 0, 0)),
-    ("broker 7", partition_row([7, 0], 7, [7, 0]), (0, 0, 0, 1, 1)),  # losing it is a loss all the same
+    ("broker 7", partition_row([7, 0], 7, [7, 0]), (0, 0, 0, 1, 1)),  # its loss counts too
     ("broker 1", partition_row([0, 1], None, None), (0, 0, 0, 0, 0)),  # no state, so no leader
     ("broker 0", partition_row([0, 1], 0, [0], understood=False), (0, 0, 0, 0, 0)),
     ("broker 0", {**ALONE, "topic": "deleted"}, (0, 0, 0, 0, 0)),
@@ -111,7 +111,7 @@ def _moved(broker_ids: Sequence[int], block: int) -> list[int]:
 
 
 def _in_block(row: Row, block: int) -> Row:
-    """Put a case's partition on brokers of its own, ten a case."""
+    """Move a case's partition to brokers of its own, ten per case."""
     leader = row["leader"] if row["leader"] in {None, NO_LEADER} else row["leader"] + 10 * block
     isr = None if row["isr"] is None else _moved(row["isr"], block)
     return {**row, "replicas": _moved(row["replicas"], block), "leader": leader, "isr": isr}
@@ -139,14 +139,14 @@ def test_cases(spark: SparkSession, lose: FailureScenario) -> None:
     ("lose", "scenario"), [(FailureScenario.BROKERS, "broker 0"), (FailureScenario.PAIRS, "brokers 0+2")]
 )
 def test_a_drained_broker_is_the_last_heir(spark: SparkSession, lose: FailureScenario, scenario: str) -> None:
-    """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and 1 after that of both."""
+    """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and 1 after the loss of both."""
     outcome = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
     counts = (outcome["leaders_moved"], outcome["most_leaders_on"], outcome["offline"], outcome["unclean_only"])
     assert counts == ((1, 2, 0, 0) if lose is FailureScenario.BROKERS else (1, 1, 0, 0))
 
 
 def _scenario(name: str, block: int) -> str:
-    """Name a case's scenario as its block has it."""
+    """Return the name of a case's scenario in its block."""
     what, who = name.split()
     if what == "rack":
         return f"{name}{block}"
@@ -162,13 +162,13 @@ def _scenario(name: str, block: int) -> str:
     ],
 )
 def test_next_in_the_assignment_leads(spark: SparkSession, lose: FailureScenario, leaders: dict[str, int]) -> None:
-    """The order is the assignment's, not the ISR's."""
+    """The order is that of the assignment, not of the ISR."""
     most_leaders = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _world(ALL), lose))}
     assert {scenario: most_leaders[scenario] for scenario in leaders} == leaders
 
 
 def test_worst_first(spark: SparkSession) -> None:
-    """Offline, then under min ISR, then skew, then the brokers' ids."""
+    """Offline, then under min ISR, then skew, then the ids of the brokers."""
     world = _world(
         partition_row([3], 3, [3]),
         partition_row([2, 1], 2, [2, 1]),
@@ -222,7 +222,7 @@ def test_cluster_without_partitions(spark: SparkSession) -> None:
 
 
 def test_what_is_offline_or_under_min_isr_already_is_counted_alike(spark: SparkSession) -> None:
-    """All of it, and of it what the loss adds."""
+    """Counts all of them, and those that the loss adds."""
     world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
     columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
     rows = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, FailureScenario.BROKERS))}
@@ -273,7 +273,7 @@ def test_every_small_partition(spark: SparkSession, lose: FailureScenario) -> No
 def test_partitions_are_named_that_are_counted(
     spark: SparkSession, lose: FailureScenario, drained: tuple[int, ...]
 ) -> None:
-    """The rule on arrays against the one on Spark, scenario by scenario."""
+    """Compares the rule on arrays with the one on Spark, scenario by scenario."""
     world = _world(*(case[1] for case in CASES), opaque=[7])
     arrays = arrays_of(world)
 

@@ -1,4 +1,4 @@
-"""Which partitions a loss costs, on arrays: against every scenario played by brute force."""
+"""Partitions affected by a loss, on arrays: compared with brute force for every scenario."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""What-if by brute force: each scenario played on its own, brokers taken out of the world and every partition asked."""
+"""What-if by brute force: for each scenario, brokers are removed from the world and every partition is evaluated."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from tests.planner.oracle import DELETED, offline_election
 
 
 def scenarios(world: World, racks: Mapping[int, str | None], lose: FailureScenario) -> dict[str, list[int]]:
-    """Who is lost in each."""
+    """Return the brokers lost in each scenario."""
     brokers = sorted(world.registered)
     if lose is FailureScenario.PAIRS:
         return {f"brokers {one}+{other}": [one, other] for one, other in combinations(brokers, 2)}
@@ -30,7 +30,7 @@ def without(world: World, lost: Iterable[int]) -> World:
 
 
 def leader(row: Row, world: World) -> int | None:
-    """Who leads after the clean elections that are due."""
+    """Return the leader after the clean elections due now."""
     if row["leader"] in world.registered:
         return int(row["leader"])
     elected = offline_election(row, world, unclean=False) if _judged(row) else None
@@ -38,7 +38,7 @@ def leader(row: Row, world: World) -> int | None:
 
 
 def costs(world: World, lost: list[int]) -> Row:
-    """What a scenario costs, as its WHATIF row says it."""
+    """Return the impact of a scenario, as in its WHATIF row."""
     after = without(world, lost)
     judged = [row for row in world.partitions if row["topic"] != DELETED and _judged(row)]
     offline = [row for row in judged if leader(row, after) is None]
@@ -82,7 +82,7 @@ def _in_sync(row: Row, world: World) -> set[int]:
 
 
 def _under_min_isr(row: Row, world: World) -> bool:
-    """The topic's word, else the largest a broker is known to use, else 1."""
+    """Use the topic's config, else the largest value a broker is known to use, else 1."""
     config = next((topic["config"] or {} for topic in world.topics if topic["topic"] == row["topic"]), {})
     known = [c for c in world.configs if c["name"] == "min.insync.replicas" and not c["assumed"]]
     default = max((int(c["value"]) for c in known), default=1)

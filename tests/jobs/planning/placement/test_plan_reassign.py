@@ -1,4 +1,4 @@
-"""`plan reassign` from the command line: each question once, what is left out, what is refused and what is shown."""
+"""`plan reassign` on the command line: each goal once, partitions left out, refusals and console output."""
 
 import json
 from collections import Counter
@@ -27,7 +27,9 @@ LATE = [0, 1, 2]
 
 @pytest.fixture(scope="module")
 def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
-    """Brokers 0 to 4, orders on the first three; 9 is dead, 5 is not understood; a topic moves, one is deleted."""
+    """Brokers 0 to 4, orders on the first three; 9 is dead, 5 is not understood; one topic is moving, one is being
+    deleted.
+    """
     hosts = f"{zookeeper_server.connect}/reassign"
     client = KazooClient(zookeeper_server.connect)
     client.start()
@@ -56,7 +58,7 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
 
 
 def _changes(surveyor: Surveyor, plan: Row) -> dict[tuple[str, int], Row]:
-    """The moves; elections come after them."""
+    """Return the moves without the elections that follow them."""
     rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
     return {(row["topic"], row["partition"]): row for row in rows}
 
@@ -67,7 +69,7 @@ def _rejected(surveyor: Surveyor, plan: Row) -> dict[str, str]:
 
 
 def _orders(surveyor: Surveyor, plan: Row) -> dict[int, list[int]]:
-    """Replicas of orders as they are to be."""
+    """Return the target replicas of orders."""
     changed = {partition: row["replicas_after"] for (topic, partition), row in _changes(surveyor, plan).items()}
     return {partition: changed.get(partition, replicas) for partition, replicas in ORDERS.items()}
 
@@ -83,7 +85,7 @@ def _targets(*targets: tuple[str, int, list[int]]) -> object:
     return {"version": 1, "partitions": rows}
 
 
-# question (on orders alone), moves, brokers of orders afterwards
+# goal (for orders only), moves, brokers of orders after
 QUESTIONS = [
     (["--add-brokers", "4"], 5, {0, 1, 2, 4}),
     (["--remove-brokers", "2"], 4, {0, 1, 3, 4}),
@@ -173,7 +175,7 @@ def test_dead_broker_is_emptied_and_the_plan_says_why(surveyor: Surveyor) -> Non
 
 
 def test_what_cannot_be_placed_is_rejected_and_the_rest_is_placed(surveyor: Surveyor) -> None:
-    """Topic late has three replicas, and two brokers are left."""
+    """Topic late has three replicas, and two brokers remain."""
     plan = surveyor.json("plan", "reassign", "--remove-brokers", "2,3,4", "--topics", "orders|late")
     rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
     after = {broker for replicas in _orders(surveyor, plan).values() for broker in replicas}
@@ -195,7 +197,7 @@ def test_what_a_broker_still_holds_is_said_at_the_end_and_is_gone_once_it_is_emp
 
 
 def test_what_is_gone_does_not_stop_the_rest(surveyor: Surveyor, tmp_path: Path) -> None:
-    """A broker that is dead and holds nothing, and a topic that was deleted."""
+    """A dead broker without replicas, and a deleted topic."""
     both = surveyor("plan", "reassign", "--remove-brokers", "2,7", "--topics", "orders", "--json")
     alone = surveyor.json("plan", "reassign", "--remove-brokers", "2", "--topics", "orders")
     assert (both.code, both.json["moves"]) == (0, alone["moves"])

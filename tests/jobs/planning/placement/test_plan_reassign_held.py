@@ -1,4 +1,4 @@
-"""What no question of `plan reassign` may move: partitions that nobody alive in the ISR leads, and those on order."""
+"""Partitions that `plan reassign` never moves: without a live leader in the ISR, or with a pending request."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ ORDERED: Final = "a request to move it to [0] waits in /admin/reassign_partition
 
 @pytest.fixture(scope="module")
 def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
-    """Brokers 0 to 3; of topic lost, 1 was left behind and 9, which is dead, has the data; waiting waits for 0."""
+    """Brokers 0 to 3. Of topic lost, 1 lags and dead broker 9 has the data. Topic waiting waits for broker 0."""
     hosts = f"{zookeeper_server.connect}/held"
     client = KazooClient(zookeeper_server.connect)
     client.start()
@@ -66,7 +66,7 @@ QUESTIONS: Final = (
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
 def test_no_question_moves_them(surveyor: Surveyor, tmp_path: Path, question: list[str]) -> None:
-    """Else Kafka may elect the new, empty replica, and what 9 holds is lost."""
+    """Otherwise Kafka may elect the new, empty replica, and the data on broker 9 is lost."""
     file = tmp_path / "topics.json"
     file.write_text(json.dumps({"version": 1, "topics": [{"topic": "lost"}, {"topic": "waiting"}]}))
     arguments = [str(file) if word == "FILE" else word for word in question]

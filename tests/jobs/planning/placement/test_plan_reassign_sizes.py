@@ -1,4 +1,4 @@
-"""`plan reassign` by bytes: from a file or from the table, what it says, what it refuses, and that it stays itself."""
+"""`plan reassign` by bytes: from a file or the table, with its messages, refusals and stable plan ids."""
 
 import json
 from collections import Counter
@@ -52,7 +52,7 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
 
 
 def _fill(lake: Warehouse, sizes: Sizes, *more: Row) -> None:
-    """Let the table be what brokers told, each of its replicas."""
+    """Fill the table with log sizes of each replica."""
     defaults = {"log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
     told = [
         {"broker_id": broker, "topic": key[0], "partition": key[1], "bytes": size}
@@ -71,7 +71,7 @@ def _file(tmp_path: Path, sizes: Sizes) -> str:
 
 
 def _bytes_after(surveyor: Surveyor, plan: Row, sizes: Sizes) -> Counter[int]:
-    """Added up from the plan's changes, not from what it says of itself."""
+    """Sum the bytes from the plan's changes, not from its figures."""
     rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
     after = REPLICAS | {(row["topic"], row["partition"]): row["replicas_after"] for row in rows}
     held: Counter[int] = Counter()
@@ -113,7 +113,7 @@ def test_same_sizes_same_plan_from_whatever_file_or_table(surveyor: Surveyor, tm
 
 
 def test_table_counts_the_largest_log_that_belongs_there(surveyor: Surveyor) -> None:
-    """A future log, one on a broker that no longer has the partition and one of a topic gone by do not count."""
+    """A future log, a log on a broker that no longer has the partition, and a log of a deleted topic do not count."""
     on_zero = {"broker_id": 0, "topic": "small", "partition": 1}
     _fill(
         surveyor.lake,

@@ -1,4 +1,4 @@
-"""`plan reassign` in waves and from files: what is stored, judged, shown and exported, and what the lint refuses."""
+"""`plan reassign` in waves and from files: rows stored, commit checks, console, export, and lint refusals."""
 
 import json
 from collections import Counter
@@ -77,7 +77,7 @@ def _two_each(tmp_path: Path) -> str:
 
 
 def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
-    """Let the topic be as its partitions are once a wave is done."""
+    """Set the topic to its state after a wave."""
     path = "/brokers/topics/orders"
     assignment = decode_assignment(tree.client.get(path)[0])
     replicas = assignment.partitions | {row.partition: row.replicas_after for row in wave}
@@ -181,7 +181,7 @@ def test_a_file_with_faults_is_stored_as_refused(surveyor: Surveyor, tmp_path: P
 
 
 def test_racks_count_unless_they_are_ignored(surveyor: Surveyor) -> None:
-    """Rack c is emptied, and said to be; without racks there is nothing to give up."""
+    """Rack c is emptied, and the plan says so; without racks no rack is given up."""
     command = ("plan", "reassign", "--remove-brokers", "2", "--topics", "wide")
     plan = surveyor.json(*command)
     assert (plan["status"], plan["moves"], plan["racks_given_up"]) == ("planned", 1, ["c"])

@@ -1,4 +1,4 @@
-"""Topics by --topics and --exclude: an exact name stands for its topic, all else is a regular expression."""
+"""The options --topics and --exclude: an exact name matches its topic, anything else is a regular expression."""
 
 import re
 from typing import Final
@@ -44,7 +44,7 @@ names = st.text("ab.|_", min_size=1, max_size=4)
 
 @given(st.lists(names.filter(lambda name: "|" not in name), max_size=6, unique=True), st.lists(names, min_size=1))
 def test_an_alternative_that_is_a_name_stands_for_it_alone(known: list[str], asked: list[str]) -> None:
-    """One name and one alternative at a time, by the sentence itself."""
+    """Checks one name and one alternative at a time against the documented rule."""
     text = "|".join(asked)
     expected = {
         name

@@ -1,4 +1,4 @@
-"""`plan reassign --to-snapshot`: back to what an earlier snapshot showed, as any plan of reassignments."""
+"""`plan reassign --to-snapshot`: back to the replicas of an earlier snapshot, as a normal plan of reassignments."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def held(replicas: list[int]) -> Row:
 
 @pytest.fixture
 def surveyor(tmp_path: Path, lake: Warehouse) -> Surveyor:
-    """After snapshot 1 broker 3 goes; orders are moved, one of them off broker 3; others move too; one topic is new."""
+    """After snapshot 1 broker 3 dies; orders moves, partly off broker 3; others move too; one topic is new."""
     cluster = Cluster(lake)
     cluster.brokers = [broker(number, epoch=100 + number) for number in range(4)]
     cluster.topics = [topic("orders"), topic("others")]

@@ -1,4 +1,4 @@
-"""Rows for Spark: one a step, and what each needs to know of the steps before."""
+"""Target rows for Spark: one per step, with the lists of the steps before."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Replicas of two sites from the command line: two of four in each, kept, restored, and never crowded unsaid.
+"""Replicas of two sites on the command line: two of four in each, kept, restored, and with a warning if crowded.
 
 Brokers 1, 2, 3 and 7 are in rack a, 4, 5 and 6 in rack b; 36 partitions have two replicas in each; 7 holds none.
 """
@@ -29,7 +29,7 @@ def _two_and_two(number: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
-    """Snapshot 1: all alive. Snapshot 2: 6 is gone, last seen in b; so is 9, which no snapshot saw registered."""
+    """Snapshot 1: all alive. Snapshot 2: 6 is dead, last seen in b; so is 9, which no snapshot has as registered."""
     ready = Surveyor("127.0.0.1:1", tmp_path_factory.mktemp("sites") / "warehouse")
     lake = ready.lake
     cluster = Cluster(lake)
@@ -51,7 +51,7 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
 
 def _spreads(surveyor: Surveyor, plan: Row) -> dict[tuple[int, ...], int]:
-    """How many partitions end with how many replicas in the two racks, the more first."""
+    """Count the partitions by their final replicas in the two racks, the larger number first."""
     rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
     counts = (Counter(RACK_OF[broker] for broker in row["replicas_after"]) for row in rows)
     return Counter(tuple(sorted(count.values(), reverse=True)) for count in counts)
@@ -62,7 +62,7 @@ def _warnings(surveyor: Surveyor, plan: Row) -> list[str]:
     return [warning for warning in warnings if "rack" in warning]
 
 
-# question, snapshot, topics, spreads of what changes, warnings
+# goal, snapshot, topics, spreads of changed partitions, warnings
 QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]]] = [
     (["--remove-brokers", "6"], "1", "even", {(2, 2): 24}, []),
     (["--add-brokers", "7"], "1", "even", {(2, 2): 36}, []),

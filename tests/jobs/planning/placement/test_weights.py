@@ -1,4 +1,4 @@
-"""Sizes as weights: read strictly from a file, found in the table, filled in where there are none."""
+"""Sizes as weights: read strictly from a file, read from the table, and filled in if unknown."""
 
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_rows_are_found_by_name(looked_up: list[tuple[str, int]], names: list[tu
 
 
 def _digest(sizes: list[tuple[int, int, int]]) -> str:
-    """Of topic, partition and bytes."""
+    """Return the digest of topic, partition and bytes."""
     topic, partition, weights = (np.array(column, dtype=np.int64) for column in zip(*sizes, strict=True))
     some = np.zeros((len(sizes), 1), dtype=np.int64)
     rows = Partitions(topic=topic, partition=partition, replicas=some, movable=np.ones(len(sizes), dtype=bool))

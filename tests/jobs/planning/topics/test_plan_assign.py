@@ -1,4 +1,4 @@
-"""`surveyor plan assign --topics-json-file`: many topics in one plan, and every fault said at once."""
+"""`surveyor plan assign --topics-json-file`: many topics in one plan, and all faults reported at once."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ TopicRequest = dict[str, Any]
 
 
 def _surveyor(warehouse: Path, racks: str = "") -> Surveyor:
-    """Brokers 0 to 3, in these racks; topics orders and a.b are there already."""
+    """Brokers 0 to 3, in these racks; topics orders and a.b exist."""
     cluster = Cluster(Warehouse(str(warehouse), "default"))
     named = dict(enumerate(racks))
     cluster.brokers = [broker(number, 100 + number, rack=named.get(number)) for number in (3, 1, 0, 2)]
@@ -53,7 +53,7 @@ def _placed(surveyor: Surveyor, *arguments: str) -> dict[str, list[list[int]]]:
 
 
 def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
-    """By name: a begins at the first broker, b where a ended, as one topic of their size would."""
+    """In order of names: a starts at the first broker, b where a ended, as one topic of both sizes would."""
     by_hand = {"topic": "c", "replica_assignment": [[3, 0], [0, 1]]}
     topics = [by_hand, _sized("b", 3, 2, config={"retention.ms": "1"}), _sized("a", 2, 2)]
     first = ("--start-index", "0", "--shift", "0")
@@ -118,7 +118,7 @@ SPOKEN: Final = [
     (["2.7-IV2", "3.9-IV0"], False),
     (["2.8-IV0"], False),
     (["2.7", None], False),
-    (["3.9", None], True),  # topics that have ids are there
+    (["3.9", None], True),  # existing topics have ids
 ]
 
 

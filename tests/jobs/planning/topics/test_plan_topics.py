@@ -1,4 +1,4 @@
-"""`surveyor plan expand`, `config` and `delete` from the command line, on snapshots stored without a cluster."""
+"""`surveyor plan expand`, `config` and `delete` on the command line, on snapshots stored without a cluster."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ CONFIG: Final = {"retention.ms": "60000", "min.insync.replicas": "2"}
 
 
 def _cluster(warehouse: Path) -> Cluster:
-    """Brokers 0 to 3; topic all as AddPartitionsTest has it, and topics that cannot be added to."""
+    """Brokers 0 to 3; topic all as in AddPartitionsTest, and topics that cannot be expanded."""
     cluster = Cluster(Warehouse(str(warehouse), "default"))
     cluster.brokers = [broker(number, 100 + number) for number in (3, 1, 0, 2)]
     names = ("all", "some", "moving", "asked", "gap", "wide")
@@ -55,7 +55,7 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
 
 def _planned(surveyor: Surveyor, *arguments: str) -> tuple[list[list[int]], list[tuple[str, str, Any]]]:
-    """The replicas of each change, and the operations; the same arguments plan the same."""
+    """Return the replicas of each change, and the operations; check that equal arguments give an equal plan."""
     summary = surveyor.json("plan", *arguments)
     assert surveyor.json("plan", *arguments) == summary
     plan = read_plan(surveyor.lake, summary["plan_id"])
@@ -246,7 +246,7 @@ EXPAND: Final = ("expand", "--topic", "some", "--partitions", "4")
 
 
 def test_partitions_are_added_over_racks(tmp_path: Path) -> None:
-    """Racks take turns as 0, 2, 1, 3; Kafka 3.9.2's `AdminUtils` prints these for start 1, first partition 1."""
+    """Racks alternate as 0, 2, 1, 3; Kafka 3.9.2's `AdminUtils` prints these for start 1, first partition 1."""
     surveyor = _in_racks(tmp_path / "warehouse", {0: "a", 1: "a", 2: "b", 3: "b"})
 
     assert _planned(surveyor, *EXPAND)[0] == [[1, 2], [3, 1], [0, 3]]

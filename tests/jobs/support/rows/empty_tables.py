@@ -1,4 +1,4 @@
-"""A warehouse of empty tables, made once and copied: to make twenty tables is most of the work of a small test."""
+"""A warehouse of empty tables, created once and copied: creating twenty tables is most of the work of a small test."""
 
 import atexit
 import shutil
@@ -10,7 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 
 
 def lay_tables(lake: Warehouse) -> None:
-    """Do what `ensure_tables` does; a twentieth of its processor time where there is no warehouse yet."""
+    """Do what `ensure_tables` does, in a twentieth of its processor time if there is no warehouse yet."""
     if Path(lake.warehouse).exists():
         lake.ensure_tables()
     else:

@@ -1,7 +1,7 @@
-"""A cluster's first snapshot, written without Spark: the rows of `surveyor snapshot`, in a fraction of its time.
+"""A cluster's first snapshot written without Spark: the rows of `surveyor snapshot`, in a fraction of its time.
 
-For tests of what comes after it; tests/jobs/snapshots/test_first_snapshot.py holds the two equal. Only for a cluster
-whose znodes are all understood. Written once more, it is the first snapshot of what the cluster is by then.
+It is for tests of later commands; tests/jobs/snapshots/test_first_snapshot.py compares the two. All znodes of the
+cluster must be understood. Written again, it is the first snapshot of the cluster's new state.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ SNAPSHOT_ID: Final = 1
 
 
 def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN401 - fields of ClusterConf
-    """Write what `surveyor snapshot` would; `conf`: what the cluster's section of a --conf file would say."""
+    """Write the rows of `surveyor snapshot`; `conf` are settings as in the cluster's section of a --conf file."""
     lake = surveyor.lake
     settings = Settings(lake.cluster, lake.warehouse, ClusterConf(zookeeper=surveyor.hosts, **conf))
     small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper)
@@ -84,7 +84,7 @@ def _of(table: str, row: Mapping[str, Any]) -> Row:
 
 
 def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
-    """Rows as read, and what follows from them."""
+    """Return the rows as read, with the derived columns."""
     registered = {row["broker_id"] for row in seen.brokers}
     marks = partition_masks(arrays, registered)
     states = {

@@ -1,4 +1,4 @@
-"""Snapshots without ZooKeeper and Spark: rows written as `surveyor snapshot` writes them."""
+"""Snapshots without ZooKeeper and Spark: rows as `surveyor snapshot` writes them."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def topic(name: str, **columns: Any) -> Row:  # noqa: ANN401 - columns of `topic
 
 
 def partition(replicas: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401 - columns of `partitions`
-    """A partition whose first replica leads, all in sync."""
+    """Return a partition whose first replica leads, all in sync."""
     return {
         "replicas": list(replicas),
         "adding_replicas": [],
@@ -56,7 +56,7 @@ def partition(replicas: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401 -
 
 
 class Cluster:
-    """A cluster that changes between snapshots; what it has is for the test to say."""
+    """A cluster that a test changes between snapshots."""
 
     def __init__(self, lake: Warehouse) -> None:
         self.lake = lake
@@ -70,7 +70,7 @@ class Cluster:
         lay_tables(lake)
 
     def copied_to(self, lake: Warehouse) -> "Cluster":
-        """The same cluster in a warehouse that is not there yet, with all that this one has."""
+        """Return the same cluster in a new warehouse, with all rows of this one."""
         shutil.copytree(self.lake.warehouse, lake.warehouse)
         copy = deepcopy(self)
         copy.lake = lake

@@ -16,7 +16,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 def reassignment(  # noqa: PLR0913 - what a change says
     tree: KafkaTree, topic: str, partition: int, after: list[int], *, wave: int = 0, before: list[int] | None = None
 ) -> Row:
-    """A move of one partition, from what stands in the tree or what an earlier wave leaves."""
+    """Return a move of one partition, from its state in the tree or after an earlier wave."""
     row = election(tree, topic, partition, leader=after[0])
     replicas = row["replicas_before"] if before is None else before
     columns: dict[str, Any] = {
@@ -32,7 +32,7 @@ def reassignment(  # noqa: PLR0913 - what a change says
 
 
 class CommitProcess(subprocess.Popen[str]):
-    """Killed where its `with` block fails: what it waits for will never come, and the run would wait with it."""
+    """A commit that is killed if its `with` block fails, as it would wait forever."""
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -43,7 +43,7 @@ class CommitProcess(subprocess.Popen[str]):
 
 
 def commit_process(hosts: str, lake: Warehouse, plan_id: str, *more: str, script: str = "") -> CommitProcess:
-    """`surveyor commit --apply`, in admin mode, as a process of its own; `script` runs in it first."""
+    """Run `surveyor commit --apply` in admin mode as a process of its own; `script` runs in it first."""
     flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "admin", "--apply", *more)
     return CommitProcess(
         [sys.executable, "-c", f"{script}\nfrom jobs import cli\ncli.main()", "commit", plan_id, *flags],

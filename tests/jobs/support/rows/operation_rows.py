@@ -1,4 +1,4 @@
-"""Plans about topics that exist, made in Python from what stands in a tree."""
+"""Plans for existing topics, made in Python from a tree."""
 
 import json
 
@@ -35,7 +35,7 @@ def deletion(lake: Warehouse, tree: KafkaTree, *topics: str) -> Plan:
 
 
 def expansion(lake: Warehouse, tree: KafkaTree, topic: str, added: list[list[int]]) -> Plan:
-    """Partitions added behind those there are."""
+    """Return an operation that adds partitions to the existing ones."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assignment = decode_assignment(data)
     existing = len(assignment.partitions)

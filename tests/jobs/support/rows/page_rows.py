@@ -1,4 +1,4 @@
-"""A warehouse to look at: a small cluster that has lived through something, and one of very many partitions."""
+"""Warehouses for page tests: a small cluster with a history, and one with very many partitions."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
 HOSTILE: Final = "<script>alert(1)</script>"
-"""A name for whatever a cluster names."""
+"""A hostile name for anything in a cluster."""
 SECRET: Final = "hunter2"  # noqa: S105 - what no page may show
 EPOCHS: Final = {0: 10, 1: 11, 2: 12, 3: 13}
 
 
 def change(topic_: str, number: int, before: Sequence[int], after: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401
-    """A change of replicas, led by the first of them, all in sync."""
+    """Return a change of replicas, led by the first of them, all in sync."""
     lists = ("adding_before", "adding_after", "removing_before", "removing_after", "requires_dead")
     row = {
         "wave": 0,
@@ -55,7 +55,7 @@ def stored_plan(
     operations: Sequence[Row] = (),
     **content: Any,  # noqa: ANN401
 ) -> Row:
-    """Store a plan under the id that its rows have, one rejection with it."""
+    """Store a plan under the id of its rows, with one rejection."""
     rejection = {
         "topic": HOSTILE,
         "partition": 7,
@@ -74,9 +74,9 @@ def _content() -> dict[str, Any]:
 
 
 def lived_in(lake: Warehouse) -> Cluster:
-    """Three snapshots of four brokers, a plan with a commit, and what losing a broker would cost.
+    """Store three snapshots of four brokers, a plan with a commit, and a what-if result.
 
-    Broker 2 led orders-0 at first, broker 1 since the second snapshot, in which broker 3 registers; broker 2 is gone in
+    Broker 2 led orders-0 at first, broker 1 since the second snapshot, in which broker 3 registers. Broker 2 is dead in
     the third, in which orders-1 is offline and the partition of the topic with the hostile name under-replicated.
     """
     cluster = Cluster(lake)
@@ -115,7 +115,7 @@ def lived_in(lake: Warehouse) -> Cluster:
 
 
 def _snapshot_of_all(cluster: Cluster) -> None:
-    """Take the snapshot; the helper keeps Online partitions alone in the table."""
+    """Take the snapshot; the helper alone would keep only Online partitions in the table."""
     offline = {key: row for key, row in cluster.partitions.items() if row["partition_state"] != "Online"}
     number = cluster.snapshot()
     rows = [{**row, "topic": key[0], "partition": key[1], "snapshot_id": number} for key, row in offline.items()]
@@ -126,7 +126,7 @@ def _snapshot_of_all(cluster: Cluster) -> None:
 
 
 def _skewed(lake: Warehouse) -> None:
-    """Imbalance that grows from snapshot to snapshot, of broker 2 alone."""
+    """Store an imbalance of broker 2 that grows from snapshot to snapshot."""
     common = {"preferred_partitions": 2, "threshold": 0.1}
     rows = [
         {**common, "snapshot_id": number, "broker_id": 2, "not_led": led, "ratio": led / 2, "exceeds": led > 0}
@@ -136,7 +136,7 @@ def _skewed(lake: Warehouse) -> None:
 
 
 def _commit(lake: Warehouse, plan_id: str) -> None:
-    """An attempt that applied orders-0, found the other stale, and one that was killed after its intents."""
+    """Store an attempt that applied orders-0 and found the other stale, and one that was killed after its intents."""
     common = {"plan_id": plan_id, "who": f"me@{HOSTILE}", "wave": 0, "action": "reassign", "partition": 0}
     altered = f"topic t: sasl.jaas.config is now {SECRET}: somebody altered it"
     rows = [
@@ -150,14 +150,14 @@ def _commit(lake: Warehouse, plan_id: str) -> None:
 
 
 def config_operation() -> Row:
-    """A topic's settings altered, one of which nobody is to see."""
+    """Return an alteration of a topic's configs, one of which must not be displayed."""
     data = {"after": {"retention.ms": "1", "ssl.key.password": SECRET}, "before": {"ssl.key.password": SECRET}}
     return {"sequence": 0, "kind": OperationKind.ALTER_CONFIG.value, "topic": "orders", "data": json.dumps(data)}
 
 
 @dataclass(frozen=True, slots=True)
 class _ArrowRows:
-    """The changes of a plan, made by columns."""
+    """The changes of a plan, built by columns."""
 
     lake: Warehouse
     changes: pa.Table
@@ -171,7 +171,7 @@ class _ArrowRows:
 
 
 def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> Row:
-    """A cluster of so many partitions, two of three under-replicated, and a plan that moves every one; its row."""
+    """Store a cluster of so many partitions, two of three under-replicated, and a plan that moves all of them."""
     lay_tables(lake)
     numbers = range(partitions)
     first, second = ([(number + step) % brokers for number in numbers] for step in (0, 1))
@@ -217,7 +217,7 @@ def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> Row:
 
 
 def _filled(table: str, rows: pa.Table, alike: Mapping[str, Any]) -> pa.Table:
-    """Complete a table's columns: the same value in every row, or null."""
+    """Complete a table's columns with the same value in every row, or null."""
     schema = schema_of(table)
     columns = []
     for column in schema:

@@ -1,4 +1,4 @@
-"""Plans without Spark: rows made in Python, stored under the id that their content has."""
+"""Plans without Spark: rows made in Python, stored under the id of their content."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ CLUSTER = "default"
 
 
 def election(tree: KafkaTree, topic: str, partition: int, leader: int, **columns: Any) -> Row:  # noqa: ANN401
-    """A change of one partition's leader, computed from what stands in the tree."""
+    """Return a change of one partition's leader, computed from the tree."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assignment = decode_assignment(data)
     replicas = assignment.partitions[partition]
@@ -56,7 +56,7 @@ def election(tree: KafkaTree, topic: str, partition: int, leader: int, **columns
 
 
 def creation(topic: str, partition: int, replicas: list[int], topic_id: str | None = TOPIC_ID) -> Row:
-    """A partition of a new topic: all replicas live, the first one leads."""
+    """Return a partition of a new topic: all replicas live, the first one leads."""
     change = {
         "wave": 0,
         "topic": topic,
@@ -87,7 +87,7 @@ def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: s
 
 
 def lose_commits(lake: Warehouse) -> None:
-    """Lose the whole table, as whoever restores a warehouse without it would: no row of it can be deleted."""
+    """Delete the whole table, like a restore of a warehouse without it; its single rows cannot be deleted."""
     rmtree(lake.path("commits"))
     lake.ensure_tables()
 
@@ -103,7 +103,7 @@ def store_plan(
     operations: Sequence[Row | Operation] = (),
     **columns: Any,  # noqa: ANN401 - columns of `plans`
 ) -> Plan:
-    """Store a plan made now from the tree as it is; `columns` override what it says of itself."""
+    """Store a plan made now from the tree; `columns` override columns of `plans`."""
     lay_tables(lake)
     state = read_cluster(tree.client, tree.hosts)
     plan: Row = {

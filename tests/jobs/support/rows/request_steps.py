@@ -1,7 +1,7 @@
-"""The next steps of what /admin asks for, planned in Python from what stands in a tree, where everybody is alive.
+"""The next steps of requests in /admin, planned in Python from a tree in which all brokers are alive.
 
-For tests of what commits make of them; tests/jobs/execution/test_reconcile_requests.py holds them equal to the plans
-that Spark makes. Corresponds to `jobs.planning.reconcile`.
+They are for tests of commits; tests/jobs/execution/test_reconcile_requests.py compares them with the plans made on
+Spark. Corresponds to `jobs.planning.reconcile`.
 """
 
 import json
@@ -24,7 +24,7 @@ Steps = tuple[list[Row], list[Row]]
 
 
 def store_steps(lake: Warehouse, tree: KafkaTree) -> Plan | None:
-    """Store what is due as a plan, None where nothing is."""
+    """Store the next steps as a plan; None if there are none."""
     changes, operations = steps_due(lake, tree)
     if not (changes or operations):
         return None
@@ -39,7 +39,7 @@ def store_steps(lake: Warehouse, tree: KafkaTree) -> Plan | None:
 
 
 def steps_due(lake: Warehouse, tree: KafkaTree) -> Steps:
-    """Say what is due of moves, preferred elections and deletions of topics that are there, one change a partition."""
+    """Return the steps of moves, preferred elections and deletions of existing topics, one change per partition."""
     changes, operations = [], []
     orders = {(each.topic, each.partition): each.replicas or [] for each in _requested(tree, REASSIGN)}
     done: dict[str, dict[str, list[int]]] = {}
@@ -73,7 +73,7 @@ def _assignment(tree: KafkaTree, topic: str) -> Assignment:
 
 
 def _move(lake: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
-    """Start it, narrow it, end it; None where it is assigned as asked for. Once started, the target is in sync."""
+    """Start, narrow or end a move; None if the request is fulfilled. Once started, the target counts as in sync."""
     topic, partition = key
     assigned, state = _assignment(tree, topic), tree.state(topic, partition)
     replicas = assigned.partitions[partition]
@@ -117,7 +117,7 @@ def _preferred(tree: KafkaTree, topic: str, partition: int) -> Iterator[Row]:
 
 
 def _deletion(lake: Warehouse, tree: KafkaTree, topic: str) -> Row:
-    """Let every replica be deleted, and once all of them are, remove the topic."""
+    """Delete all replicas, and remove the topic once they are deleted."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assigned = decode_assignment(data)
     replicas = {str(partition): sorted(brokers) for partition, brokers in sorted(assigned.partitions.items())}
@@ -130,7 +130,7 @@ def _deletion(lake: Warehouse, tree: KafkaTree, topic: str) -> Row:
 
 
 def _stopped(lake: Warehouse, tree: KafkaTree, topic: str, leader_epoch: int) -> list[Row]:
-    """Who said under the last controllership that a replica's log is deleted."""
+    """Return the confirmations of deleted logs under the last controllership."""
     if not lake.has("answers"):
         return []
     of_last = ("controller_epoch", "=", _controller_epoch(tree))
