@@ -23,27 +23,27 @@ def log() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def questions(spark: SparkSession) -> DecisionQueries:
+def queries(spark: SparkSession) -> DecisionQueries:
     """Built once for all tests of a worker, as building them is most of the work of a small query."""
     return DecisionQueries.of(spark, CLUSTER, allow_unclean=False)
 
 
 @pytest.fixture
-def decider(questions: DecisionQueries, lake: Warehouse) -> DecisionEngine:
+def engine(queries: DecisionQueries, lake: Warehouse) -> DecisionEngine:
     """An engine with an empty cache."""
     lay_tables(lake)
-    return DecisionEngine(lake, [], questions)
+    return DecisionEngine(lake, [], queries)
 
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, decider: DecisionEngine, log: list[str]
+    tree: KafkaTree, control: Controllership, engine: DecisionEngine, log: list[str]
 ) -> Iterator[ResidentController]:
     """A controller of a cluster of three brokers, with what the test has created before its first cycle."""
-    behind = WriteBehindLog(decider.warehouse)
-    some = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
+    log_writer = WriteBehindLog(engine.warehouse)
+    controller_ = ResidentController(control, engine, log_writer, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")
-    some.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)  # where a test does not ask for it
-    yield some
-    some.stop()
+    controller_.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)  # off unless a test sets it
+    yield controller_
+    controller_.stop()

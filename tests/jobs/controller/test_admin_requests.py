@@ -41,7 +41,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
-def owned(lake: Warehouse) -> list[tuple[Any, ...]]:
+def recorded_withdrawals(lake: Warehouse) -> list[tuple[Any, ...]]:
     """Rows of `commits` for withdrawn requests: action, topic, partition, outcome, message."""
     about = {*WITHDRAWALS, OperationKind.DELETE_TOPIC}
     rows = [row for row in lake.rows("commits") if row["action"] in about]
@@ -65,17 +65,17 @@ def test_requested_reassignment_completes(tree: KafkaTree, controller: ResidentC
     assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
     assert requests_to(tree, 2, "leader_and_isr")["orders", 0].is_new
     assert not requests_to(tree, 1, "leader_and_isr")["orders", 0].is_new
-    # the unknown partition's is withdrawn, and a dead broker may come back
+    # the request for the unknown partition is withdrawn; the one for a dead broker waits
     assert tree.client.get(REASSIGN)[0] == encode_partitions(orders[:2])
 
     assert tree.brokers is not None
-    heard = tree.brokers.in_order("orders")
+    received = tree.brokers.in_order("orders")
     put_isr(tree, "orders", [0, 1, 2])
     run_until_quiet(controller)
 
-    assert heard[:5].count((0, "update_metadata")) == 1
-    assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*heard[:5]}
-    assert heard[5] == (0, "stop_replica")  # as Kafka has it, once the target was told of its leader
+    assert received[:5].count((0, "update_metadata")) == 1
+    assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*received[:5]}
+    assert received[5] == (0, "stop_replica")  # as in Kafka, after the target was sent its leader
     assert assigned(tree, "orders").partitions == {0: [1, 2], 1: [1, 2]}
     assert assigned(tree, "orders").removing_replicas == {}
     state = tree.state("orders")
@@ -93,7 +93,7 @@ def test_requested_reassignment_completes(tree: KafkaTree, controller: ResidentC
     assert tree.client.exists(REASSIGN) is None
     controller.log.close()
     kind = "withdraw_reassignment"
-    assert owned(lake) == [
+    assert recorded_withdrawals(lake) == [
         (kind, "orders", 0, "applied", "asked to be on [1, 2]: partition is already assigned as requested"),
         (kind, "orders", 1, "applied", "asked to be on [9, 2]: partition is already assigned as requested"),
         (kind, "orders", 5, "applied", "asked to be on [1]: no such partition"),
@@ -106,10 +106,10 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
 ) -> None:
     """The topic and then the request are created after a cycle has read topics, and before it reads requests."""
     initialize(controller)
-    read = MetadataReader._requests  # noqa: SLF001 - what lies between two readings
+    read = MetadataReader._requests  # noqa: SLF001 - to act between two reads
     made: list[str] = []
 
-    def late(look: MetadataReader, seen: MetadataChanges) -> None:
+    def create_during_read(reader: MetadataReader, seen: MetadataChanges) -> None:
         if not made:
             made.append(asked)
             tree.add_topic("new", {0: [0, 1]}, topic_id=None)
@@ -117,11 +117,11 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
                 tree.client.create(REASSIGN, encode_partitions([TopicPartition("new", 0, [1, 0])]))
             else:
                 tree.client.create("/admin/delete_topics/new", b"")
-        read(look, seen)
+        read(reader, seen)
 
-    monkeypatch.setattr(MetadataReader, "_requests", late)
-    with monkeypatch.context() as deaf:
-        deaf.setattr(ZkWatches, "drain", lambda _: set())
+    monkeypatch.setattr(MetadataReader, "_requests", create_during_read)
+    with monkeypatch.context() as responses:
+        responses.setattr(ZkWatches, "drain", lambda _: set())
         controller.cycle()
     assert tree.client.exists(REASSIGN if asked == "move" else "/admin/delete_topics/new")
     run_until_quiet(controller)
@@ -153,7 +153,7 @@ def test_withdrawal_without_a_response_is_unknown(
     controller.log.close()
 
     assert tree.client.exists(REASSIGN) is None
-    assert [row[3] for row in owned(lake)] == ["applied", "unknown"][is_done:]
+    assert [row[3] for row in recorded_withdrawals(lake)] == ["applied", "unknown"][is_done:]
 
 
 def test_too_large_move_does_not_block_others(
@@ -162,7 +162,7 @@ def test_too_large_move_does_not_block_others(
     tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
     tree.add_topic("small", {0: [0, 1]}, topic_id=None)
     initialize(controller)
-    clock = [time.monotonic()]  # stands still: cycles take seconds on a busy machine
+    clock = [time.monotonic()]  # time stands still, as cycles take seconds on a busy machine
     monkeypatch.setattr("jobs.controller.state_writer.monotonic", lambda: clock[0])
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 130)
 
@@ -177,7 +177,7 @@ def test_too_large_move_does_not_block_others(
     assert len([line for line in log if "large-0: cannot set" in line]) == 1
 
     clock[0] += 5
-    run_until_quiet(controller)  # it is tried once more, in vain, and waits longer
+    run_until_quiet(controller)  # it is tried again without success, and waits longer
     assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
     assert controller.summary.stale == 2
 
@@ -211,7 +211,7 @@ def test_topic_is_deleted_after_its_replicas(tree: KafkaTree, controller: Reside
     tree.client.create("/admin/delete_topics/old")
     tree.client.create("/admin/delete_topics/unknown")
     run_until_quiet(controller)
-    assert tree.client.exists("/brokers/topics/old")  # a replica is out of reach
+    assert tree.client.exists("/brokers/topics/old")  # a replica is unreachable
     assert tree.client.get_children("/admin/delete_topics") == ["old"]
 
     tree.register(2)
@@ -225,7 +225,7 @@ def test_topic_is_deleted_after_its_replicas(tree: KafkaTree, controller: Reside
     run_until_quiet(controller)
     assert tree.state("old").leader_epoch == 0
     controller.log.close()
-    assert owned(lake) == [
+    assert recorded_withdrawals(lake) == [
         ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
         ("withdraw_deletion", "unknown", None, "applied", "topic does not exist"),
     ]
@@ -293,7 +293,7 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Reside
     assert tree.client.exists(ELECTION) is None
     controller.log.close()
     kind = "withdraw_election"
-    assert owned(lake) == [
+    assert recorded_withdrawals(lake) == [
         (kind, "nothing", 0, "applied", "no such partition in the snapshot"),
         (kind, "orders", 0, "applied", "already led by its preferred replica 0"),
         (kind, "orders", 1, "applied", "a pass was made"),
@@ -330,7 +330,9 @@ def test_outdated_election_is_retried_in_the_next_cycle(
     tree.write(state_path("orders", 0), encode_state(State(7, 1, 9, [0, 1])))
     tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
     with monkeypatch.context() as once:
-        once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # its leader wrote it a moment after that
+        once.setattr(
+            MetadataReader, "refresh_partitions", lambda *_: set()
+        )  # as if its leader wrote it right after the read
         drain_watches(controller)
         controller.cycle()
     assert (tree.state("orders").leader, controller.summary.stale) == (1, 1)
@@ -361,10 +363,10 @@ def test_isr_change_during_the_first_read_is_noticed(
 ) -> None:
     """Old notifications are deleted before anything is read, as in Kafka; those written in the meantime are kept."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
-    read = MetadataReader._topics  # noqa: SLF001 - the moment in question
+    read = MetadataReader._topics  # noqa: SLF001 - to act during this read
 
-    def then_changed(look: MetadataReader, seen: MetadataChanges, reread: Collection[str]) -> None:
-        read(look, seen, reread)
+    def then_changed(reader: MetadataReader, seen: MetadataChanges, reread: Collection[str]) -> None:
+        read(reader, seen, reread)
         monkeypatch.setattr(MetadataReader, "_topics", read)
         put_isr(tree, "orders", [0])
         changed = encode_partitions([TopicPartition("orders", 0)])

@@ -16,16 +16,16 @@ from schemas.enums import RequestKind
 
 ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
 PERCENTAGE = "leader.imbalance.per.broker.percentage"
-NEVER = float("inf")
+INFINITE = float("inf")
 
 
 @pytest.mark.parametrize(
-    ("configs", "every", "threshold"),
+    ("configs", "interval_seconds", "threshold"),
     [
         ([], 300.0, 0.1),
         ([(ENABLED, "true"), (INTERVAL, "60"), (PERCENTAGE, "5")], 60.0, 0.05),
         ([(INTERVAL, "60"), (INTERVAL, "600"), (PERCENTAGE, "5"), (PERCENTAGE, "20")], 600.0, 0.2),
-        ([(ENABLED, "true"), (ENABLED, "False")], NEVER, 0.1),
+        ([(ENABLED, "true"), (ENABLED, "False")], INFINITE, 0.1),
         ([(ENABLED, None), ("unclean.leader.election.enable", "false")], 300.0, 0.1),
     ],
     ids=["Kafka's defaults", "as all say", "the most patient", "off where one says so", "not said"],
@@ -38,26 +38,26 @@ def test_broker_settings_determine_the_interval(
     assert (balance.interval_seconds, balance.threshold) == (interval_seconds, threshold)
 
 
-def partition(number: int, replicas: list[int], leader: int | None, **more: Any) -> PartitionInfo:  # noqa: ANN401
-    known: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [], "topic_version": 0, "understood": True}
+def partition(number: int, replicas: list[int], leader: int | None, **columns: Any) -> PartitionInfo:  # noqa: ANN401
+    defaults: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [], "topic_version": 0, "understood": True}
     state = {"leader": leader, "isr": None if leader is None else replicas, "leader_epoch": 1}
-    return PartitionInfo(topic="orders", partition=number, replicas=replicas, **(known | state | more))
+    return PartitionInfo(topic="orders", partition=number, replicas=replicas, **(defaults | state | columns))
 
 
-def learned(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> ControllerContext:
-    memory = ControllerContext()
-    memory.brokers = {broker: {"broker_id": broker, "understood": True} for broker in brokers}
+def context_of(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> ControllerContext:
+    context = ControllerContext()
+    context.brokers = {broker: {"broker_id": broker, "understood": True} for broker in brokers}
     for row in rows:
-        memory.put_partition(row)
-    return memory
+        context.put_partition(row)
+    return context
 
 
-def at_once(threshold: float) -> AutoLeaderRebalance:
+def due_now(threshold: float) -> AutoLeaderRebalance:
     return AutoLeaderRebalance(0.0, threshold, _next_check=0.0)
 
 
 def test_only_electable_partitions_beyond_the_threshold_are_due() -> None:
-    memory = learned(
+    context = context_of(
         partition(0, [0, 1], 1),
         partition(1, [0, 1], 0),
         partition(2, [1, 2], 2, isr=[2]),
@@ -67,40 +67,40 @@ def test_only_electable_partitions_beyond_the_threshold_are_due() -> None:
         partition(6, [2, 0], None),
     )
 
-    assert at_once(0.5).due(memory) == {("orders", 4)}
-    assert at_once(0.4).due(memory) == {("orders", 0), ("orders", 4)}
+    assert due_now(0.5).due(context) == {("orders", 4)}
+    assert due_now(0.4).due(context) == {("orders", 0), ("orders", 4)}
 
 
 def test_topics_queued_for_deletion_do_not_count() -> None:
-    memory = learned(partition(0, [0, 1], 1), partition(1, [0, 1], 0))
-    memory.requests = [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "orders"}]
+    context = context_of(partition(0, [0, 1], 1), partition(1, [0, 1], 0))
+    context.requests = [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "orders"}]
 
-    assert (memory.imbalance(), at_once(0.0).due(memory)) == ({}, set())
+    assert (context.imbalance(), due_now(0.0).due(context)) == ({}, set())
 
 
 def test_between_two_checks_nothing_is_due() -> None:
     balance = AutoLeaderRebalance(3600.0, 0.0, _next_check=0.0)
-    memory = learned(partition(0, [0, 1], 1))
+    context = context_of(partition(0, [0, 1], 1))
 
-    assert [balance.due(memory), balance.due(memory)] == [{("orders", 0)}, set()]
-    assert AutoLeaderRebalance(NEVER, 0.0, _next_check=0.0).due(memory) == set()
+    assert [balance.due(context), balance.due(context)] == [{("orders", 0)}, set()]
+    assert AutoLeaderRebalance(INFINITE, 0.0, _next_check=0.0).due(context) == set()
 
 
 def test_context_counts_imbalance_as_the_planner(spark: SparkSession, lake: Warehouse) -> None:
     """After many random changes of the context."""
-    chance = random.Random(7)  # noqa: S311 - a test's
-    memory = learned()
+    random_ = random.Random(7)  # noqa: S311 - a test's
+    context = context_of()
     for _ in range(400):
-        replicas = chance.sample(range(4), 2)
-        leader = chance.choice([None, -1, *replicas])
-        memory.put_partition(partition(chance.randrange(60), replicas, leader))
+        replicas = random_.sample(range(4), 2)
+        leader = random_.choice([None, -1, *replicas])
+        context.put_partition(partition(random_.randrange(60), replicas, leader))
     for number in range(0, 60, 7):
-        memory._remove_partition(("orders", number))  # noqa: SLF001 - what a topic made anew does
+        context._remove_partition(("orders", number))  # noqa: SLF001 - as for a topic that is created again
     topics = [{"topic": "orders", "deletion_requested": False}]
     warehouse = SparkWarehouse(spark, lake)
 
-    partitions = warehouse.frame("partitions", [asdict(row) for row in memory.partitions.values()])
+    partitions = warehouse.frame("partitions", [asdict(row) for row in context.partitions.values()])
     rows = imbalance(partitions, warehouse.frame("topics", topics), 1, 0.1)
 
-    counted = {broker: (count, len(astray)) for broker, (count, astray) in memory.imbalance().items()}
+    counted = {broker: (count, len(astray)) for broker, (count, astray) in context.imbalance().items()}
     assert counted == {row.broker_id: (row.preferred_partitions, row.not_led) for row in rows.collect()}

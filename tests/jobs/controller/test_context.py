@@ -10,7 +10,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from schemas.enums import RequestKind
 from schemas.rows import Key
-from tests.jobs.controller.test_decisions import some_partition
+from tests.jobs.controller.test_decisions import random_partition
 from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -27,24 +27,24 @@ def test_notifications_are_not_requests() -> None:
     rows += [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "gone"}]
     rows += [{"kind": RequestKind.LOG_DIR.value, "broker_id": 1}]
 
-    memory = ControllerContext(requests=rows)
+    context = ControllerContext(requests=rows)
 
-    assert memory.requested_partitions == {("reassign", 0), ("preferred_election", 0)}
-    assert {row["kind"] for row in memory.admin_requests} == {"reassign", "preferred_election", "delete_topic"}
-    assert memory.topics_to_be_deleted == {"gone"}
+    assert context.requested_partitions == {("reassign", 0), ("preferred_election", 0)}
+    assert {row["kind"] for row in context.admin_requests} == {"reassign", "preferred_election", "delete_topic"}
+    assert context.topics_to_be_deleted == {"gone"}
 
 
 def test_removing_a_topic_scans_only_its_partitions() -> None:
-    memory = ControllerContext(stopped=_NeverScanned())
+    context = ControllerContext(stopped=_NeverScanned())
     for topic in ("gone", "stays"):
         row: dict[str, Any] = {"topic": topic, "topic_version": 0, "topic_id": None, "config": {}, "understood": True}
-        memory.put_topic(row, [some_partition(Random(0), topic, partition) for partition in range(3)])  # noqa: S311
-        for key in memory.of_topic(topic):
-            memory.stopped[key] = {1: -2}
+        context.put_topic(row, [random_partition(Random(0), topic, partition) for partition in range(3)])  # noqa: S311
+        for key in context.of_topic(topic):
+            context.stopped[key] = {1: -2}
 
-    memory.remove_topic("gone")
+    context.remove_topic("gone")
 
-    assert memory.stopped.keys() == {("stays", partition) for partition in range(3)}
+    assert context.stopped.keys() == {("stays", partition) for partition in range(3)}
 
 
 @pytest.mark.parametrize("topics", [2, 20])

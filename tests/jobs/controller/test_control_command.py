@@ -68,8 +68,8 @@ def test_apply_resigns_once_nothing_is_due(tree: KafkaTree, surveyor: Surveyor) 
         ("take_over", "applied"),
     ]
 
-    again = surveyor.json(*APPLY, "--until-quiet")
-    assert again.keys().isdisjoint({"elect", "create"})
+    resumed = surveyor.json(*APPLY, "--until-quiet")
+    assert resumed.keys().isdisjoint({"elect", "create"})
 
 
 def test_partition_with_a_recorded_state_is_not_new(tree: KafkaTree, surveyor: Surveyor) -> None:
@@ -105,13 +105,13 @@ def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, monkey
     assert tree.client.exists("/controller") is None
 
 
-def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+def run_after_quiet(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
     """Run `then` after a cycle in which nothing was due; the controller continues."""
     cycle = ResidentController.cycle
 
     def cycle_then(controller: ResidentController) -> bool:
         if not cycle(controller):
-            then()
+            action()
         return True
 
     monkeypatch.setattr(ResidentController, "cycle", cycle_then)
@@ -120,7 +120,7 @@ def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> Non
 def test_fenced_controller_reports_totals_and_successor(
     tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once_quiet(monkeypatch, lambda: tree.elect(2, epoch=99))
+    run_after_quiet(monkeypatch, lambda: tree.elect(2, epoch=99))
 
     ran = surveyor(*APPLY)
 
@@ -136,7 +136,7 @@ def test_fenced_controller_reports_totals_and_successor(
     assert "1 create, 1 elect; broker 2 is the controller" in why
 
 
-def over(*_: object) -> None:
+def fail(*_: object) -> None:
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
 
 
@@ -147,14 +147,14 @@ def test_connection_lost_during_initialization(
     """It starts again in the same session. Without its session it ends as it would later."""
     introduce, losses = BrokerRequestBatch.send_full_state, [loss()]
 
-    def lose_once(teller: BrokerRequestBatch, broker_ids: Collection[int], *, have_started: bool = True) -> None:
+    def lose_once(batch: BrokerRequestBatch, broker_ids: Collection[int], *, have_started: bool = True) -> None:
         if losses:
             raise losses.pop()
-        introduce(teller, broker_ids, have_started=have_started)
+        introduce(batch, broker_ids, have_started=have_started)
 
     monkeypatch.setattr(BrokerRequestBatch, "send_full_state", lose_once)
     if code:
-        monkeypatch.setattr(lifecycle, "await_reconnect", over)
+        monkeypatch.setattr(lifecycle, "await_reconnect", fail)
 
     ran = surveyor(*APPLY, "--until-quiet")
 
@@ -166,7 +166,7 @@ def test_connection_lost_during_initialization(
 
 
 def test_lost_session_reports_totals(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    once_quiet(monkeypatch, over)
+    run_after_quiet(monkeypatch, fail)
 
     ran = surveyor(*APPLY)
 

@@ -74,7 +74,7 @@ def test_new_topics_and_partitions_get_leaders(tree: KafkaTree, controller: Resi
     assert requests_to(tree, 1, "leader_and_isr")["auto", 3].is_new
     tree.register(8)
     run_until_quiet(controller)
-    assert tree.state("auto", 2).leader == 8  # nobody was alive: tried again when somebody came
+    assert tree.state("auto", 2).leader == 8  # no replica was alive; tried again when a broker registered
 
 
 def test_brokers_fail_return_and_bounce(tree: KafkaTree, controller: ResidentController, log: list[str]) -> None:
@@ -125,7 +125,7 @@ def test_epoch_is_raised_above_states_and_brokers(
 
     initialize(controller)
     run_until_quiet(controller)
-    while not controller.retries.is_quiet:  # broker 1 is asked again after a pause, as often as it refuses
+    while not controller.retries.is_quiet:  # broker 1 is sent the request again after a delay, as long as it refuses
         time.sleep(controller.retries.next_delay(1.0))
         run_until_quiet(controller)
 
@@ -144,11 +144,11 @@ def test_leaderless_partitions_are_read_first(
     initialize(controller)
     looked_at: list[set[Key]] = []
 
-    def look(_: MetadataReader, keys: Collection[Key]) -> set[Key]:
+    def reader(_: MetadataReader, keys: Collection[Key]) -> set[Key]:
         looked_at.append({*keys})
         return set()
 
-    monkeypatch.setattr(MetadataReader, "refresh_partitions", look)
+    monkeypatch.setattr(MetadataReader, "refresh_partitions", reader)
 
     tree.unregister(1)
     drain_watches(controller)
@@ -167,11 +167,11 @@ def test_due_work_survives_a_lost_connection(
     read = MetadataReader.refresh_partitions
     lost: list[Collection[Key]] = []
 
-    def lose_once(look: MetadataReader, keys: Collection[Key]) -> set[Key]:
+    def lose_once(reader: MetadataReader, keys: Collection[Key]) -> set[Key]:
         if keys and not lost:
             lost.append(keys)
             raise ConnectionLoss
-        return read(look, keys)
+        return read(reader, keys)
 
     monkeypatch.setattr(MetadataReader, "refresh_partitions", lose_once)
     tree.unregister(1)
@@ -210,10 +210,10 @@ def test_bounced_broker_gets_full_state_after_a_lost_read(
     tree.brokers[1].told.clear()
     read, losses = getattr(MetadataReader, reading), [ConnectionLoss()]
 
-    def lose_once(look: MetadataReader, what: object) -> object:
+    def lose_once(reader: MetadataReader, what: object) -> object:
         if losses:
             raise losses.pop()
-        return read(look, what)
+        return read(reader, what)
 
     monkeypatch.setattr(MetadataReader, reading, lose_once)
     tree.bounce(1)
@@ -250,7 +250,7 @@ def test_failure_is_written_although_the_broker_is_back(
     tree.unregister(0)
     put_isr(tree, "orders", [0, 1])
     with monkeypatch.context() as once:
-        once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # what follows is stale
+        once.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # the next write is stale
         drain_watches(controller)
         controller.cycle()
     assert tree.state("orders").leader_epoch == 5
@@ -295,7 +295,9 @@ def test_outdated_partitions_are_read_again(
     initialize(controller)
     put_isr(tree, "orders", [0, 2])
     tree.unregister(0)
-    monkeypatch.setattr(MetadataReader, "refresh_partitions", lambda *_: set())  # it is written a moment after that
+    monkeypatch.setattr(
+        MetadataReader, "refresh_partitions", lambda *_: set()
+    )  # as if it was written right after the read
 
     run_until_quiet(controller)
 
@@ -320,7 +322,7 @@ def test_partition_with_a_vanished_state_is_not_new(
     assert tree.state("orders", 2).leader == 2
     assert any("NOT_UNDERSTOOD" in line for line in log)
 
-    tree.client.create(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))  # as it is recovered
+    tree.client.create(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))  # as by a recovery
     controller.watches.signal("/brokers/topics/orders")
     run_until_quiet(controller)
     assert tree.state("orders", 0).leader == 1
@@ -342,10 +344,10 @@ def test_lost_session_ends_it_without_a_write(tree: KafkaTree, controller: Resid
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     client = controller.control.client
-    over = KazooClient(tree.hosts, client_id=client.client_id)  # the same session, which it closes
-    over.start()
-    over.stop()
-    over.close()
+    closed_session = KazooClient(tree.hosts, client_id=client.client_id)  # the same session, which it closes
+    closed_session.start()
+    closed_session.stop()
+    closed_session.close()
     assert eventually(lambda: tree.client.exists("/controller") is None)
     tree.unregister(0)
 
@@ -417,12 +419,12 @@ def test_intents_are_recorded_before_outcomes(
     seen: list[tuple[str, set[str]]] = []
     write = controller.writer.write
 
-    def slowly(changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
+    def write_slowly(changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
         assert eventually(lambda: bool(lake.rows("plans")))
         seen.append((lake.rows("plans")[0]["status"], {row["outcome"] for row in lake.rows("commits")}))
         yield from write(changes)
 
-    monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: slowly(changes))
+    monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: write_slowly(changes))
     tree.unregister(0)
     run_until_quiet(controller)
     controller.log.close()

@@ -46,7 +46,7 @@ def test_unreadable_settings_block_nothing(orders: KafkaTree, controller: Reside
     orders.register(0)
     orders.unregister(2)
     run_until_quiet(controller)
-    assert orders.state("later").leader == NO_LEADER  # a value that is no string allows nothing
+    assert orders.state("later").leader == NO_LEADER  # a value that is not a string allows nothing
 
     changed_config(orders, UNCLEAN, "later")
     run_until_quiet(controller)
@@ -82,8 +82,8 @@ def test_partition_without_isr_is_elected_uncleanly_if_allowed(
     assert (orders.state("orders").leader, orders.state("orders").isr) == (0, [0])
 
 
-@pytest.mark.parametrize("find", ["watch", "audit"])
-def test_allowed_unclean_election_happens(orders: KafkaTree, controller: ResidentController, find: str) -> None:
+@pytest.mark.parametrize("trigger", ["watch", "audit"])
+def test_allowed_unclean_election_happens(orders: KafkaTree, controller: ResidentController, trigger: str) -> None:
     initialize(controller)
     put_assignment(orders, "orders", {0: [0, 1], 1: [1, 2]})
     run_until_quiet(controller)
@@ -91,7 +91,7 @@ def test_allowed_unclean_election_happens(orders: KafkaTree, controller: Residen
     run_until_quiet(controller)
     assert orders.state("orders", 1).leader == -1
 
-    if find == "watch":
+    if trigger == "watch":
         changed_config(orders, UNCLEAN)
     else:
         orders.write(CONFIG, UNCLEAN)
@@ -116,12 +116,12 @@ def illegible_state(tree: KafkaTree) -> Callable[[], None]:
     return lambda: tree.write(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))
 
 
-@pytest.mark.parametrize("spoil", [illegible_topic, illegible_state])
+@pytest.mark.parametrize("corrupt", [illegible_topic, illegible_state])
 def test_started_broker_is_sent_a_state_once_readable(
-    orders: KafkaTree, controller: ResidentController, spoil: Callable[[KafkaTree], Callable[[], None]]
+    orders: KafkaTree, controller: ResidentController, corrupt: Callable[[KafkaTree], Callable[[], None]]
 ) -> None:
     initialize(controller)
-    mend = spoil(orders)
+    mend = corrupt(orders)
     run_until_quiet(controller)
     assert orders.brokers is not None
     orders.brokers[1].told.clear()

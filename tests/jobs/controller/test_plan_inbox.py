@@ -57,20 +57,20 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, questions: DecisionQueries, surveyor: Surveyor, tmp_path: Path
+    tree: KafkaTree, control: Controllership, queries: DecisionQueries, surveyor: Surveyor, tmp_path: Path
 ) -> Iterator[ResidentController]:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
-    decider = DecisionEngine(surveyor.lake, [], questions)
-    some = ResidentController(
-        control, decider, WriteBehindLog(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
+    engine = DecisionEngine(surveyor.lake, [], queries)
+    controller_ = ResidentController(
+        control, engine, WriteBehindLog(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
     )
-    some.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)
-    some.initialize()
-    yield some
-    some.stop()
+    controller_.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)
+    controller_.initialize()
+    yield controller_
+    controller_.stop()
 
 
 def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
@@ -87,12 +87,12 @@ def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
 def carried_out(controller: ResidentController, process: CommitProcess) -> tuple[int, str]:
     """Run cycles until the commit has ended; return its exit code and its output."""
 
-    def over() -> bool:
+    def has_ended() -> bool:
         controller.cycle()
         return process.poll() is not None
 
     with process:
-        assert eventually(over, seconds=60)
+        assert eventually(has_ended, seconds=60)
         stdout, stderr = process.communicate()
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
     return process.returncode, stdout + stderr
@@ -252,12 +252,12 @@ def test_broker_failure_does_not_wait_for_a_plan(
     """The plan does not overwrite what the controller has written in the meantime."""
     begun, may_go_on = Event(), Event()
 
-    def slowly(*arguments: Any, **others: Any) -> CommitLog:  # noqa: ANN401 - those of `apply_plan`
+    def apply_slowly(*arguments: Any, **others: Any) -> CommitLog:  # noqa: ANN401 - those of `apply_plan`
         begun.set()
         assert may_go_on.wait(60)
         return apply_plan(*arguments, **others)
 
-    monkeypatch.setattr("jobs.controller.plan_inbox.apply_plan", slowly)
+    monkeypatch.setattr("jobs.controller.plan_inbox.apply_plan", apply_slowly)
     submitted_by_a_commit(tree, controller, plan)
     controller.cycle()
     assert begun.wait(20)
@@ -348,7 +348,7 @@ def test_plan_not_submitted_by_a_commit_is_refused(
     assert sum("did not record it" in line for line in log) == 1
 
 
-# what is in /surveyor/plans and was put there by no commit: name, data, ephemeral
+# znodes in /surveyor/plans that no commit created: name, data, ephemeral
 JUNK = {
     "nothing": ("x", b"", True),
     "no JSON": ("5f00000000000000", b"\xff{", True),
@@ -376,13 +376,13 @@ def test_invalid_submission_is_reported_once(
     controller.cycle()
     submitted_by_a_commit(tree, controller, plan)
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
-    there = tree.client.get(path)[0]
+    remaining = tree.client.get(path)[0]
     tree.client.delete(path)
 
     assert len(reported) == 1
     assert f"remove it by `delete {path}` in zookeeper-shell; it is left alone" in reported[0]
     assert len([line for line in log if path in line]) == 2
-    assert there == data
+    assert remaining == data
     assert tree.state("orders").leader == 1
     tree.client.delete(f"/surveyor/plans/{plan}")
 

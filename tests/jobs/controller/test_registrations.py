@@ -52,21 +52,21 @@ def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> 
     return fake
 
 
-def heard(controller: ResidentController) -> None:
+def run_until_polled(controller: ResidentController) -> None:
     """Run until quiet, once the brokers that were asked have responded."""
     run_until_quiet(controller)
-    asks = controller.config_poller
-    assert asks is not None
-    assert eventually(lambda: asks._thread is None or not asks._thread.is_alive())  # noqa: SLF001
+    poller = controller.config_poller
+    assert poller is not None
+    assert eventually(lambda: poller._thread is None or not poller._thread.is_alive())  # noqa: SLF001
     run_until_quiet(controller)
 
 
-def audited(controller: ResidentController) -> None:
+def resync_fully(controller: ResidentController) -> None:
     controller.resync.begin_at_once()
     controller._run_resync()  # noqa: SLF001 - what `run` does before each cycle
     while controller.resync.is_under_way:
         controller._run_resync()  # noqa: SLF001
-    heard(controller)
+    run_until_polled(controller)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_registered_broker_is_asked_and_unsupported_protocol_logged_once(
     log: list[str],
     case: tuple[dict[str, str] | None, str | None],
 ) -> None:
-    said_of_it, line = case
+    settings, line = case
     initialize(controller)
     assert brokers.requests == []
-    if said_of_it is not None:
-        brokers.configs[3] = said_of_it
+    if settings is not None:
+        brokers.configs[3] = settings
     tree.register(3)
-    heard(controller)
-    audited(controller)
+    run_until_polled(controller)
+    resync_fully(controller)
 
     assert brokers.requests[:1] == [3]
     assert sorted(brokers.requests[1:]) == [0, 1, 2, 3]
-    about = [each for each in log if "WARNING" in each or "did not tell" in each]
-    assert len(about) == (0 if line is None else 1)
-    assert line is None or about[0].startswith(f"surveyor: {line}")
+    messages = [each for each in log if "WARNING" in each or "did not return" in each]
+    assert len(messages) == (0 if line is None else 1)
+    assert line is None or messages[0].startswith(f"surveyor: {line}")
 
 
 def test_starting_broker_is_asked_until_it_responds(
@@ -119,10 +119,10 @@ def test_starting_broker_is_asked_until_it_responds(
     controller.config_poller.read_configs = starts
     tree.register(3)
     tree.register(4)
-    heard(controller)
+    run_until_polled(controller)
 
     assert (brokers.requests.count(3), brokers.requests.count(4)) == (3, 1)
-    assert [line for line in log if "did not tell" in line] == []
+    assert [line for line in log if "did not return" in line] == []
     assert sum("WARNING: broker 3 runs with" in line for line in log) == 1
 
 
@@ -133,12 +133,12 @@ def test_changed_settings_count_after_the_next_resync(
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
     put_isr(tree, "orders", [7])
     initialize(controller)
-    audited(controller)
+    resync_fully(controller)
     assert tree.state("orders").leader == -1
 
     for of in brokers.configs.values():
         of |= {UNCLEAN: "true", "delete.topic.enable": "false", "leader.imbalance.per.broker.percentage": "30"}
-    audited(controller)
+    resync_fully(controller)
     tree.client.create("/admin/delete_topics/old")
     run_until_quiet(controller)
 
@@ -152,20 +152,20 @@ def test_settings_of_unresponsive_brokers_are_kept(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:
     initialize(controller)
-    asks = controller.config_poller
-    assert asks is not None
+    poller = controller.config_poller
+    assert poller is not None
     brokers.configs[0][UNCLEAN] = "true"
-    audited(controller)
+    resync_fully(controller)
     del brokers.configs[0]
-    audited(controller)
-    assert {(row["broker_id"], row["name"]) for row in asks.configs} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
+    resync_fully(controller)
+    assert {(row["broker_id"], row["name"]) for row in poller.configs} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
 
     tree.unregister(0)
-    audited(controller)
-    assert {row["broker_id"] for row in asks.configs} == {1, 2}
+    resync_fully(controller)
+    assert {row["broker_id"] for row in poller.configs} == {1, 2}
 
 
-@pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
+@pytest.mark.parametrize(("interval_seconds", "is_kept"), [("60", True), ("30", False)])
 def test_changed_settings_do_not_delay_the_next_balance_check(interval_seconds: str, *, is_kept: bool) -> None:
     balance = AutoLeaderRebalance(60.0, 0.1, _next_check=12.0)
 
@@ -180,18 +180,18 @@ def test_new_endpoints_of_a_broker_are_used(tree: KafkaTree, controller: Residen
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
-    before, there = len(tree.brokers[1].told), tree.brokers[11]
-    tree.client.set("/brokers/ids/1", registration(there.port))
+    before, new_listener = len(tree.brokers[1].told), tree.brokers[11]
+    tree.client.set("/brokers/ids/1", registration(new_listener.port))
     run_until_quiet(controller)
     tree.unregister(0)
     run_until_quiet(controller)
 
     assert len(tree.brokers[1].told) == before
-    assert there.leader_epochs == {("orders", 0): 6}
+    assert new_listener.leader_epochs == {("orders", 0): 6}
     alive = {
         live.id_: live.endpoints[0].port for live in tree.brokers[2].of("update_metadata")[-1].request.live_brokers
     }
-    assert alive == {1: there.port, 2: tree.brokers[2].port}
+    assert alive == {1: new_listener.port, 2: tree.brokers[2].port}
     assert "  broker 1 has written its registration again" in log
 
 
@@ -222,7 +222,7 @@ def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controlle
     assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
     assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
     run_until_quiet(controller)
-    assert [told.api for told in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
+    assert [request.api for request in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
 
 
 def test_bounced_or_failed_broker_gets_no_early_metadata(tree: KafkaTree, controller: ResidentController) -> None:

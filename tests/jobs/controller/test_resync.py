@@ -12,7 +12,9 @@ TOPICS = ("a", "b", "c")
 
 
 @pytest.fixture
-def in_parts(tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> ResidentController:
+def partwise_controller(
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch
+) -> ResidentController:
     """An initialized controller, with topics that are read one by one."""
     monkeypatch.setattr("jobs.controller.resync.PARTITIONS_PER_CYCLE", 2)
     for topic in TOPICS:
@@ -21,62 +23,64 @@ def in_parts(tree: KafkaTree, controller: ResidentController, monkeypatch: pytes
     return controller
 
 
-def test_resync_runs_in_parts_until_done(in_parts: ResidentController, monkeypatch: pytest.MonkeyPatch) -> None:
-    audit = in_parts.resync
-    assert audit.read_next_part() is None
+def test_resync_runs_in_parts_until_done(
+    partwise_controller: ResidentController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resync = partwise_controller.resync
+    assert resync.read_next_part() is None
     monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 301)
 
-    begun = audit.read_next_part()
-    parts = [audit.read_next_part() for _ in TOPICS]
+    first_part = resync.read_next_part()
+    parts = [resync.read_next_part() for _ in TOPICS]
 
-    assert begun is not None
-    assert begun.partitions == set()
+    assert first_part is not None
+    assert first_part.partitions == set()
     assert all(part is not None and part.partitions == set() for part in parts)
-    assert (audit.is_under_way, audit.read_next_part()) == (False, None)
+    assert (resync.is_under_way, resync.read_next_part()) == (False, None)
 
 
-def test_change_without_notification_is_found(tree: KafkaTree, in_parts: ResidentController) -> None:
+def test_change_without_notification_is_found(tree: KafkaTree, partwise_controller: ResidentController) -> None:
     """A leader removes a follower from its ISR, and its notification is lost."""
     for topic in TOPICS:
         put_isr(tree, topic, [0, 1])
-    run_until_quiet(in_parts)
+    run_until_quiet(partwise_controller)
     assert requests_to(tree, 2, "update_metadata")["a", 0].isr == (0, 1, 2)
 
-    in_parts.resync.begin_at_once()
-    audited = [in_parts.resync.read_next_part() for _ in range(1 + len(TOPICS))]
+    partwise_controller.resync.begin_at_once()
+    parts = [partwise_controller.resync.read_next_part() for _ in range(1 + len(TOPICS))]
 
-    assert [seen.partitions for seen in audited if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
+    assert [seen.partitions for seen in parts if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
 
 
-def test_lost_leader_does_not_wait_for_the_resync(tree: KafkaTree, in_parts: ResidentController) -> None:
-    in_parts.resync.begin_at_once()
-    in_parts._run_resync()  # noqa: SLF001 - what `run` does before each cycle
-    in_parts._run_resync()  # noqa: SLF001
-    assert in_parts.resync.is_under_way
+def test_lost_leader_does_not_wait_for_the_resync(tree: KafkaTree, partwise_controller: ResidentController) -> None:
+    partwise_controller.resync.begin_at_once()
+    partwise_controller._run_resync()  # noqa: SLF001 - what `run` does before each cycle
+    partwise_controller._run_resync()  # noqa: SLF001
+    assert partwise_controller.resync.is_under_way
 
     tree.unregister(0)
-    run_until_quiet(in_parts)
+    run_until_quiet(partwise_controller)
 
-    assert in_parts.resync.is_under_way
+    assert partwise_controller.resync.is_under_way
     assert {topic: tree.state(topic).leader for topic in TOPICS} == dict.fromkeys(TOPICS, 1)
     put_isr(tree, "c", [1], partition=1)
-    while in_parts.resync.is_under_way:
-        in_parts._run_resync()  # noqa: SLF001
-    run_until_quiet(in_parts)
+    while partwise_controller.resync.is_under_way:
+        partwise_controller._run_resync()  # noqa: SLF001
+    run_until_quiet(partwise_controller)
     assert requests_to(tree, 1, "update_metadata")["c", 1].isr == (1,)
 
 
-def test_many_fired_topics_are_read_in_parts(tree: KafkaTree, in_parts: ResidentController) -> None:
+def test_many_fired_topics_are_read_in_parts(tree: KafkaTree, partwise_controller: ResidentController) -> None:
     """As after a lost connection: a partition that loses its leader does not wait until all topics are read."""
     for topic in TOPICS:
-        in_parts.watches.signal(f"/brokers/topics/{topic}")
+        partwise_controller.watches.signal(f"/brokers/topics/{topic}")
     put_isr(tree, "b", [0, 1], partition=0)
     tree.unregister(2)
-    drain_watches(in_parts)
+    drain_watches(partwise_controller)
 
-    in_parts.cycle()
-    assert in_parts.resync.is_under_way
+    partwise_controller.cycle()
+    assert partwise_controller.resync.is_under_way
     assert {topic: tree.state(topic, 1).isr for topic in TOPICS} == {topic: [1, 0] for topic in TOPICS}
-    while in_parts.resync.is_under_way:
-        in_parts._run_resync()  # noqa: SLF001 - what `run` does before each cycle
-    assert all(in_parts.context.partitions[topic, 0].isr == tree.state(topic).isr for topic in TOPICS)
+    while partwise_controller.resync.is_under_way:
+        partwise_controller._run_resync()  # noqa: SLF001 - what `run` does before each cycle
+    assert all(partwise_controller.context.partitions[topic, 0].isr == tree.state(topic).isr for topic in TOPICS)

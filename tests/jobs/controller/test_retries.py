@@ -11,7 +11,7 @@ from jobs.controller.controller import ResidentController
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.controller.model.network import ModelResponse
-from tests.jobs.controller.test_auto_rebalance import learned
+from tests.jobs.controller.test_auto_rebalance import context_of
 from tests.jobs.support.controllers.resident import assigned, initialize, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -33,23 +33,23 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
     return pass_
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("is_whole_request", [True, False])
 def test_failed_leader_and_isr_is_retried(
-    tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str], *, whole: bool
+    tree: KafkaTree, controller: ResidentController, wait: Wait, log: list[str], *, is_whole_request: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
     one = tree.brokers[1]
-    one.refuses, one.errors = (FAILED, {}) if whole else (0, {("orders", 0): FAILED})
+    one.refuses, one.errors = (FAILED, {}) if is_whole_request else (0, {("orders", 0): FAILED})
     tree.unregister(0)
     run_until_quiet(controller)
     assert one.leader_epochs["orders", 0] == 5
     one.refuses, one.errors = 0, {}
     before = len(one.told)
     run_until_quiet(controller)
-    assert len(one.told) == before  # not before its time
-    assert not controller._is_quiet  # noqa: SLF001 - what --until-quiet goes by
+    assert len(one.told) == before  # not before the delay
+    assert not controller._is_quiet  # noqa: SLF001 - read by --until-quiet
 
     wait(1.0)
     run_until_quiet(controller)
@@ -110,8 +110,8 @@ def test_exhausted_retries_are_not_waited_for(
         run_until_quiet(controller)
 
     assert quiet == [False] * (MAX_RETRIES - 1) + [True]
-    (often,) = [line for line in log if "broker 1 answered" in line][1:]
-    assert often.endswith("with UnknownError (-1), 6 times so far: check its log; retrying")
+    (last_line,) = [line for line in log if "broker 1 answered" in line][1:]
+    assert last_line.endswith("with UnknownError (-1), 6 times so far: check its log; retrying")
     tree.brokers[1].refuses = 0
     wait(MAX_DELAY_SECONDS)
     run_until_quiet(controller)
@@ -126,29 +126,29 @@ def notice(api: str = LEADER_AND_ISR, partition: int = 0, *, is_new: bool = Fals
     )  # fmt: skip
 
 
-class Heard:
+class RetryHarness:
     """Responses of broker 1, and the requests that are sent again."""
 
     def __init__(self) -> None:
-        self.memory = learned()
-        self.memory.brokers[1]["broker_epoch"] = 7
-        self.retelling = RetryQueue(self.memory, lambda _: None)
+        self.context = context_of()
+        self.context.brokers[1]["broker_epoch"] = 7
+        self.queue = RetryQueue(self.context, lambda _: None)
 
-    def answers(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
-        answer = ModelResponse(self.memory.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
-        self.retelling.on_response(answer, answer.errors())
+    def respond(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
+        answer = ModelResponse(self.context.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))
+        self.queue.on_response(answer, answer.errors())
 
     def due_batches(self, idle: tuple[int, ...] = (1,)) -> list[RetryBatch]:
-        return [*self.retelling.due_retries(idle)]
+        return [*self.queue.due_retries(idle)]
 
 
 @pytest.mark.parametrize(
-    ("api", "error", "top", "again"),
+    ("api", "error", "top", "is_retried"),
     [
         (LEADER_AND_ISR, 0, 0, False),
-        (LEADER_AND_ISR, 11, 0, False),  # it has it
+        (LEADER_AND_ISR, 11, 0, False),  # the broker has it already
         (LEADER_AND_ISR, 11, 11, True),
-        (LEADER_AND_ISR, 56, 0, False),  # its log dir failed: another matter
+        (LEADER_AND_ISR, 56, 0, False),  # its log dir failed, which a retry cannot change
         (LEADER_AND_ISR, 3, 0, True),
         (LEADER_AND_ISR, -1, -1, True),
         (LEADER_AND_ISR, 31, 31, True),
@@ -159,49 +159,49 @@ class Heard:
         (UPDATE_METADATA, 0, 0, False),
     ],
 )
-def test_which_errors_are_retried(wait: Wait, api: str, error: int, top: int, *, again: bool) -> None:
-    heard = Heard()
-    heard.answers([error], notice(api), api=api, top=top)
+def test_which_errors_are_retried(wait: Wait, api: str, error: int, top: int, *, is_retried: bool) -> None:
+    harness = RetryHarness()
+    harness.respond([error], notice(api), api=api, top=top)
     wait(1.0)
 
-    assert heard.due_batches() == ([RetryBatch(1, [notice(api)], needs_full_state=False)] if again else [])
+    assert harness.due_batches() == ([RetryBatch(1, [notice(api)], needs_full_state=False)] if is_retried else [])
 
 
 def test_delay_doubles_up_to_the_maximum_and_resets(wait: Wait) -> None:
-    heard = Heard()
+    harness = RetryHarness()
     pauses = []
     for _ in range(7):
-        heard.answers([-1], notice())
-        pauses.append(heard.retelling.next_delay(60.0))
+        harness.respond([-1], notice())
+        pauses.append(harness.queue.next_delay(60.0))
         wait(pauses[-1])
-        assert len(heard.due_batches()) == 1
-        assert heard.due_batches(idle=()) == []
-    heard.answers([0], notice())
-    assert heard.due_batches() == []
-    heard.answers([-1], notice())
+        assert len(harness.due_batches()) == 1
+        assert harness.due_batches(idle=()) == []
+    harness.respond([0], notice())
+    assert harness.due_batches() == []
+    harness.respond([-1], notice())
 
-    assert [*pauses, heard.retelling.next_delay(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
+    assert [*pauses, harness.queue.next_delay(60.0)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0]
 
 
 def test_accepted_or_outdated_notices_are_not_retried(wait: Wait) -> None:
-    heard = Heard()
-    heard.answers([-1, -1], notice(is_new=True), notice(partition=1))
-    heard.answers([0, -1], notice(partition=1), notice())
+    harness = RetryHarness()
+    harness.respond([-1, -1], notice(is_new=True), notice(partition=1))
+    harness.respond([0, -1], notice(partition=1), notice())
     wait(1.0)
-    assert heard.due_batches() == [
+    assert harness.due_batches() == [
         RetryBatch(1, [notice(is_new=True)], needs_full_state=False)
-    ]  # what was to be new still is
+    ]  # the replica is still new
 
-    heard.answers([-1], notice())
-    heard.memory.brokers[1]["broker_epoch"] = 8
+    harness.respond([-1], notice())
+    harness.context.brokers[1]["broker_epoch"] = 8
     wait(MAX_DELAY_SECONDS)
-    assert heard.due_batches() == []
-    assert heard.retelling.is_quiet
+    assert harness.due_batches() == []
+    assert harness.queue.is_quiet
 
 
 def test_refused_live_brokers_require_full_state(wait: Wait) -> None:
-    heard = Heard()
-    heard.answers([], api=UPDATE_METADATA, top=-1)
+    harness = RetryHarness()
+    harness.respond([], api=UPDATE_METADATA, top=-1)
     wait(1.0)
 
-    assert heard.due_batches() == [RetryBatch(1, [], needs_full_state=True)]
+    assert harness.due_batches() == [RetryBatch(1, [], needs_full_state=True)]

@@ -24,13 +24,13 @@ class Disk(Warehouse):
         super().append(table, rows)
 
 
-EPISODE = CycleRecord(
+CYCLE = CycleRecord(
     snapshot_id=1, cluster_id="c", broker_epochs={0: 7}, controller_epoch=8, changes=[], rejections=[], verdicts=[]
 )
 
 
 @pytest.fixture
-def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
+def log_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
     for name in ("FLUSH_INTERVAL_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(f"jobs.controller.write_behind.{name}", 0.01)
     disk = Disk(str(tmp_path / "warehouse"), "default")
@@ -39,38 +39,42 @@ def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteBehindLog:
     return WriteBehindLog(disk)
 
 
-def test_rows_are_written_once_the_disk_has_space(behind: WriteBehindLog, capsys: pytest.CaptureFixture[str]) -> None:
-    behind.start()
-    behind.record(EPISODE)
-    behind.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
-    assert eventually(lambda: behind.failed is not None)
+def test_rows_are_written_once_the_disk_has_space(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_writer.start()
+    log_writer.record(CYCLE)
+    log_writer.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
+    assert eventually(lambda: log_writer.failed is not None)
     Disk.is_full = False
-    assert eventually(lambda: behind.failed is None)
-    behind.record(AuditEntry(Step.HAND_BACK, "resigned"))
-    behind.close()
+    assert eventually(lambda: log_writer.failed is None)
+    log_writer.record(AuditEntry(Step.HAND_BACK, "resigned"))
+    log_writer.close()
 
-    (plan,) = behind.warehouse.rows("plans")
-    told = sorted((row["action"], row["plan_id"], row["controller_epoch"]) for row in behind.warehouse.rows("commits"))
-    assert told == [("hand_back", plan["plan_id"], 8), ("take_over", plan["plan_id"], 8)]
+    (plan,) = log_writer.warehouse.rows("plans")
+    rows = sorted(
+        (row["action"], row["plan_id"], row["controller_epoch"]) for row in log_writer.warehouse.rows("commits")
+    )
+    assert rows == [("hand_back", plan["plan_id"], 8), ("take_over", plan["plan_id"], 8)]
     stderr = capsys.readouterr().err
     assert stderr.count("the warehouse could not be written: No space left on device") == 1
     assert stderr.count("writing to the warehouse has resumed") == 1
 
 
 def test_too_many_buffered_rows_are_dropped(
-    behind: WriteBehindLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log_writer: WriteBehindLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The controller must not run out of memory."""
     monkeypatch.setattr("jobs.controller.write_behind.MAX_BUFFERED_ROWS", 1)
-    behind.record(EPISODE)
+    log_writer.record(CYCLE)
     for number in range(3):
-        behind.record(AuditEntry(Step.TAKE_OVER, str(number)))
-    behind.start()
-    assert eventually(lambda: behind.failed is not None)
+        log_writer.record(AuditEntry(Step.TAKE_OVER, str(number)))
+    log_writer.start()
+    assert eventually(lambda: log_writer.failed is not None)
     Disk.is_full = False
-    behind.record(AuditEntry(Step.HAND_BACK, "resigned"))
-    assert eventually(lambda: behind.failed is None)
-    behind.close()
+    log_writer.record(AuditEntry(Step.HAND_BACK, "resigned"))
+    assert eventually(lambda: log_writer.failed is None)
+    log_writer.close()
 
-    assert [row["action"] for row in behind.warehouse.rows("commits")] == ["hand_back"]
+    assert [row["action"] for row in log_writer.warehouse.rows("commits")] == ["hand_back"]
     assert "actions since the failed write will not be recorded" in capsys.readouterr().err

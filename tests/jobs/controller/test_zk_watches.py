@@ -17,7 +17,7 @@ class _Answer:
         self.error = error
 
     def get(self, timeout: float | None = None) -> object:
-        assert timeout is not None, "nobody waits without bound"
+        assert timeout is not None, "a wait without a timeout"
         if self.error is not None:
             raise self.error
         return None

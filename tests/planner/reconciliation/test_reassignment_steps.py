@@ -69,7 +69,7 @@ STARTS: Final[dict[str, tuple[Row, list[int], tuple[list[int], list[int], list[i
     "only the order": (partition_row([1, 2, 3], 1, [1, 2, 3]), [3, 1, 2], ([3, 1, 2], [], [])),
     "fewer": (partition_row([1, 2, 3], 1, [1, 2, 3]), [1, 2], ([1, 2, 3], [], [3])),
     "more": (partition_row([1], 1, [1]), [1, 2], ([1, 2], [2], [])),
-    "in place of what runs": (
+    "replacing a reassignment in progress": (
         moving([4, 5, 6, 1, 2, 3], [4, 5, 6], [1, 2, 3], 1, [1, 2, 3, 4]),
         [5, 2],
         ([5, 2, 4, 6, 1, 3], [5], [4, 6, 1, 3]),
@@ -83,10 +83,10 @@ STARTS: Final[dict[str, tuple[Row, list[int], tuple[list[int], list[int], list[i
     "a dead one stays": (partition_row([1, 9], 1, [1]), [1, 9, 2], ([1, 9, 2], [2], [])),
 }
 
-# -> why not, and whether the request is taken away
+# -> the code, and whether the request is withdrawn
 NOT_MOVED: Final[dict[str, tuple[Row | None, list[int], RejectionCode, bool]]] = {
     "a dead broker": (partition_row([1, 2], 1, [1, 2]), [9, 1], CODES.TARGET_NOT_ALIVE, False),
-    "a dead broker in place of what runs, which goes on": (
+    "a dead broker replacing a reassignment in progress, which continues": (
         moving([4, 1, 2], [4], [2], 1, [1, 2]),
         [9, 1],
         CODES.WAITS_FOR_ISR,
@@ -94,7 +94,7 @@ NOT_MOVED: Final[dict[str, tuple[Row | None, list[int], RejectionCode, bool]]] =
     ),
     "a topic that is not understood": (None, [3, 4], CODES.NOT_UNDERSTOOD, False),
     "a broker twice": (partition_row([1, 2], 1, [1, 2]), [3, 3], CODES.INVALID_TARGET, True),
-    "nobody": (moving([9, 2, 1], [9, 2], [1], 1, [1, 2]), [], CODES.INVALID_TARGET, True),
+    "no broker": (moving([9, 2, 1], [9, 2], [1], 1, [1, 2]), [], CODES.INVALID_TARGET, True),
     "a negative broker": (partition_row([1, 2], 1, [1, 2]), [-1, 2], CODES.INVALID_TARGET, True),
     "as it is": (partition_row([1, 2], 1, [1, 2]), [1, 2], CODES.ALREADY_ASSIGNED, True),
     "being deleted": (partition_row([1, 2], 1, [1, 2], topic="gone"), [3, 4], CODES.DELETION_REQUESTED, True),
@@ -133,7 +133,7 @@ def test_moves_continue_as_brokers_and_log_dirs_permit(spark: SparkSession) -> N
         "a target that came back": moving([9, 2, 1], [9, 2], [1], 1, [1, 2, 9]),
         "a dead member leaves first": moving([3, 4, 1, 8], [3, 4], [1, 8], 1, [1, 8, 3, 4]),
         "stopped at an older epoch": moving([3, 4, 1, 8], [3, 4], [1, 8], 3, [3, 4]),
-        "who is gone need not be stopped": moving([3, 4, 1, 8], [3, 4], [1, 8], 3, [3, 4]),
+        "a dead broker need not be stopped": moving([3, 4, 1, 8], [3, 4], [1, 8], 3, [3, 4]),
         "whose log dir failed leaves first": moving([3, 4, 1], [3, 4], [1], 1, [1, 3, 4]),
         "whose log dir failed need not be stopped": moving([3, 4, 1, 8], [3, 4], [1, 8], 3, [3, 4]),
     }

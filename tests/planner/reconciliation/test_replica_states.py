@@ -78,7 +78,7 @@ def test_replica_leaves_the_isr(spark: SparkSession) -> None:
         (1, [1], [1], (NO_LEADER, [1], 6)),
         (1, [1, 2, 3], [2, 3], (1, [1], 6)),
         (1, [1, 2], [2, 1], (NO_LEADER, [1, 2], 6)),
-        (1, [1, 2], [1, 2], (NO_LEADER, [1, 2], 6)),  # whichever went down first
+        (1, [1, 2], [1, 2], (NO_LEADER, [1, 2], 6)),  # in either order
         (NO_LEADER, [2, 3], [2], (NO_LEADER, [3], 6)),
     ]
     rows = [(number, leader, isr, 5, leaving) for number, (leader, isr, leaving, _) in enumerate(cases)]

@@ -40,7 +40,7 @@ STOPPED: Final = [
     stopped_row(0, 1, LEADER_DURING_DELETE, "half"),
     *(stopped_row(0, broker, LEADER_DURING_DELETE, "done") for broker in (1, 2)),
     *(stopped_row(0, broker, LEADER_DURING_DELETE, "died") for broker in (1, 9)),
-    # stopped by a reassignment: nothing to a deletion
+    # stopped by a reassignment, which does not count for a deletion
     *(stopped_row(0, broker, 5, "plain") for broker in (1, 2)),
 ]
 
@@ -109,4 +109,4 @@ def test_disabled_deletion_refuses_requests(spark: SparkSession) -> None:
     (deletion,) = as_rows(cycle.deletions)
     assert (deletion["step"], deletion["code"]) == (S.REFUSE, CODES.DELETION_DISABLED)
     assert as_rows(cycle.deletion_notices(delete=True)) == []
-    assert as_rows(cycle.decisions) == []  # nor is anybody elected in a topic that is queued
+    assert as_rows(cycle.decisions) == []  # no leader is elected in a queued topic

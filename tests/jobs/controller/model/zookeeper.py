@@ -119,8 +119,8 @@ class Tree:
             try:
                 results.append(self._apply(op, session, undo, writes))
             except KazooException as error:
-                for back in reversed(undo):
-                    back()
+                for undo_step in reversed(undo):
+                    undo_step()
                 after = len(ops) - index - 1
                 return [RolledBackError() for _ in range(index)] + [error] + [RuntimeInconsistency()] * after
         self.writes += len(writes)

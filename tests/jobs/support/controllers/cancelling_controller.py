@@ -93,7 +93,7 @@ class MovingController:
         more, less = sorted(set(full) - set(origin)), sorted(set(full) - set(target))
         self._write(*key, full, more, less)
         state = self.tree.state(*key)
-        isr = [replica for replica in state.isr if replica in full] or state.isr  # the last one is kept, whoever it is
+        isr = [replica for replica in state.isr if replica in full] or state.isr  # an ISR is never empty
         leader = state.leader if state.leader in full else next((b for b in target if b in isr), NO_LEADER)
         self.put_state(*key, leader, isr)
         if less and not more:

@@ -29,13 +29,13 @@ def run_until_quiet(controller: ResidentController) -> None:
         drain_watches(controller)
         if not busy and controller.responses.is_quiet and not controller.watches.wakeup.is_set():
             return
-    raise AssertionError("it never came to rest")
+    raise AssertionError("the controller did not become quiet")
 
 
 def drain_watches(controller: ResidentController) -> None:
     """Wait until the watches of everything written so far have been called."""
     client = controller.control.client
-    with suppress(KazooException):  # its session is over, and with it the watches
+    with suppress(KazooException):  # the session has ended, and so have its watches
         client.sync("/")  # ZooKeeper sends events before the answers that follow them
         called = threading.Event()
         client.handler.dispatch_callback(Callback("watch", called.set, ()))  # Kazoo calls in the order of the events

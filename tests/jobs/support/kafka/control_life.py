@@ -27,7 +27,7 @@ from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 TOPIC, PARTITIONS = "orders", range(6)
-"""What is written to and read all the while; its replicas are on the brokers 0 to 2 at first."""
+"""The topic that is written to and read all the time; its replicas are on the brokers 0 to 2 at first."""
 
 REASSIGN, ELECTION, DELETIONS = (
     "/admin/reassign_partitions",
@@ -69,7 +69,7 @@ class Life:
         replicas = self.assigned(topic).partitions
         return all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states(topic)))
 
-    # topics and what is asked for
+    # topics and requests
     def by_hand(self, topic: str, replicas: dict[int, list[int]]) -> None:
         """Write a topic as any client can."""
         settings = b'{"version":1,"config":{"min.insync.replicas":"%d"}}' % min(2, *map(len, replicas.values()))
@@ -140,7 +140,7 @@ class Life:
             if self.cluster.brokers[broker].pid == pid:
                 os.kill(pid, signal.SIGCONT)
 
-    # other commands, while the controller is in office
+    # other commands, while the controller runs
     def drain(self, broker: int) -> None:
         """Plan that a broker leads and follows no partitions, and submit the plan."""
         surveyor = Surveyor(self.kafka.hosts, self.warehouse)

@@ -108,7 +108,7 @@ class FakeBroker:
             while True:
                 (size,) = struct.unpack(">i", stream.read(4))
                 data = stream.read(size)
-                if len(data) < size:  # cut off in the midst of a request
+                if len(data) < size:  # the connection was closed within a request
                     return
                 self._awake.wait()
                 answer = self._answer(data)
@@ -127,7 +127,9 @@ class FakeBroker:
         request = _entity(key, version, "request")
         _, start = entity_reader(request.__header_schema__)(data, 0)
         told = Told(APIS[key], version, entity_reader(request)(data, start)[0])
-        if told.request.broker_epoch == 0:  # of no registration: judged by the authorizer alone, and never heeded
+        if (
+            told.request.broker_epoch == 0
+        ):  # no registration has it: only the authorizer judges the request, which has no effect
             error = ErrorCode(STALE_BROKER_EPOCH if self.may_be_told else CLUSTER_AUTHORIZATION_FAILED)
             return self._written(_entity(key, version, "response")(error_code=error, partition_errors=()), correlation)
         with self._lock:

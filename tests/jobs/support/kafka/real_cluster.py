@@ -174,6 +174,6 @@ class Flow(Traffic):
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self._partitions)])
         while not self._all_read.is_set():
             message = consumer.poll(0.2)
-            if message is not None and message.error() is None:  # a leader that is gone is looked for again
+            if message is not None and message.error() is None:  # librdkafka finds a new leader by itself
                 self.consumed.add(int(message.value() or b""))
         consumer.close()

@@ -19,7 +19,7 @@ from tests.jobs.support.zookeeper.guarded_zookeeper import USER as IN_ZOOKEEPER
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates, GuardedZooKeeper
 
 USER, GUEST, PASSWORD = "surveyor", "guest", "tr0ub4dor&3"
-"""Who may do everything, and who may do nothing, by the same password."""
+"""A super user and a user without permissions, with the same password."""
 
 REAUTHENTICATION: Final = 1.0
 """Seconds after which a connection to USERS is closed."""
