@@ -1,7 +1,7 @@
-"""The files of a Delta table: what stands on disk, and what no version that is needed refers to.
+"""The files of a Delta table on disk, and the removal of those that no needed version refers to.
 
-deltalake's vacuum finds the data files; the log is cleaned here, because deltalake cleans it by age alone and a
-version that a snapshot names may be of any age. A table's log is removed up to a checkpoint, as Delta itself does.
+deltalake's vacuum finds the data files. The log is cleaned here, because deltalake cleans it by age alone and a version
+that a snapshot refers to may be of any age. The log is removed up to a checkpoint, as Delta itself does.
 """
 
 import re
@@ -25,20 +25,23 @@ class TableFiles:
     path: str
 
     def data(self) -> dict[str, int]:
-        """List the data files, whatever refers to them: path within the table to bytes."""
+        """Return the bytes of all data files by path within the table, referenced or not."""
         return {name: size for name, size in self._list("").items() if name.endswith(".parquet")}
 
     def unneeded(self, kept_versions: Iterable[int], grace_hours: int) -> list[str]:
-        """List the data files that neither the newest version nor a named one refers to.
+        """Return the data files that neither the newest version nor one of `kept_versions` refers to.
 
-        What was replaced or written within `grace_hours` is needed: somebody may be reading or about to name it.
+        Files that were replaced or written within `grace_hours` are kept, since another process may read them or be
+        about to refer to them.
         """
-        existing = {name.rpartition("/")[2]: name for name in self.data()}  # deltalake lists what is gone already, too
+        existing = {
+            name.rpartition("/")[2]: name for name in self.data()
+        }  # deltalake also returns files that no longer exist
         vacuumed = (name.rpartition("/")[2] for name in self._vacuum(kept_versions, grace_hours, dry_run=True))
         return [existing[name] for name in vacuumed if name in existing]
 
     def remove_unneeded(self, kept_versions: Iterable[int], grace_hours: int) -> int:
-        """Remove these files; return how many there were. Where there are none, the table gets no new version."""
+        """Remove the unneeded files; return their number. Without such files the table gets no new version."""
         kept_versions = set(kept_versions)
         unneeded = self.unneeded(kept_versions, grace_hours)
         if unneeded:
@@ -46,9 +49,9 @@ class TableFiles:
         return len(unneeded)
 
     def clean_log(self, kept_versions: Iterable[int]) -> int:
-        """Remove what of the log is older than the last checkpoint that every version needed can start from.
+        """Remove log entries older than the last checkpoint at or before every needed version; return their number.
 
-        Oldest first, so that a crash leaves a log that is whole from some version on; return how many entries went.
+        The oldest are removed first, so after a crash the log is complete from some version on.
         """
         entries = self._log_entries()
         oldest = min([*self._readable(kept_versions), DeltaTable(self.path).version()])
@@ -59,7 +62,7 @@ class TableFiles:
         return len(old)
 
     def copy_to(self, other: "TableFiles", names: Mapping[str, str]) -> None:
-        """Copy data files, by their names within the tables here and there; neither table's log is told."""
+        """Copy data files; `names` maps paths in this table to paths in `other`. Neither table's log changes."""
         (source, of), (target, to) = (table._system() for table in (self, other))  # noqa: SLF001 - one of its kind
         for name, copy in names.items():
             target.create_dir(f"{to}/{copy}".rpartition("/")[0])
@@ -74,7 +77,7 @@ class TableFiles:
         return table.vacuum(dry_run=dry_run, keep_versions=sorted(self._readable(kept_versions)), **quick)  # type: ignore[arg-type]
 
     def _readable(self, kept_versions: Iterable[int]) -> list[int]:
-        """Leave out versions that the log no longer reaches: nothing can be done for them."""
+        """Return the versions that the log can still restore."""
         entries = self._log_entries().values()
         checkpoints = [version for version, kind in entries if kind.startswith("checkpoint")]
         first = 0 if (0, "json") in entries else min(checkpoints, default=0)
@@ -85,7 +88,7 @@ class TableFiles:
         return {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
 
     def _list(self, folder: str) -> dict[str, int]:
-        """List files below a folder of the table, in the log only if asked for: path within the folder to bytes."""
+        """Return the bytes of files below a folder of the table by path within it; log files only for folder LOG."""
         system, root = self._system()
         base = f"{root}/{folder}".rstrip("/")
         infos = system.get_file_info(fs.FileSelector(base, recursive=True))

@@ -1,7 +1,7 @@
-"""Rows of a Delta table that pass conditions, read by Arrow whoever wrote the files.
+"""Filtered reads of a Delta table by Arrow, for files of any writer.
 
-deltalake's UPDATE and DELETE write text as Arrow's string_view and say so in the files, which Arrow then compares with
-no string. So files are left out by the table's statistics, and rows by text that is cast first.
+deltalake's UPDATE and DELETE write text as Arrow's string_view and record that type in the files, and Arrow cannot
+compare it with strings. So files are pruned by the table's statistics, and rows are filtered after a cast of text.
 """
 
 import operator
@@ -33,7 +33,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 def read_where(
     table: DeltaTable, files: fs.FileSystem | None, filters: Sequence[Filter], columns: list[str] | None
 ) -> pa.Table:
-    """Read the rows that pass all filters, of which there is one at least."""
+    """Read the rows that pass all filters; there must be at least one filter."""
     dataset = table.to_pyarrow_dataset(filesystem=files)
     needed = list(dataset.get_fragments(_all(filters, _plain_column)))
     pruned = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)
@@ -45,19 +45,19 @@ def _all(filters: Sequence[Filter], column: Callable[[str, Any], pc.Expression])
     return reduce(operator.and_, conditions)
 
 
-def _plain_column(name: str, _: Any) -> pc.Expression:  # noqa: ANN401 - whatever a column holds
+def _plain_column(name: str, _: Any) -> pc.Expression:  # noqa: ANN401 - a value of any column
     return pc.field(name)
 
 
-def _text_column(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - whatever a column holds
+def _text_column(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - a value of any column
     is_text = isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(v, str) for v in value))
     return pc.field(name).cast(pa.string()) if is_text else pc.field(name)
 
 
 def native_files(path: str) -> fs.FileSystem | None:
-    """Arrow's own access to a local table's files, None for others.
+    """Return Arrow's own file system for a local table, None for others.
 
-    deltalake's is written in Python: Arrow's threads may still let go of it while the interpreter ends, which aborts
-    the process with exit code 134 after everything has gone well.
+    deltalake's file system is written in Python. Arrow's threads may release it while the interpreter shuts down, which
+    aborts a successful process with exit code 134.
     """
     return None if "://" in path else fs.SubTreeFileSystem(str(Path(path).absolute()), fs.LocalFileSystem())

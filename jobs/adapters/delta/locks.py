@@ -1,10 +1,10 @@
-"""Locks beside the tables of a warehouse in a local or shared folder: who may commit, and who may take a snapshot.
+"""Lock files for the tables of a warehouse in a local or shared folder, and for vacuum and snapshots.
 
-Delta's log store for folders looks whether a version is free and then renames its commit to it (`HDFSLogStore`): a
-commit of another process that comes in between is replaced and lost. deltalake links its commits and replaces none. So
-Spark commits to a table while no other process does, and deltalake's commits, which do not disturb each other, share.
-A lock is the operating system's (flock) and ends with its process, whatever ends that. Object stores have none: there
-deltalake alone commits.
+Delta's log store for folders (`HDFSLogStore`) checks that a version is free and then renames its commit to it, so a
+commit that another process makes in between is overwritten and lost. deltalake creates commits by hard links and
+overwrites none. Therefore Spark commits to a table under an exclusive lock, and deltalake's appends share the lock.
+Locks are flock locks of the operating system, which releases them when the process ends for any reason. Object stores
+have no locks; only deltalake commits there.
 """
 
 import fcntl
@@ -24,20 +24,23 @@ from jobs.core.errors import SurveyorError
 FOLDER: Final = ".locks"
 
 VACUUM: Final = "vacuum"
-"""The lock that a vacuum holds alone and snapshots share: it would remove versions that they are about to name."""
+"""The lock that a vacuum holds exclusively and snapshots share.
+
+A vacuum would otherwise remove versions that a running snapshot is about to refer to.
+"""
 
 POLL_SECONDS: Final = 0.02
-"""Seconds between two looks whether a lock is free."""
+"""Seconds between two attempts to get a lock."""
 
 LOCK_TIMEOUT_SECONDS: Final = 1800.0
-"""Seconds that a lock is waited for: longer than a snapshot or a vacuum takes."""
+"""Maximum seconds to wait for a lock; longer than a snapshot or a vacuum takes."""
 
 
 @contextmanager
 def locked(warehouse: str, name: str, *, shared: bool = False) -> Iterator[bool]:
-    """Hold a lock of a warehouse, alone or together with others that share it; yield whether it had to be waited for.
+    """Hold a lock of a warehouse, exclusively or `shared`; yield whether this process had to wait for it.
 
-    Raise SurveyorError, which names the holder, where it is not free in time.
+    Raise SurveyorError with the holder's name after LOCK_TIMEOUT_SECONDS. On object stores this does nothing.
     """
     if not is_local(warehouse):
         yield False
@@ -54,7 +57,7 @@ def locked(warehouse: str, name: str, *, shared: bool = False) -> Iterator[bool]
 
 
 def holder(warehouse: str, name: str) -> str:
-    """Name the process that held a lock last, or holds it: user, host and process id."""
+    """Return the last exclusive holder of a lock: user, host and process id."""
     with suppress(OSError):
         return Path(warehouse, FOLDER, f"{quote(name, safe='')}.lock").read_text().strip() or "another process"
     return "another process"
@@ -64,7 +67,7 @@ def _opened(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:  # another user made it, and a lock needs no more than to read
+    except PermissionError:  # created by another user; a lock only needs read access
         return os.open(path, os.O_RDONLY)
 
 
@@ -81,13 +84,13 @@ def _acquire(descriptor: int, kind: int, path: Path, name: str) -> bool:
         if time.monotonic() > deadline:
             raise SurveyorError(
                 f"{holder(str(path.parents[1]), name)} has held the lock {path} for {LOCK_TIMEOUT_SECONDS:.0f} s: "
-                "see whether that process still works; the lock is free once it ends",
+                "check whether that process still works; the lock is released when it ends",
             )
         time.sleep(POLL_SECONDS)
 
 
 def _sign(descriptor: int) -> None:
-    """Leave word of who holds it, for those that wait."""
+    """Write the holder's name into the lock file, for the message of waiting processes."""
     who = f"{getpass.getuser()}@{socket.gethostname()}, process {os.getpid()}"
     with suppress(OSError):
         os.ftruncate(descriptor, 0)

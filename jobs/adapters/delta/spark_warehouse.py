@@ -1,7 +1,7 @@
-"""The warehouse on Spark: what grows with the cluster is read and written as DataFrames.
+"""The warehouse on Spark: tables that grow with the cluster are read and written as DataFrames.
 
-Every write names its cluster in the predicate, is idempotent (replaceWhere or MERGE on keys), and is retried a
-bounded number of times when another writer came in between.
+Every write has the cluster in its predicate, is idempotent (replaceWhere or MERGE on keys), and is retried a bounded
+number of times after a conflicting commit.
 """
 
 import re
@@ -24,7 +24,7 @@ from jobs.adapters.spark.session import cached_with_counts
 from schemas.tables import TABLES
 
 MAX_DRIVER_ROWS: Final = 200_000
-"""Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
+"""Number of rows up to which the driver writes them itself; at most 100 MB."""
 
 _CONFLICTS: Final = (
     exceptions.ConcurrentAppendException,
@@ -33,26 +33,26 @@ _CONFLICTS: Final = (
     exceptions.ConcurrentTransactionException,
     exceptions.ConcurrentWriteException,
 )
-"""What PySpark raises, once these are imported; without them it knows no Delta, and raises py4j's own."""
+"""Conflicts as PySpark raises them after this import; without it, it raises py4j's errors."""
 
 _CONFLICT: Final = "DELTA_CONCURRENT_"
-"""How Delta's conditions begin that another writer's commit brings about (`DELTA_CONCURRENT_APPEND` and others)."""
+"""Prefix of Delta's error conditions for conflicting commits (`DELTA_CONCURRENT_APPEND` and others)."""
 
 PARTITIONED_BY: Final = "cluster"
-"""The column that every table is partitioned by: its values are in the names of folders, not in the files."""
+"""The partition column of every table; its values are in folder names and not in the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkWarehouse:
-    """The cluster's tables in a session, or in one that is started once it is needed.
+    """The cluster's tables in a session, or in a session that is started on first use.
 
-    Whatever deltalake answers is found out without it: most questions that have to be refused are refused in a second.
+    Methods of `warehouse` need no session, so most refusals come within a second.
     """
 
     session: SparkSession | Callable[[], SparkSession]
     warehouse: Warehouse
     one_task: bool = False
-    """Whether each table is a single partition, for a session of ONE_TASK."""
+    """Whether each table is read as a single partition, for a session with ONE_TASK."""
 
     @property
     def spark(self) -> SparkSession:
@@ -61,8 +61,8 @@ class SparkWarehouse:
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """Read the cluster's rows, at a Delta version or now.
 
-        deltalake says in which files they are: Spark takes longer to find a version than to read most tables. Two
-        columns of a million rows took 0.09 to 0.14 s so and 0.22 to 0.29 s through Delta's own reader, by turns, warm.
+        deltalake finds the files, because Spark takes longer to find a version than to read most tables. Two columns
+        of a million rows took 0.09 to 0.14 s this way and 0.22 to 0.29 s with Delta's reader (alternating, warm).
         """
         schema = TABLES[table]
         paths = self.warehouse.paths(table, version)
@@ -74,40 +74,43 @@ class SparkWarehouse:
         return self._coalesced(rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names)))
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
-        """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
+        """Make a DataFrame with a table's schema from rows in the driver; absent columns are null."""
         schema = schema_of(table)
         filled = [{**row, "cluster": self.warehouse.cluster} for row in rows]
         return self.arrow(pa.Table.from_pylist(filled, schema=schema), TABLES[table])
 
     def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
-        """Make a DataFrame of Arrow's rows: they become part of the query, where lists would start a Python worker."""
-        whole = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
+        """Make a DataFrame from Arrow rows, which become part of the query; lists would start a Python worker."""
+        whole = rows if rows.num_rows else rows.schema.empty_table()  # Spark finds no types without chunks
         return self._coalesced(self.spark.createDataFrame(whole, schema))
 
     def _coalesced(self, rows: DataFrame) -> DataFrame:
         return rows.coalesce(1) if self.one_task else rows
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
-        """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
+        """Replace the cluster's rows that satisfy `where`; idempotent."""
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
         self._commit(table, lambda: writer.save(self.warehouse.path(table)))
 
     def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
-        """As `replace`, by `count` rows: few by way of the driver, which spares what Spark's write always takes."""
+        """Replace the cluster's rows that satisfy `where` by `count` rows.
+
+        Up to MAX_DRIVER_ROWS the driver writes them, which avoids the fixed cost of a Spark write.
+        """
         if count <= MAX_DRIVER_ROWS:
             self.warehouse.replace_by(table, self.collect_arrow(table, rows), where)
         else:
             self.replace(table, rows, where)
 
     def collect_arrow(self, table: str, rows: DataFrame) -> pa.Table:
-        """Bring rows of a table's columns to the driver, where they fit."""
+        """Collect rows with a table's columns in the driver's memory."""
         return rows.select(*TABLES[table].names).toArrow().cast(schema_of(table))
 
     def copy(self, source: str, target: str) -> None:
-        """Make the cluster's rows of `target` those of `source`, file by file: quicker than to encode rows again.
+        """Replace the cluster's rows of `target` by those of `source`, by copying files.
 
-        A million rows, much alike and therefore 0.6 MB, took 0.01 s so and 10 to 12 s as `replace`, by turns, warm.
+        A million similar rows (0.6 MB) took 0.01 s this way and 10 to 12 s with `replace` (alternating, warm).
         """
         files = self.warehouse.files(source)
         copied = [replace(file, path=f"{file.path.rpartition('/')[0]}/{uuid4()}.parquet") for file in files]
@@ -116,7 +119,7 @@ class SparkWarehouse:
         self.warehouse.add_files(target, copied)
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
-        """Upsert rows by their keys; those that satisfy `vanished` are deleted instead."""
+        """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._sql_path(table), self._cluster))
         sql = f"""
@@ -128,7 +131,7 @@ class SparkWarehouse:
         self._commit(table, lambda: self.spark.sql(sql, changed=changed))
 
     def _commit(self, table: str, write: Callable[[], object]) -> None:
-        """Commit while no other process commits to the table: Spark replaces a commit that comes in between."""
+        """Write under the table's exclusive lock, as Spark would overwrite a commit made in between."""
         conflict = retry_if_exception(_is_conflict)
         again = Retrying(
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.2), reraise=True
@@ -141,28 +144,28 @@ class SparkWarehouse:
         return _literal(self.warehouse.cluster)
 
     def _sql_path(self, table: str) -> str:
-        """Name a table by its path in SQL, where Delta's own API would want a plugin of a Spark Connect server."""
+        """Return a table's name by path in SQL; Delta's Python API would need a plugin on a Spark Connect server."""
         return f"delta.`{self.warehouse.path(table).replace('`', '``')}`"
 
 
 def _literal(text: str) -> str:
-    """Write text as a literal of Spark's SQL, where a backslash escapes what follows; deltalake's is `lake.quoted`."""
+    """Format text as a literal of Spark SQL, in which a backslash is an escape character, unlike in `quoted`."""
     return quoted(text.replace("\\", r"\\"))
 
 
 def _as_glob(path: str) -> str:
-    """Write a path as the pattern that only it matches: Spark takes every path for one."""
+    """Escape a path, since Spark reads every path as a glob pattern."""
     return re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", path)
 
 
 def counted(rows: DataFrame) -> tuple[DataFrame, int]:
-    """Compute rows once, for all that is derived from them, and tell how many there are."""
+    """Compute and cache rows; return them and their count."""
     kept, counts = cached_with_counts(rows, all="true")
     return kept, counts["all"]
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Whether another writer was quicker: by its class, or by Delta's name for it, which is all that a server tells."""
+    """Return whether an error is a conflicting commit, by its class or, from a Spark Connect server, its condition."""
     if isinstance(error, _CONFLICTS):
         return True
     return isinstance(error, PySparkException) and (error.getCondition() or "").startswith(_CONFLICT)

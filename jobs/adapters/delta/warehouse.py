@@ -1,7 +1,7 @@
-"""The warehouse without a JVM: Delta tables created, read and appended to by deltalake.
+"""The warehouse without a JVM: Delta tables created, read and written by deltalake.
 
-For what is small (snapshots, brokers, plans, commits) and for the committer, which must start in a second. Tables
-are created here, from `schemas.tables`, so that all of them exist from first use.
+Used for small tables (snapshots, brokers, plans, commits) and for the commit, which must start within a second. All
+tables are created here from `schemas.tables`, so they exist from the first use.
 """
 
 import json
@@ -31,24 +31,24 @@ from schemas.columns import CHECKS, KEYS, TABLES
 T = TypeVar("T")
 
 MAX_WRITE_ATTEMPTS: Final = 5
-"""Attempts at a write, where others keep committing first."""
+"""Attempts at a write when other commits come first."""
 
 TARGET_FILE_BYTES: Final = 1 << 19
-"""Size of the files of a table written anew: small enough that a later MERGE need not touch all of it."""
+"""Target size of files in a rewritten table; small enough that a later MERGE does not rewrite the whole table."""
 
 _PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
-    # files are skipped by the columns of the key, which come first; statistics of the others double a write's time
+    # files are skipped by the key columns, which come first; statistics of other columns double the time of a write
     "delta.dataSkippingNumIndexedCols": "4",
-    # to open a table is to read its commits since the last checkpoint, each time: deltalake writes one in a hundred
+    # opening a table reads all commits since the last checkpoint, which deltalake writes every 100 commits by default
     "delta.checkpointInterval": "10",
-    # a snapshot stays readable until `surveyor vacuum` drops it: neither Delta's own cleaning nor a plain VACUUM does
+    # only `surveyor vacuum` may make a snapshot unreadable, neither Delta's log cleaning nor a plain VACUUM
     "delta.logRetentionDuration": "interval 3650 days",
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 
 _PROPERTIES_BY_TABLE: Final = {"commits": {"delta.appendOnly": "true"}}
-"""Who reads what was done must find all of it: Delta itself refuses to change or delete a row."""
+"""The audit trail must stay complete, so Delta itself refuses to change or delete its rows."""
 
 Row = dict[str, Any]
 
@@ -64,9 +64,9 @@ class Warehouse:
         return f"{self.warehouse.rstrip('/')}/{table}"
 
     def ensure_tables(self) -> None:
-        """Create the tables that do not exist yet, empty, and what an older version did not know of the others."""
+        """Create missing tables, and add missing columns and constraints to tables of older versions."""
         refuse_unwritable(self.warehouse)
-        with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
+        with ThreadPoolExecutor() as pool:  # opening a table mostly waits for files
             existing = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
             list(pool.map(self.ensure_columns, [name for name in TABLES if existing[name]]))
             missing = [name for name in TABLES if not existing[name]]
@@ -74,20 +74,20 @@ class Warehouse:
                 make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
 
     def ensure_columns(self, name: str) -> None:
-        """Give a table the columns that an older version did not know, and the constraints of this one."""
+        """Add the columns that a table of an older version lacks, and update its constraints."""
         checks = CHECKS.get(name, {})
         if {*TABLES[name].names} - self.columns(name) or _checks_of(self._open(name)) != checks.keys():
             self._commit(name, lambda: _add_columns(self._open(name), TABLES[name]))
             self._commit(name, lambda: _update_checks(self._open(name), checks))
 
     def exists(self) -> bool:
-        """Tell whether the warehouse has been used: `snapshots` is there."""
+        """Return whether the warehouse has been used, that is, whether table `snapshots` exists."""
         return self.has("snapshots")
 
     def has(self, table: str) -> bool:
-        """Tell whether there is such a table: a warehouse of an older version lacks new ones until a snapshot.
+        """Return whether a table exists; a warehouse of an older version lacks new tables until the next snapshot.
 
-        Raise UnreadableError for one that has lost its log: without it nobody knows what of its files counts.
+        Raise UnreadableError for a table without its log, which says which of its files are valid.
         """
         if DeltaTable.is_deltatable(self.path(table)):
             return True
@@ -98,12 +98,12 @@ class Warehouse:
         return self._open(table).version()
 
     def clusters(self) -> list[str]:
-        """Name the clusters that have snapshots in the warehouse, ours or not, in order."""
+        """Return the names of all clusters that have snapshots in the warehouse, sorted."""
         added = pa.table(self._open("snapshots").get_add_actions())
         return sorted({file["partition"]["cluster"] for file in as_rows(added)})
 
     def columns(self, table: str, version: int | None = None) -> set[str]:
-        """Name a table's columns, at a version or now: a table of an older version of Surveyor lacks new ones."""
+        """Return a table's columns, at a version or now; tables of older Surveyor versions lack new columns."""
         return {field.name for field in self._open(table, version).schema().fields}
 
     def read(
@@ -115,7 +115,7 @@ class Warehouse:
     ) -> pa.Table:
         """Read the cluster's rows of a table that pass all `filters`, at a version or now.
 
-        Raise UnreadableError where there is no such table or version, or where files of it are gone.
+        Raise UnreadableError if there is no such table or version, or if its files were removed.
         """
         delta = self._open(table, version)
         try:
@@ -131,20 +131,20 @@ class Warehouse:
         return as_rows(self.read(table, *filters, version=version))
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append rows; their `cluster` is filled in."""
+        """Append rows; column `cluster` is filled in."""
         self.append_all(table, self._arrow(table, rows))
 
     def append_all(self, table: str, rows: pa.Table) -> None:
-        """Append rows that have the table's columns, `cluster` too, already."""
+        """Append rows that already have all columns of the table, including `cluster`."""
         if rows.num_rows:
             self._commit(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
 
     def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
-        """Replace the cluster's rows that satisfy `where` by these."""
+        """Replace the cluster's rows that satisfy `where` by these rows; column `cluster` is filled in."""
         self.replace_by(table, self._arrow(table, rows), where)
 
     def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
-        """The same with rows that have the table's columns, `cluster` too, already."""
+        """Replace the cluster's rows that satisfy `where` by rows that already have all columns of the table."""
         data = rows.cast(schema_of(table))
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         if data.num_rows:
@@ -158,9 +158,9 @@ class Warehouse:
         self._commit(table, lambda: self._open(table).delete(predicate))
 
     def transform_rows(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
-        """Replace the rows that pass `limit` by what `make` makes of them.
+        """Replace the rows that pass `limit` by the result of `make`.
 
-        Whoever changes those rows in between is noticed, and they are read again.
+        If another process changes those rows in between, they are read again and `make` is called again.
         """
         predicate = f"cluster = {quoted(self.cluster)} AND {_condition(limit)}"
 
@@ -175,9 +175,10 @@ class Warehouse:
         self._commit(table, write)
 
     def insert(self, table: str, row: Mapping[str, Any], *filters: Filter) -> Row | None:
-        """Append a row, unless the cluster has one that passes all `filters`: then return that one.
+        """Append a row, unless the cluster has a row that passes all `filters`, which is returned then.
 
-        A row that another process adds in between is noticed: of two that insert, one finds the other's.
+        A row that another process adds in between is detected, so of two concurrent inserts one returns the other's
+        row.
         """
         rows = self._arrow(table, [row])
         predicate = f"cluster = {quoted(self.cluster)} AND {' AND '.join(map(_condition, filters))}"
@@ -192,9 +193,9 @@ class Warehouse:
         return self._commit(table, write)
 
     def replace_streaming(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
-        """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
+        """Replace the rows whose key is in `changed` by the rows `kept`, streaming, so that memory does not grow.
 
-        Every file is written anew, which takes less time than to look for those with a change, and more space.
+        All files are rewritten, which is faster than a search for the files with changes and takes more space.
         """
         taken = _joined_keys(changed, key)
 
@@ -211,7 +212,10 @@ class Warehouse:
         self._commit(table, write)
 
     def referenced_versions(self, oldest: int) -> dict[str, set[int]]:
-        """Collect the versions of each table that snapshots name: other clusters' all, ours from `oldest` on."""
+        """Return the versions of each table that snapshots refer to.
+
+        Of this cluster only snapshots from `oldest` on count, of other clusters all.
+        """
         ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
         snapshots = self._open("snapshots").to_pyarrow_table(
             columns=["versions"],
@@ -225,7 +229,7 @@ class Warehouse:
         return referenced
 
     def same_files(self, table: str, version: int) -> bool:
-        """Tell whether the cluster's rows are in the same files now as at a version: then they are the same rows."""
+        """Return whether the cluster's rows are in the same files as at `version`, so that they are the same rows."""
         now, then = self._open(table), self._open(table, version)
         files, files_then = (
             set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)])) for opened in (now, then)
@@ -233,16 +237,16 @@ class Warehouse:
         return files == files_then
 
     def paths(self, table: str, version: int | None = None) -> list[str]:
-        """Name the files that hold the cluster's rows, at a version or now, as they are called on disk."""
+        """Return the paths on disk of the files with the cluster's rows, at a version or now."""
         return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._add_actions(table, version)]
 
     def count(self, table: str) -> int | None:
-        """Count the cluster's rows by what the table says of its files, None where it does not say."""
+        """Count the cluster's rows by the statistics of the table's files, None if a file has none."""
         counts = [row["num_records"] for row in self._add_actions(table)]
         return None if None in counts else sum(counts)
 
     def files(self, table: str) -> list[AddAction]:
-        """Name the files that hold the cluster's rows, as a transaction adds them."""
+        """Return the add actions of the files with the cluster's rows."""
         return [_add_action(file) for file in self._add_actions(table)]
 
     def _add_actions(self, table: str, version: int | None = None) -> list[Row]:
@@ -250,9 +254,9 @@ class Warehouse:
         return [file for file in added if file["partition"]["cluster"] == self.cluster]
 
     def add_files(self, table: str, files: Sequence[AddAction]) -> None:
-        """Make files, written below the table already, all of the cluster's rows: a commit, and no row is read.
+        """Replace all rows of the cluster by files that already exist below the table; reads no row.
 
-        What it saves is measured at `SparkWarehouse.copy`, whose files it takes.
+        `SparkWarehouse.copy` writes the files, and its docstring says how much time this saves.
         """
         own_partition = [("cluster", "=", self.cluster)]
 
@@ -263,18 +267,18 @@ class Warehouse:
         self._commit(table, write)
 
     def compact(self, table: str) -> None:
-        """Join the cluster's small files; no row changes."""
+        """Merge the cluster's small files; no row changes."""
         self._commit(
             table, lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)])
         )
 
     def update(self, table: str, where: str, **updates: str) -> None:
-        """Set columns to SQL expressions where `where` holds."""
+        """Set columns to SQL expressions in the cluster's rows that satisfy `where`."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         self._commit(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
 
     def _commit(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
-        """Commit alone, or `shared` with others that append; again where a commit came in between nevertheless."""
+        """Write under the table's lock, exclusive or `shared` with other appends; retry after a conflict."""
         conflict = retry_if_exception_type(CommitFailedError)
         again = Retrying(
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.1), reraise=True
@@ -289,12 +293,12 @@ class Warehouse:
             refuse_without_log(table, self.path(table))
             raise UnreadableError(
                 f"no table {table} at {absolute(self.path(table))}; check --warehouse (SURVEYOR_WAREHOUSE), or "
-                "take a `surveyor snapshot`, which makes tables that are missing",
+                "run `surveyor snapshot`, which creates missing tables",
             ) from None
         except DeltaError as error:
             raise UnreadableError(
                 f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
-                "--warehouse, and whether its files are whole",
+                "--warehouse, and whether its files are complete",
             ) from None
 
     def _own_rows(
@@ -309,7 +313,7 @@ class Warehouse:
 
 
 def _condition(condition: Filter) -> str:
-    """Write a comparison in SQL.
+    """Format a comparison as SQL.
 
     >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4))
     ("plan_id = '5f'", 'snapshot_id >= 4')
@@ -330,7 +334,7 @@ def _add_action(file: Row) -> AddAction:
         "nullCount": _without_nulls(file["null_count"]),
     }
     return AddAction(
-        path=unquote(file["path"]),  # as it is called on disk: a transaction encodes it again
+        path=unquote(file["path"]),  # the name on disk; a transaction encodes it again
         size=file["size_bytes"],
         partition_values=file["partition"],
         modification_time=file["modification_time"],
@@ -344,16 +348,16 @@ def _without_nulls(statistics: Row) -> Row:
 
 
 def as_rows(rows: pa.Table) -> list[Row]:
-    """Turn a table into dictionaries."""
+    """Convert an Arrow table into dictionaries."""
     dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
     return dictionaries
 
 
 @cache
 def schema_of(table: str) -> pa.Schema:
-    """Translate a table's schema for pyarrow, once: each takes 0.1 ms, and a snapshot asks for nineteen.
+    """Return a table's schema for pyarrow; cached, as each takes 0.1 ms and a snapshot needs nineteen.
 
-    Comments are left out: rows that bring others than a table of an older version has would be refused.
+    Comments are left out, because rows with other comments than those of an older table would be refused.
     """
     return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLES[table].json))).to_arrow())
 
@@ -365,12 +369,12 @@ def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def quoted(text: str) -> str:
-    """Write text as an SQL literal."""
+    """Format text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
-    """Make tables side by side; all have come to their end when one of them has failed."""
+    """Create tables in parallel; raise the first error after all have ended."""
     made = [pool.submit(_create, path) for path in paths]
     wait(made)
     for each in made:

@@ -1,7 +1,7 @@
-"""Which folders can hold a warehouse, and why a write to one failed: said in a line, before anything is begun.
+"""Checks of a warehouse's folder before any work starts, and one-line messages for failed writes.
 
-deltalake makes URLs of local paths: what a URL cannot say it panics on, or looks for it elsewhere. Spark takes paths
-for patterns. Everything else, blanks and umlauts too, deltalake, Arrow and Spark find at the same place.
+deltalake converts local paths to URLs, and panics or looks elsewhere for characters that a URL cannot contain. Spark
+reads paths as glob patterns. deltalake, Arrow and Spark agree on all other paths, including blanks and umlauts.
 """
 
 import errno
@@ -21,7 +21,7 @@ _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 MAX_NAME_CHARS: Final = 200
-"""Characters that a folder's name has room for, once `cluster=` is before it and what a path cannot say is encoded."""
+"""Maximum characters of an encoded cluster name, so that `cluster=NAME` is a valid folder name."""
 
 _REASONS: Final = {
     "No space left on device": "no space is left on the disk",
@@ -29,7 +29,7 @@ _REASONS: Final = {
     "Read-only file system": "the file system is read-only",
     "Permission denied": "permission was denied",
 }
-"""What the operating system says, whichever library and language it came through."""
+"""Messages of the operating system, which appear in the errors of all libraries."""
 
 
 def is_local(path: str) -> bool:
@@ -37,18 +37,18 @@ def is_local(path: str) -> bool:
 
 
 def absolute(warehouse: str) -> str:
-    """Name a warehouse as another process finds it, which may run in another folder."""
+    """Return a warehouse's absolute path, for processes with another working directory."""
     return str(Path(warehouse).absolute()) if is_local(warehouse) else warehouse
 
 
 def no_warehouse(folder: str, hint: str = "") -> UnreadableError:
-    """What to say of a folder that is no warehouse; `otherwise` is what else would help."""
+    """Return the error for a folder that is not a warehouse; `hint` is a further remedy."""
     more = f", or {hint}" if hint else ""
     return UnreadableError(f"no warehouse at {absolute(folder)}; check --warehouse (SURVEYOR_WAREHOUSE){more}")
 
 
 def refuse_invalid_path(warehouse: str) -> None:
-    """Raise UsageError for a folder that cannot be a warehouse, UnreadableError where a file is in its place."""
+    """Raise UsageError for a path that cannot be a warehouse, UnreadableError if part of it is a file."""
     if not is_local(warehouse):
         return
     folder = Path(warehouse).absolute()
@@ -69,7 +69,7 @@ def refuse_invalid_path(warehouse: str) -> None:
 
 
 def refuse_invalid_cluster_name(cluster: str) -> None:
-    """Raise UsageError for a name of a cluster that cannot be a partition of the tables: it becomes a folder's name."""
+    """Raise UsageError for a cluster name that cannot be a partition value, which is part of a folder name."""
     if not cluster.strip() or _CONTROL.search(cluster) or len(quote(cluster, safe="")) > MAX_NAME_CHARS:
         raise UsageError(
             f"{cluster!r} cannot be the name of a cluster: give --cluster one of printable characters, "
@@ -78,35 +78,38 @@ def refuse_invalid_cluster_name(cluster: str) -> None:
 
 
 def refuse_unwritable(warehouse: str) -> None:
-    """Raise SurveyorError where nothing could be written; what of the folder exists decides."""
+    """Raise SurveyorError if the folder, or its first existing parent, is not writable."""
     if not is_local(warehouse):
         return
     folder = Path(warehouse).absolute()
     existing = next(part for part in (folder, *folder.parents) if part.is_dir())
     try:
-        Path(tempfile.mkdtemp(prefix=".surveyor-", dir=existing)).rmdir()  # root may write to /proc, by its permissions
+        Path(
+            tempfile.mkdtemp(prefix=".surveyor-", dir=existing)
+        ).rmdir()  # for root, permissions do not tell: /proc looks writable
     except OSError as error:
         raise SurveyorError(
             f"--warehouse {warehouse} cannot be written: no folder can be made in {existing}: "
             f"{_REASONS.get(error.strerror or '', error.strerror)}; "
-            "choose another folder, or mend its permissions",
+            "choose another folder, or fix its permissions",
         ) from None
 
 
 def refuse_without_log(table: str, path: str) -> None:
-    """Raise UnreadableError for a table's folder that has files and no log."""
+    """Raise UnreadableError for a table's folder that has files but no log."""
     folder = Path(path)
     if is_local(path) and folder.is_dir() and any(folder.iterdir()) and not any(folder.glob("_delta_log/*")):
         raise UnreadableError(
             f"table {table} has no _delta_log at {folder.absolute()}, so its files cannot be read; restore that log, "
-            "or move the whole warehouse away and begin anew with a `surveyor snapshot`",
+            "or move the whole warehouse away and start again with `surveyor snapshot`",
         )
 
 
 def make_all(warehouse: str, names: Sequence[str], make: Callable[[list[str]], object]) -> None:
-    """Make new tables: all are there in the end, or, on a local disk, none that was not there before.
+    """Create new tables; on a local disk either all of them are created or none.
 
-    They are made beside the others and moved to their places; one that somebody else made meanwhile stays.
+    They are created in a temporary folder of the warehouse and moved to their places. A table that another process has
+    created in the meantime is kept.
     """
     if not is_local(warehouse):
         make([f"{warehouse.rstrip('/')}/{name}" for name in names])
@@ -136,17 +139,20 @@ def _move(table: Path, place: Path) -> None:
 def _remove_empty(folder: Path) -> None:
     try:
         folder.rmdir()
-    except OSError:  # something is in it, or it is gone
+    except OSError:  # it is not empty, or does not exist
         return
 
 
 def disk_error_message(error: BaseException) -> str | None:
-    """Say in a line that a disk is to blame, None for any other error; JVM and deltalake give nothing but text."""
+    """Return a one-line message for a disk error, None for any other error.
+
+    JVM and deltalake report errors as text only, so the text is searched.
+    """
     text = str(error)
     for phrase, reason in _REASONS.items():
         if phrase in text:
             return (
-                f"{reason}, of the warehouse, the temporary folder (TMPDIR) or the output: what was begun does not "
-                "count; mend that and run the same command again"
+                f"{reason}, of the warehouse, the temporary folder (TMPDIR) or the output: unfinished work was "
+                "discarded; fix that and run the same command again"
             )
     return None

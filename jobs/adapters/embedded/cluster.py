@@ -1,4 +1,4 @@
-"""A whole Kafka cluster of child processes in one temporary folder: a ZooKeeper server and a few brokers."""
+"""A Kafka cluster of child processes in one temporary folder: a ZooKeeper server and a few brokers."""
 
 import shutil
 import sys
@@ -13,9 +13,9 @@ from jobs.adapters.embedded.servers import BROKER_HEAP, EmbeddedKafka, EmbeddedZ
 
 
 class EmbeddedCluster(Servers):
-    """Up and ready inside its `with` block, gone with its folder after it; a failure leaves the folder, for its logs.
+    """A cluster that runs inside its `with` block; its folder is removed afterwards, but kept for its logs on failure.
 
-    Brokers are numbered from 0. Kill, restart and add them at will: `cluster.brokers[1].kill()`.
+    Broker ids start at 0. Brokers can be killed, restarted and added: `cluster.brokers[1].kill()`.
     """
 
     def __init__(

@@ -4,16 +4,16 @@ import random
 import socket
 
 LOOPBACK = "127.0.0.1"
-# Below the range out of which Linux takes the ports of outgoing connections: there, a client that keeps on calling a
-# stopped server may be given the server's own port, and then answers itself.
+# Below Linux's range of ports for outgoing connections. A client that keeps connecting to a stopped server could get
+# the server's port as its own from that range, and would then connect to itself.
 _CANDIDATES = range(20_000, 32_000)
 
 _reserved: set[int] = set()
-"""Ports found by this process: a server that starts listens on its own only seconds later."""
+"""Ports that this process has handed out; a server listens on its port only seconds later."""
 
 
 def free_port() -> int:
-    """A port nobody listens on just now, each time another; another process may still take it before we do."""
+    """Return a port that is free now and was not returned before; another process may still take it."""
     tries = random.sample(_CANDIDATES, 100)
     port = next((port for port in tries if port not in _reserved and is_free(port)), None) or _any_free_port()
     _reserved.add(port)
@@ -22,7 +22,7 @@ def free_port() -> int:
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do, so that connections of an earlier run that linger do not count.
+        # as servers do, so that lingering connections of an earlier run do not count
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -40,7 +40,7 @@ def accepts(port: int) -> bool:
 
 
 def four_letter_word(port: int, word: str) -> str:
-    """What a ZooKeeper answers to a four-letter word; empty when it does not."""
+    """Return ZooKeeper's response to a four-letter word, "" if there is none."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=2) as connection:
             connection.sendall(word.encode())

@@ -1,8 +1,8 @@
-"""A server as a child process: started, awaited, killed, and gone whenever its owner is.
+"""Servers as child processes that never outlive their owner.
 
-Children get a session of their own, so that Ctrl-C reaches the owner first and servers outlive what still uses them.
-`with`, `atexit` and, for an owner that is killed, the kernel (`jobs.adapters.embedded.parent_watchdog`) leave none
-behind.
+Children get their own process session, so that Ctrl-C reaches the owner first and servers are stopped after their
+clients. They are ended by `with`, by `atexit` and, if the owner is killed, by the kernel
+(`jobs.adapters.embedded.parent_watchdog`).
 """
 
 import atexit
@@ -29,18 +29,18 @@ _POLL_SECONDS = 0.05
 _TAIL_LINES = 20
 _PORT_TAKEN = "Address already in use"
 
-# The kernel ends tethered children with the thread that started them: this one lives as long as the interpreter.
+# The kernel kills watched children when the thread that started them ends, and this thread lives until exit.
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="server-starter")
 
 
 class Servers(ABC):
-    """Several servers that are up inside a `with` block, or none of them if one does not come up."""
+    """Several servers that run inside a `with` block; if one fails to start, all are stopped."""
 
     _up: ExitStack
 
     @abstractmethod
     def _start(self, stack: ExitStack) -> None:
-        """Start them; the stack learns of each what ends it."""
+        """Start the servers, and push onto the stack what stops each of them."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -55,10 +55,10 @@ class Servers(ABC):
 
 
 class Server(ABC):
-    """One Java server on the loopback interface, its files and its log under one folder.
+    """One Java server on the loopback interface, with its files and log in one folder.
 
-    The port is fixed at creation, so that a restarted server is found where it was. One that we chose ourselves is
-    given up, once, if another process takes it before the first start.
+    The port is fixed at creation, so a restarted server keeps it. A port that was chosen here is replaced once, if
+    another process takes it before the first start.
     """
 
     def __init__(self, name: str, folder: Path, port: int | None) -> None:
@@ -76,7 +76,7 @@ class Server(ABC):
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether clients can use the server now."""
+        """Return whether clients can use the server now."""
 
     @property
     def pid(self) -> int | None:
@@ -86,7 +86,7 @@ class Server(ABC):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Return at once; `wait_ready` does the waiting, so several can start side by side."""
+        """Start and return at once; `wait_ready` waits, so several servers can start in parallel."""
         if self.is_running():
             return
         if not is_free(self.port):
@@ -107,14 +107,14 @@ class Server(ABC):
         self._may_change_port = False
 
     def kill(self) -> None:
-        """SIGKILL: no controlled shutdown, as after a crash."""
+        """Send SIGKILL, so there is no controlled shutdown, as in a crash."""
         if self._process:
             self._process.kill()
             self._process.wait()
             atexit.unregister(self.kill)
 
     def stop(self, timeout: float = 20.0) -> None:
-        """SIGTERM, and SIGKILL for a server that takes longer than `timeout`."""
+        """Send SIGTERM, and SIGKILL after `timeout` seconds."""
         if self._process:
             self._process.terminate()
             try:
@@ -124,7 +124,7 @@ class Server(ABC):
             self.kill()
 
     def restart(self, timeout: float = READY_SECONDS) -> None:
-        """Stop if it runs, start on the same port and folder, and wait until it is ready."""
+        """Stop the server if it runs, start it with the same port and folder, and wait until it is ready."""
         self.stop()
         self.start()
         self.wait_ready(timeout)
@@ -144,7 +144,7 @@ class Server(ABC):
         self.kill()
 
     def log_of_this_run(self) -> str:
-        """The log holds all runs, one after another."""
+        """Return the part of the log that belongs to the current run; the file contains all runs."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -171,7 +171,7 @@ class Server(ABC):
 
 @contextmanager
 def exit_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, as Ctrl-C does, where nobody handles it otherwise: `with` blocks then tidy up."""
+    """Let SIGTERM raise SystemExit if it has no handler, so that `with` blocks clean up, as after Ctrl-C."""
     handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     if handled or threading.current_thread() is not threading.main_thread():
         yield
@@ -184,9 +184,9 @@ def exit_on_sigterm() -> Iterator[None]:
 
 
 def _spawn(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    # Isolated and without site-packages, for a quick start.
-    tethered = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid()), *command]
+    # isolated and without site-packages, for a quick start
+    watched = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid()), *command]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - the checked Java with arguments of our own
-            tethered, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            watched, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )

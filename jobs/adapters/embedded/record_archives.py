@@ -1,7 +1,8 @@
-"""Make the archives of `jobs.adapters.java.class_archives`: start a ZooKeeper and a broker once, and end them in order.
+"""Record the archives of `jobs.adapters.java.class_archives` by starting and stopping a ZooKeeper and a broker once.
 
-A JVM writes its archive when it exits, which takes some ten seconds of processor time. A server start saves two, so
-that this pays for tests, which start some seventy, and not for one demo. Archives that are there are left alone.
+A JVM writes its archive when it exits, which takes some ten seconds of processor time. Each later start of a server
+saves two seconds, so this pays off for tests, which start some seventy, and not for one demo. Existing archives are
+kept.
 """
 
 import os
@@ -18,7 +19,7 @@ _STOP_SECONDS = 120.0
 
 
 def record() -> None:
-    """Make both archives; each appears by one rename when it is complete."""
+    """Record both archives; each file is created by a rename once it is complete."""
     archives = {ZOOKEEPER: archive_of(ZOOKEEPER, zookeeper_class_path()), BROKER: archive_of(BROKER, kafka_jars())}
     if all(archive.is_file() for archive in archives.values()):
         return
@@ -47,7 +48,7 @@ def _run_servers(folder: Path, written: dict[str, Path]) -> None:
 
 
 def main() -> int:
-    """Make what is missing; without archives everything works, so a failure is only said."""
+    """Record missing archives; a failure is only reported, since servers also start without archives."""
     try:
         record()
     except (SurveyorError, OSError) as error:

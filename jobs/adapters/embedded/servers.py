@@ -1,7 +1,7 @@
 """A real ZooKeeper 3.9 and real Kafka 3.9 brokers as child processes, for the demo and the tests.
 
-Everything listens on 127.0.0.1 only. ZooKeeper comes out of pyspark's jars and Kafka out of its own: their versions of
-ZooKeeper and slf4j differ, so each has a class path of its own. `jobs.adapters.embedded.cluster` puts them together.
+They listen on 127.0.0.1 only. ZooKeeper runs from pyspark's jars and Kafka from its own, with separate class paths,
+since their versions of ZooKeeper and slf4j differ. `jobs.adapters.embedded.cluster` combines them.
 """
 
 import json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SESSION_TIMEOUT_MS = 18_000
-"""Kafka's own default. With 6 s, brokers that were starting on a machine that stalled lost their session and exited."""
+"""Kafka's default. With 6 s, brokers that started on a stalling machine lost their session and exited."""
 
 ZOOKEEPER, BROKER = "zookeeper", "broker"
 CONNECT_SECONDS = 15.0
@@ -51,11 +51,11 @@ _SERVER_JARS = (
     "zookeeper-",
 )
 
-# Else kazoo warns of connections that we ourselves close.
+# kazoo would warn of connections that we close ourselves
 _QUIET = logging.getLogger("kazoo.embedded")
 _QUIET.setLevel(logging.CRITICAL)
 
-# ZooKeeper bounds session timeouts by ticks unless told: this allows 1 to 60 s.
+# By default ZooKeeper bounds session timeouts by ticks; this allows 1 to 60 s.
 _ZOO_CFG = """\
 clientPort={port}
 clientPortAddress=127.0.0.1
@@ -108,7 +108,7 @@ class EmbeddedZooKeeper(Server):
     def command(self) -> list[str]:
         config = _write(self.folder / "zoo.cfg", self.config())
         logging = _write(self.folder / "log4j2.properties", _LOG4J2)
-        # The first compiler only: a server that starts and ends with a test never pays the second one back.
+        # the first compiler (C1) only, as the second one does not pay off for a server that runs for one test
         quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.class_options]
         options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={logging}"]
         if self.max_buffer is not None:
@@ -117,16 +117,16 @@ class EmbeddedZooKeeper(Server):
         return [str(find_java()), *quick, *options, "-cp", class_path(zookeeper_class_path()), *main]
 
     def is_ready(self) -> bool:
-        # `ruok` is answered before requests are served.
+        # not `ruok`, which is answered before requests are served
         return "Mode: " in four_letter_word(self.port, "srvr")
 
 
 BROKER_HEAP: Final = "512m"
-"""Enough for some thousand replicas."""
+"""Heap for some thousand replicas."""
 
 
 class EmbeddedKafka(Server):
-    """A broker at Kafka's defaults, but for what `properties` says."""
+    """A broker with Kafka's defaults, except for `properties`."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class EmbeddedKafka(Server):
 
     @property
     def jars(self) -> list[Path]:
-        """The class path, which says which Kafka it is."""
+        """The class path, which determines the Kafka version."""
         return kafka_jars()
 
     @property
@@ -165,10 +165,10 @@ class EmbeddedKafka(Server):
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
-            # fifty logs of each would be opened by each broker at each start
+            # otherwise each broker would open fifty logs of each topic at each start
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
-            # else 128 MB, which are filled with zeros at each start and are a quarter of the heap
+            # the default of 128 MB is zeroed at each start and is a quarter of the heap
             "log.cleaner.dedupe.buffer.size": "2097152",
             **rack,
             **self.overrides,
@@ -178,13 +178,13 @@ class EmbeddedKafka(Server):
         lines = (f"{name}={value}\n" for name, value in self.properties().items())
         config = _write(self.folder / "server.properties", "".join(lines))
         logging = _write(self.folder / "log4j.properties", _LOG4J)
-        # The first compiler only: on few cores several brokers start in half the time.
+        # the first compiler (C1) only: on few cores, several brokers start in half the time
         options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
         return [str(find_java()), *options, "-cp", class_path(self.jars), "kafka.Kafka", str(config)]
 
     def start(self) -> None:
-        """Start once ZooKeeper has forgotten an earlier run: a broker whose id is registered refuses to start."""
+        """Start after the registration of an earlier run has expired, because a broker whose id is registered exits."""
         if not self.is_running():
             if self._process is not None:
                 self.expire()
@@ -192,10 +192,10 @@ class EmbeddedKafka(Server):
         super().start()
 
     def expire(self) -> None:
-        """End the broker's session, as ZooKeeper does when it has not heard of it for the session timeout.
+        """End the broker's session at once, as ZooKeeper does after the session timeout.
 
-        After `kill` this is what waiting would bring about: the registration, and all else that is ephemeral, goes at
-        once. A registration on another port is another process's, and stays.
+        This deletes the registration and all other ephemeral znodes of a killed broker. A registration with another
+        port belongs to another process and is kept.
         """
         with _session(self.zookeeper_connect) as client, suppress(NoNodeError):
             data, stat = client.get(f"/brokers/ids/{self.broker_id}")
@@ -203,7 +203,7 @@ class EmbeddedKafka(Server):
                 end_session(self.zookeeper_connect, stat.ephemeralOwner)
 
     def is_ready(self) -> bool:
-        # Brokers register before they listen, so the other two alone could mean another process on our port.
+        # brokers register before they listen, so without the log another process could be listening on our port
         started = f"[KafkaServer id={self.broker_id}] started" in self.log_of_this_run()
         return started and accepts(self.port) and self.is_registered()
 
@@ -223,7 +223,7 @@ class EmbeddedKafka(Server):
 
 
 def zookeeper_class_path() -> list[Path]:
-    """Of pyspark's jars those that a ZooKeeper server uses: the JVM looks through all that it is given."""
+    """Return the jars of pyspark that a ZooKeeper server uses, because the JVM searches all jars on its class path."""
     return [jar for jar in zookeeper_jars() if jar.name.startswith(_SERVER_JARS)]
 
 

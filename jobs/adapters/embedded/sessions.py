@@ -1,8 +1,8 @@
-"""End somebody else's ZooKeeper session at once, where a test would otherwise wait for its timeout.
+"""End another client's ZooKeeper session at once, so that tests need not wait for its timeout.
 
-ZooKeeper lets a client go on with a session for its id and its password, and gives each session a password that follows
-from the id (`ZooKeeperServer.generatePasswd`): whoever sees an ephemeral znode can take its owner's session over and
-close it. What was ephemeral in it is then gone, as after the timeout. For embedded servers only.
+A client can resume a session by its id and password, and ZooKeeper derives the password from the id
+(`ZooKeeperServer.generatePasswd`). So any client that reads an ephemeral znode can take over its owner's session and
+close it, which deletes the session's ephemeral znodes, as after the timeout. For embedded servers only.
 """
 
 import logging
@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger("kazoo.embedded")
 
 
 def end_session(connect: str, session_id: int) -> None:
-    """Close a session: its ephemeral znodes are gone when this returns. One that has ended already stays ended."""
+    """Close a session; its ephemeral znodes are deleted when this returns. No-op for a session that has ended."""
     client = KazooClient(connect, client_id=(session_id, session_password(session_id)), timeout=10, logger=_LOGGER)
     try:
         client.start(timeout=15)
@@ -29,7 +29,7 @@ def end_session(connect: str, session_id: int) -> None:
 
 
 def session_password(session_id: int) -> bytes:
-    """What `new java.util.Random(id ^ superSecret).nextBytes` fills in.
+    """Return the bytes of `new java.util.Random(id ^ superSecret).nextBytes`.
 
     >>> session_password(0).hex()
     'f22acd4a97e69d6d20a49bb638eadb38'

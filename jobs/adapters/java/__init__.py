@@ -1,1 +1,1 @@
-"""Java: where it is, and the jars it runs."""
+"""Java: its location, and the jars it runs."""

@@ -24,18 +24,18 @@ _ADVICE = (
 
 
 def find_java() -> Path:
-    """The `java` to run, its version checked."""
+    """Return the `java` to run; raise MissingError if there is none of a supported version."""
     java = _from_home() or _from_path()
     major = _MAJOR.match(java_version(java))
     if major is None:
-        raise MissingError(f"{java} does not say which Java it is. {_ADVICE}")
+        raise MissingError(f"{java} does not report its version. {_ADVICE}")
     if not OLDEST <= int(major[1]) <= NEWEST:
         raise MissingError(f"Found Java {major[1]} at {java}. {_ADVICE}")
     return java
 
 
 def java_home() -> Path:
-    """Its folder, as JAVA_HOME names it."""
+    """Return the folder of that Java, as in JAVA_HOME."""
     return find_java().resolve().parents[1]
 
 
@@ -58,7 +58,7 @@ def _from_path() -> Path:
 
 @cache
 def java_version(java: Path) -> str:
-    """17.0.15 of `openjdk version "17.0.15"`, 1.8.0_292 of `java version "1.8.0_292"`; nothing if it does not say."""
+    """Return 17.0.15 for `openjdk version "17.0.15"`, 1.8.0_292 for `java version "1.8.0_292"`, "" if unknown."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as error:

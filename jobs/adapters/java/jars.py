@@ -1,9 +1,9 @@
-"""The jars that are not in pyspark: Delta's two for Spark, and a whole Kafka for the embedded brokers.
+"""The jars that are not in pyspark: Delta's two jars for Spark, and all of Kafka for the embedded brokers.
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
-$XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder appears by one rename when everything is
-in it, so what is there is complete, and each jar is the one that `checksums` lists. `python -m jobs.adapters.java.jars`
-fetches all sets ahead of time.
+$XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder is created by a rename once it is
+complete, and each jar is checked against `checksums`. `python -m jobs.adapters.java.jars` downloads all sets ahead of
+time.
 """
 
 import os
@@ -19,15 +19,15 @@ from jobs.core.errors import MissingError
 
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"
-"""What tests of older brokers run; nobody else fetches it."""
+"""The version for tests with older brokers; it is not downloaded otherwise."""
 _SCALA = "2.13"
 
 SPARK_HOME = "SPARK_HOME"
-"""Environment variable that names the folder of a Spark; spark-submit sets it for what it runs."""
+"""Environment variable with the folder of a Spark installation; spark-submit sets it for its processes."""
 
 
 def delta_jars() -> list[Path]:
-    """Delta's own two jars, for `spark.jars`; everything else they need is in pyspark."""
+    """Return Delta's two jars, for `spark.jars`; their dependencies are in pyspark."""
     return _cached(_delta())
 
 
@@ -42,12 +42,12 @@ def _delta() -> JarSet:
 
 
 def has_delta_jars() -> bool:
-    """Whether they are there already; to ask for them fetches them."""
-    return os.path.isdir(_folder(_delta()))  # noqa: PTH112 - false where the folder may not be looked at
+    """Return whether Delta's jars are cached; `delta_jars` would download them."""
+    return os.path.isdir(_folder(_delta()))  # noqa: PTH112 - false for a folder without permission
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
-    """The class path of a Kafka broker, its ZooKeeper client and logging included."""
+    """Return the class path of a Kafka broker, including its ZooKeeper client and logging."""
     return _cached(_kafka(version))
 
 
@@ -55,22 +55,22 @@ def _kafka(version: str) -> JarSet:
     tools = () if version == OLDER_KAFKA else (Artifact("org.apache.kafka", "kafka-tools", version),)
     artifacts = (
         Artifact("org.apache.kafka", f"kafka_{_SCALA}", version),
-        *tools,  # which were part of it then
+        *tools,  # part of the main artifact in the older version
         Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
-        # Named because Maven and Ivy would each choose another one.
+        # pinned, because Maven and Ivy would choose different versions
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
     )
     return JarSet(f"Kafka {version}", artifacts, transitive=True)
 
 
 def zookeeper_jars() -> list[Path]:
-    """The class path of a ZooKeeper server: Spark's own jars.
+    """Return the class path of a ZooKeeper server, which consists of Spark's own jars.
 
-    They lie in the package pyspark. Under spark-submit that is a zip without jars, and they are those of SPARK_HOME.
+    They are in the package pyspark or, under spark-submit, whose pyspark is a zip file without jars, in SPARK_HOME.
     """
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise MissingError("pyspark is not installed beside Surveyor: run `make setup`, or install Surveyor again.")
+        raise MissingError("pyspark is not installed with Surveyor: run `make setup`, or install Surveyor again.")
     folders = [Path(pyspark.origin).parent, *([Path(os.environ[SPARK_HOME])] if SPARK_HOME in os.environ else [])]
     jars = next(filter(None, (_jars_in(folder / "jars") for folder in folders)), None)
     if jars is None:
@@ -87,8 +87,8 @@ def cache_folder() -> Path:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafka-surveyor")
     except RuntimeError as error:
         raise MissingError(
-            "the jars belong into a folder of the home directory, and this user has none: set SURVEYOR_CACHE to a "
-            "folder that can be written."
+            "the jars are stored in the home directory, and this user has none: set SURVEYOR_CACHE to a writable "
+            "folder."
         ) from error
 
 
@@ -116,14 +116,14 @@ def _download(request: JarSet, folder: Path) -> None:
 
 
 def _working_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder on the same file system, so that a rename out of it is atomic."""
+    """Return a temporary folder on the same file system, so that a rename out of it is atomic."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent)
     except OSError as error:
         raise MissingError(
-            f"The jars belong into {folder.parent}, which cannot be written: {error.strerror}. "
-            "Set SURVEYOR_CACHE to a folder that can."
+            f"The jars are stored in {folder.parent}, which cannot be written: {error.strerror}. "
+            "Set SURVEYOR_CACHE to a writable folder."
         ) from error
 
 
@@ -131,7 +131,7 @@ def _publish(jars: Path, folder: Path) -> None:
     try:
         jars.rename(folder)
     except OSError:
-        # Another process was quicker; its set is as good as ours.
+        # another process was faster, and its set is complete
         if not folder.is_dir():
             raise
 
@@ -141,7 +141,7 @@ def _jars_in(folder: Path) -> list[Path]:
 
 
 def _rewrite_checksums() -> None:
-    """List what each set is resolved to now; the cache holds only what is listed already, so it is not asked."""
+    """Rewrite the checksums of what each set resolves to now; the cache is not used, as it only has listed jars."""
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate((_delta(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
@@ -152,9 +152,9 @@ def _rewrite_checksums() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch all sets; with the argument `delta`, Delta's alone, and print them as `spark-submit --jars` takes them.
+    """Download all sets; with `delta` only Delta's, and print them for `spark-submit --jars`.
 
-    With the argument `checksums`, write down what each jar must be from now on.
+    With `checksums`, rewrite the list of checksums.
     """
     try:
         if arguments == ["checksums"]:

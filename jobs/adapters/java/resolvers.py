@@ -1,7 +1,7 @@
-"""Download jars and what they need at run time: by Maven where it is installed, else by the Ivy among pyspark's jars.
+"""Download of jars with their run-time dependencies, by Maven if it is installed, else by the Ivy in pyspark's jars.
 
-Both ask the repositories their own configuration names (Maven's settings.xml, Ivy's defaults): mirrors and proxies
-are set there, and no host is named here.
+Both use the repositories of their own configuration (Maven's settings.xml, Ivy's defaults), which also sets mirrors
+and proxies. This module contains no host name.
 """
 
 import shutil
@@ -28,7 +28,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """The jars wanted; with `transitive`, also what they need at run time."""
+    """The jars to download; with `transitive`, also their run-time dependencies."""
 
     title: str
     artifacts: tuple[Artifact, ...]
@@ -36,7 +36,7 @@ class JarSet:
 
 
 def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:
-    """The name of the tool, for people, and the function that fills a folder with it."""
+    """Return the tool's name, for messages, and the function that downloads into a folder."""
     mvn = shutil.which("mvn")
     if mvn:
         return "mvn", lambda request, folder: _resolve_with_mvn(mvn, request, folder)
@@ -67,7 +67,7 @@ def _pom(artifacts: Iterable[Artifact]) -> str:
 def _resolve_with_ivy(ivy_jars: Iterable[Path], request: JarSet, folder: Path) -> None:
     module = folder.parent / "ivy.xml"
     module.write_text(_ivy_module(request))
-    # A cache of its own: Ivy does not lock the shared one, and two at once would spoil it.
+    # a separate cache, because Ivy does not lock the shared one and two processes would corrupt it
     ivy = ["org.apache.ivy.Main", "-warn", "-cache", str(folder.parent / "ivy"), "-ivy", str(module)]
     retrieve = ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
     _run([str(find_java()), "-cp", class_path(ivy_jars), *ivy, *retrieve], request)
@@ -79,7 +79,7 @@ def _ivy_module(request: JarSet) -> str:
         f'<dependency org="{it.group}" name="{it.name}" rev="{it.version}" transitive="{transitive}"/>'
         for it in request.artifacts
     )
-    # Of a Maven module, `default` is its jar and its runtime dependencies: no sources, javadoc or tests.
+    # the configuration `default` of a Maven module is its jar with run-time dependencies, without sources and tests
     return (
         '<ivy-module version="2.0"><info organisation="surveyor" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
@@ -88,7 +88,7 @@ def _ivy_module(request: JarSet) -> str:
 
 
 def class_path(jars: Iterable[Path]) -> str:
-    """All jars of the folders that these are in: pyspark's 250 names would come near the limit of an argument."""
+    """Return a class path of the jars' folders; pyspark's 250 file names would come near the limit of an argument."""
     return ":".join(sorted({f"{jar.parent}/*" for jar in jars}))
 
 
@@ -113,7 +113,7 @@ def _failure(command: list[str], request: JarSet, output: str) -> MissingError:
     lines = [line for line in output.splitlines() if line.strip()]
     tail = "\n  ".join(lines[-_TAIL_LINES:])
     return MissingError(
-        f"{command[0]} could not download the {request.title} jars; the end of what it said:\n  {tail}\n"
+        f"{command[0]} could not download the {request.title} jars; the end of its output:\n  {tail}\n"
         "They are needed once. With the network reachable (a mirror or proxy goes into Maven's settings.xml), "
         "run `python -m jobs.adapters.java.jars` again."
     )

@@ -1,10 +1,9 @@
-"""The archive of Spark's classes (AppCDS), with which the JVM of a command loads its thousands of classes sooner.
+"""The archive of Spark's classes (AppCDS), from which a command's JVM loads its thousands of classes faster.
 
-An unchanged snapshot of a million partitions took 24.4 s without it and 20.6 s with it (docs/benchmarks.md). Java takes
-an archive only where no folder on the class path has files, and `conf` would be one: its settings are given to Spark by
-name, and an empty folder stands in its place. `make setup` records the archive, by `tests.spark_archive`. Where there
-is none, where anything about it fails, or where the user has chosen how Spark starts, Spark starts as without, only
-slower.
+An unchanged snapshot of a million partitions took 24.4 s without it and 20.6 s with it (docs/benchmarks.md). Java uses
+an archive only if no folder on the class path contains files. `conf` would be such a folder, so its files are passed
+to Spark by name and an empty folder replaces it. `make setup` records the archive by `tests.spark_archive`. Without an
+archive, after any error with it, or if the user has set how Spark starts, Spark starts without it, only slower.
 """
 
 import os
@@ -17,28 +16,28 @@ from jobs.adapters.java.class_archives import archive_of, usable_archive
 from jobs.adapters.java.jars import cache_folder, zookeeper_jars
 
 JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-"""Environment variable by which Spark's launcher is given options for the JVM; a user's own value is kept."""
+"""Environment variable with JVM options for Spark's launcher; a user's own value is kept."""
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 
 _SERVER: Final = "spark"
 
 _PASSED_BY_NAME: Final = {"log4j2.properties", "spark-defaults.conf"}
-"""Files of `conf` that are given to Spark by name."""
+"""Files of `conf` that are passed to Spark by name."""
 
 _UNUSED_BY_SPARK: Final = {"surveyor.toml"}
-"""Others that Spark does not need. Any further file belongs on the class path, so the folder stays there."""
+"""Files of `conf` that Spark does not need. With any further file the folder stays on the class path."""
 
 
 def spark_archive() -> Path:
-    """Return where the archive for Spark's jars is, or belongs: a server's class path is made of the same jars."""
+    """Return the path of the archive for Spark's jars, which may not exist."""
     return archive_of(_SERVER, zookeeper_jars())
 
 
 def quick_start(jvm: str, conf: Path) -> Mapping[str, str]:
-    """Return the variables by which a JVM with these options starts from the archive, if it can; else the options.
+    """Return environment variables for a JVM with these options and, if possible, the archive.
 
-    Never raises: what cannot be read or written costs the archive, not the start.
+    An unreadable or unwritable file only prevents the use of the archive and raises no error.
     """
     if JVM_OPTIONS in os.environ:
         return {}
@@ -57,7 +56,7 @@ def _from_archive(jvm: str, conf: Path) -> Mapping[str, str]:
 
 
 def variables(jvm: str, conf: Path) -> Mapping[str, str]:
-    """The variables for a JVM without a folder on its class path; nothing is said of an archive that does not fit."""
+    """Return the variables for a JVM without a folder on its class path; it ignores an unsuitable archive silently."""
     conf = conf.absolute()
     empty = cache_folder().absolute() / "archives" / "no-conf"
     empty.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Spark Connect: a server runs Spark for us, over gRPC, and no JVM is needed here. What is different then.
+"""Spark Connect: a server runs Spark and is reached by gRPC, so this process needs no JVM.
 
-A server has its own master, memory, jars and static settings: only what holds for a session is told to it, and Delta
-must be there. Its sessions have no SparkContext. What a copy of a session (`cloneSession`) computes belongs to the
-session it was copied from (pyspark 4.2), so each job gets a session of its own instead. A checkpoint tells nothing of
-what was observed while it was made. And gRPC would try for ten minutes to reach a server that is gone.
+The differences: a server has its own master, memory, jars and static settings, so only session settings are sent to
+it, and it must have Delta. Its sessions have no SparkContext. Results of a cloned session (`cloneSession`) belong to
+the session it was copied from (pyspark 4.2), so each job gets a new session instead. A checkpoint returns no
+observations. gRPC would try for ten minutes to reach a stopped server, so retries are limited here.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from jobs.adapters.spark.remote import REMOTE, address
 from jobs.core.errors import MissingError
 
 MAX_CONNECT_RETRIES: Final = 5
-"""Tries after a first one that found no server, at growing distances: 17 seconds together."""
+"""Retries after a failed call, with growing intervals, 17 seconds in all."""
 
 DELTA: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
@@ -32,20 +32,20 @@ _REQUIRED_MODULES: Final = ("google.rpc", "grpc", "grpc_status", "zstandard")
 _EXTRA: Final = "pip install 'kafka-surveyor[connect]'"
 
 _sessions: list[SparkSession] = []
-"""The session that this process has begun last; none where a notebook brought its own."""
+"""The session that this process started last; empty if a notebook has its own session."""
 
 
 def is_connected() -> bool:
-    """Tell whether Spark runs elsewhere, for this process."""
+    """Return whether this process uses a Spark Connect server."""
     return bool(is_remote())
 
 
 def begin(url: str, settings: Mapping[str, str]) -> SparkSession:
-    """Begin a session on the server at `url`, in place of the one that was begun before.
+    """Start a session on the server at `url`, and stop an earlier one.
 
-    Raise UsageError where the URL is none, MissingError where the server or what it needs is not there.
+    Raise UsageError for an invalid URL, MissingError if the server or a required package is not available.
     """
-    where = "sc://{}:{}".format(*address(url))  # the rest of the URL may hold a token
+    where = "sc://{}:{}".format(*address(url))  # the rest of the URL may contain a token
     session = _opened(url, where)
     for key, value in settings.items():
         session.conf.set(key, value)
@@ -53,12 +53,12 @@ def begin(url: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def default_parallelism(session: SparkSession) -> int:
-    """Return how many tasks run at once there, which only a query can tell: into how many a range is split."""
+    """Return the number of concurrent tasks on the server, which is the number of partitions of a range."""
     return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
 
 
 def cached_with_counts(rows: DataFrame, counts: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:
-    """Compute rows once, and count them afterwards."""
+    """Compute and cache rows; return them and the counts, which take another query."""
     kept = rows.localCheckpoint()
     return kept, kept.agg(*counts).collect()[0].asDict()
 
@@ -69,8 +69,10 @@ def _opened(url: str, where: str) -> SparkSession:
     from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
 
     _stop_sessions()
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # functions, windows and observations are Connect's from here on
-    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # an error says it, too
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = (
+        "1"  # PySpark's functions, windows and observations are Connect's from here on
+    )
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the raised error contains it
     session: SparkSession = cast("SparkSession", Remote.builder.remote(url).create())
     _sessions.append(session)
     try:
@@ -78,22 +80,22 @@ def _opened(url: str, where: str) -> SparkSession:
         check(session, where)
     except PySparkException as error:
         raise MissingError(
-            f"no Spark Connect server answers at {where}: {_reason(error)}; see that it runs, and whether it wants "
-            f"use_ssl or a token in the URL, or leave out --remote and {REMOTE}: then Spark runs here",
+            f"no Spark Connect server answers at {where}: {_reason(error)}; check that it runs, and whether it "
+            f"requires use_ssl or a token in the URL, or leave out --remote and {REMOTE} to run Spark in this process",
         ) from None
     session.client.set_retry_policies([DefaultPolicy(max_retries=MAX_CONNECT_RETRIES)])
     return session
 
 
 def _reason(error: PySparkException) -> str:
-    """Of all that gRPC says the sentence about what happened."""
-    told = re.search(r'details = "(.{1,200})', str(error))
-    return told[1].rstrip('"') if told else str(error).partition("\n")[0][:200]
+    """Return the sentence in gRPC's message that describes the error."""
+    details = re.search(r'details = "(.{1,200})', str(error))
+    return details[1].rstrip('"') if details else str(error).partition("\n")[0][:200]
 
 
 def _refuse_incomplete() -> None:
-    """Look for what Connect needs first: pyspark 4.2, where it misses some of it, ends the process with exit code 0."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines on stderr, beside the error that it gives
+    """Raise MissingError if a package for Connect is missing; pyspark 4.2 would end the process with exit code 0."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC also prints errors to stderr
     for module in _REQUIRED_MODULES:
         try:
             import_module(module)
@@ -102,12 +104,12 @@ def _refuse_incomplete() -> None:
 
 
 def check(session: SparkSession, where: str) -> None:
-    """Refuse a server of another Spark, and one without Delta."""
-    from pyspark import __version__ as ours  # noqa: PLC0415 - nobody else needs it
+    """Raise MissingError for a server of another Spark version or without Delta."""
+    from pyspark import __version__ as required  # noqa: PLC0415 - only needed here
 
-    theirs = session.version
-    if theirs.split(".")[:2] != ours.split(".")[:2]:
-        raise MissingError(f"the server at {where} is Spark {theirs}, Surveyor needs {ours}: start that one")
+    found = session.version
+    if found.split(".")[:2] != required.split(".")[:2]:
+        raise MissingError(f"the server at {where} is Spark {found}, Surveyor needs {required}: start that one")
     if DELTA not in (session.conf.get("spark.sql.extensions", "") or ""):
         raise MissingError(
             f"the Spark Connect server at {where} has no Delta; start it with --jars $(python -m "
@@ -117,6 +119,6 @@ def check(session: SparkSession, where: str) -> None:
 
 @atexit.register
 def _stop_sessions() -> None:
-    """End our session, which would wait for us on the server for an hour."""
+    """Stop our session, which the server would otherwise keep for an hour."""
     while _sessions:
         _sessions.pop().stop()

@@ -1,9 +1,9 @@
-"""Queries that are asked again and again about other rows: analyzed and optimized once.
+"""Prepared queries: analyzed and optimized once, and run many times on changing rows.
 
-To build a query of a few hundred expressions takes Spark half a second, whatever it is about; to ask it of a thousand
-rows takes less. So its tables are files whose content changes: a JSON document is read whole each time, by its path and
-not by what was found of it before. Only where driver and executors are one process, as nobody else sees the files.
-Measured with `python -m tests.bench.failover`.
+Spark takes half a second to build a query of a few hundred expressions, and less to run it on a thousand rows. So the
+tables of a query are JSON files whose content changes. Spark reads a JSON document again in each run, and only its path
+is part of the plan. Driver and executors must be one process, which has the files. Measured with
+`python -m tests.bench.failover`.
 """
 
 import tempfile
@@ -21,20 +21,20 @@ from jobs.adapters.spark.session import with_settings
 
 
 class ParameterTables:
-    """Tables of these shapes, empty at first; their folder is Spark's own and goes with it, killed or not."""
+    """Tables with these schemas, initially empty, in Spark's own temporary folder, which is removed with Spark."""
 
     def __init__(self, spark: SparkSession, shapes: Mapping[str, StructType]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rows-", dir=SparkFiles.getRootDirectory()))
         for name in shapes:
             self.put(name, [])
-        # a value of another type than said must not become null, and be decided on
+        # a value of a wrong type must raise an error, as a null could lead to a wrong decision
         read = spark.read.option("multiLine", value=True).option("mode", "FAILFAST")
         self.frames = {
             name: read.schema(shape).json(str(self._path(name))).coalesce(1) for name, shape in shapes.items()
         }
 
     def put(self, name: str, rows: Sequence[Any]) -> None:
-        """Replace the rows of a table; dictionaries or structs, what they do not say is null."""
+        """Replace the rows of a table by dictionaries or structs; missing columns are null."""
         self._path(name).write_bytes(msgspec.json.encode(rows))
 
     def _path(self, name: str) -> Path:
@@ -43,11 +43,11 @@ class ParameterTables:
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A query as the optimizer left it: no rule of it looks at rows, so it is the same whatever they are.
+    """An optimized query; no optimizer rule looks at rows, so the plan is valid for any rows.
 
-    It must not ask for the time, which the optimizer writes into the plan.
-    Who leads four partitions took a controller 0.19 s to ask so, and 0.28 where all rules ran each time; what is due of
-    everything, a query of 17 scans, 0.47 and 0.65: medians of 25, warm.
+    The query must not use the current time, which the optimizer would write into the plan. The controller's election
+    query for four partitions took 0.19 s this way and 0.28 s with all rules in each run, and the query for all due
+    changes, with 17 scans, 0.47 s and 0.65 s (medians of 25 runs, warm).
     """
 
     _plan: Any
@@ -56,15 +56,15 @@ class PreparedQuery:
 
     @classmethod
     def of(cls, query: DataFrame, session: SparkSession) -> "PreparedQuery":
-        """Optimize a query; it is then asked in a session of `with_minimal_optimizer`."""
+        """Optimize a query, to be run in a session of `with_minimal_optimizer`."""
         datasets = getattr(session.sparkContext._jvm, "org.apache.spark.sql.classic.Dataset")  # noqa: SLF001 - see ask
         return cls(query._jdf.queryExecution().optimizedPlan(), session, datasets)  # noqa: SLF001 - as above
 
     def run(self) -> list[dict[str, Any]]:
-        """Answer for the rows that are there now.
+        """Run the query on the current rows.
 
-        What a physical plan has exchanged or broadcast is kept with it, so there is a new one each time. PySpark makes
-        none of a plan that is optimized already; Spark itself does.
+        A physical plan keeps its exchanged and broadcast data, so each run makes a new one. PySpark cannot make a
+        DataFrame from an optimized plan, but Spark's JVM classes can.
         """
         dataset = self._datasets.ofRows(self._session._jsparkSession, self._plan)  # noqa: SLF001 - as above
         rows: list[dict[str, Any]] = DataFrame(dataset, self._session).toArrow().to_pylist()
@@ -72,7 +72,7 @@ class PreparedQuery:
 
 
 def with_minimal_optimizer(session: SparkSession) -> SparkSession:
-    """Return a session beside this one whose optimizer does only what Spark says no query can go without."""
+    """Return a copy of the session whose optimizer only has the rules that Spark does not allow to exclude."""
     optimizer = session._jsparkSession.sessionState().optimizer()  # noqa: SLF001 - it knows its rules
     rules = {
         rule.ruleName() for batch in _scala_items(optimizer.defaultBatches()) for rule in _scala_items(batch.rules())

@@ -1,7 +1,7 @@
-"""Where a Spark that others run is said to be, and what an error means that it gave; needs no Spark itself.
+"""The address of a Spark Connect server, and the meaning of its errors; this module does not import Spark.
 
-A URL is `sc://HOST[:PORT]`, and after `/;` what the connection is told, as `use_ssl=true` and `token=...`. No message
-shows more of it than host and port.
+A URL is `sc://HOST[:PORT]`, followed by connection parameters after `/;`, such as `use_ssl=true` and `token=...`.
+Messages only show host and port.
 """
 
 import re
@@ -11,32 +11,32 @@ from urllib.parse import urlsplit
 from jobs.core.errors import UsageError
 
 REMOTE: Final = "SPARK_REMOTE"
-"""Environment variable of Spark's own that names a server."""
+"""Spark's environment variable for the URL of a server."""
 
 DEFAULT_PORT: Final = 15002
-"""Where a server listens unless told."""
+"""Default port of a server."""
 
 _CAUSES: Final = {
     r"StatusCode.UNAVAILABLE|RETRIES_EXCEEDED|SESSION_CLOSED|SESSION_NOT_FOUND|OPERATION_NOT_FOUND": (
-        "the Spark Connect server was lost; see that it runs, then run the same command again, which goes on"
+        "the Spark Connect server was lost; check that it runs, then run the same command again, which continues"
     ),
     r"\[PATH_NOT_FOUND\] Path does not exist: (\S+)": (
-        "where Spark runs there is no {}: the warehouse must be a folder that this machine, Spark's driver and its "
-        "executors share, under one name"
+        "{} does not exist where Spark runs: the warehouse must be a folder that this machine, Spark's driver and its "
+        "executors share, under one path"
     ),
     r"ModuleNotFoundError: No module named '([\w.]+)'": (
         "Python has no module {} where Spark's executors run: give them an environment with kafka-surveyor, as "
         "docs/deploy.md shows"
     ),
 }
-"""What an error of Spark's says, in the midst of much else, and what that means."""
+"""Patterns in the text of Spark's errors, and their meanings."""
 
 _SPARK_EXCEPTIONS: Final = {"PySparkException", "Py4JError", "RetriesExceeded"}
-"""Names of Spark's exceptions: to import them is to import Spark."""
+"""Class names of Spark's exceptions, as importing the classes would import Spark."""
 
 
 def address(url: str) -> tuple[str, int]:
-    """Return host and port of a URL as Spark Connect takes it.
+    """Return host and port of a Spark Connect URL; raise UsageError if it is invalid.
 
     >>> address("sc://spark.example/;use_ssl=true;token=s3cret"), address("sc://[::1]:15003")
     (('spark.example', 15002), ('::1', 15003))
@@ -59,9 +59,9 @@ def address(url: str) -> tuple[str, int]:
 
 
 def remote_error_message(error: BaseException) -> str | None:
-    """Say in a line what is wrong where Spark runs, None for any other error."""
+    """Return a one-line message for an error of a remote Spark, None for any other error."""
     if not {kind.__name__ for kind in type(error).__mro__} & _SPARK_EXCEPTIONS:
         return None
     text = str(error)
-    told = ((re.search(pattern, text), meaning) for pattern, meaning in _CAUSES.items())
-    return next((meaning.format(*match.groups()) for match, meaning in told if match), None)
+    matches = ((re.search(pattern, text), meaning) for pattern, meaning in _CAUSES.items())
+    return next((meaning.format(*match.groups()) for match, meaning in matches if match), None)

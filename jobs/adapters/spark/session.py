@@ -1,6 +1,7 @@
-"""The Spark session: started once and lazily, with Delta, and with the settings of `conf/spark-defaults.conf`.
+"""The Spark session: started once and lazily, with Delta and the settings of `conf/spark-defaults.conf`.
 
-It runs in a JVM of this process, in that of spark-submit, or on a Spark Connect server; whoever uses it need not know.
+It runs in a JVM started by this process, in the JVM of spark-submit, or on a Spark Connect server. Callers need not
+distinguish these.
 """
 
 import os
@@ -44,7 +45,7 @@ OWN_JVM: Final = {
 
 
 SMALL_CLUSTER_PARTITIONS: Final = 10_000
-"""Partitions of a cluster up to which a job is over before it pays to compile for it."""
+"""Number of partitions of a cluster up to which compilation takes longer than it saves."""
 
 INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -53,45 +54,46 @@ INTERPRETED: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.ui.explainMode": "simple",
 }
-"""For a few thousand rows: what is written as Java and compiled for each query runs once, a thousandth of a second.
+"""Settings for a few thousand rows.
 
-And Spark describes each query for its pages, at length: a sixth of the time the driver spends on small ones.
+Code that Spark generates and compiles for each query would run only once, for a millisecond. The description of each
+query for the Spark UI takes a sixth of the driver's time for small queries, so it is kept short.
 """
 
 BROADCASTING: Final = INTERPRETED | {
     "spark.sql.optimizer.disableHints": "false",
     "spark.sql.autoBroadcastJoinThreshold": "10485760",
 }
-"""For little that is joined with much, such as a long history: Spark's defaults, whatever the session had before."""
+"""Settings for joins of small with large tables, such as a long history: Spark's defaults for broadcasts."""
 
 ONE_TASK: Final = INTERPRETED | {
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-"""For tables that are read in a single partition each, and are short: one task joins them where they are.
+"""Settings for short tables that are read in a single partition each, so that one task joins them.
 
-To broadcast one is a job of its own, and costs more than a join of a few thousand rows. A warm `plan reconcile` took 7
-jobs and 0.33 s of the JVM's processor time with broadcasts, and 3 jobs and 0.27 s so; who leads four partitions, which
-a controller asks, 5 jobs and 0.15 s, and one job and 0.11 s.
+A broadcast is a separate job and costs more than a join of a few thousand rows. A warm `plan reconcile` took 7 jobs
+and 0.33 s of the JVM's processor time with broadcasts, and 3 jobs and 0.27 s without. The resident controller's
+election query for four partitions took 5 jobs and 0.15 s, and one job and 0.11 s.
 """
 
 SHORT_LIVED_JVM_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
     " -XX:MetaspaceSize=400m"
 )
-"""For a JVM that takes one snapshot or makes one plan: its second compiler takes half of the processor time, and even
-on a million partitions is not paid back before the end (docs/benchmarks.md).
+"""JVM options for a process that takes one snapshot or makes one plan.
 
-Without that compiler the JVM keeps 48 MB of compiled code only, which Spark fills within a snapshot and a plan. And a
-heap that begins with little is swept of its young objects all the time; all of it is, each time that classes fill
-some more room, unless that begins with enough.
+The JVM's second compiler (C2) takes half of the processor time and does not pay off even on a million partitions
+(docs/benchmarks.md). Without it the code cache has only 48 MB, which Spark fills within a snapshot and a plan, so it
+is enlarged. A small initial heap causes frequent young collections, and a small initial metaspace causes full
+collections while classes are loaded, so both start larger.
 """
 
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
-"""What the JVM says of a module that Spark's launcher asks for; a wait for Spark begins with our own line."""
+"""The JVM's warning about a module that Spark's launcher requests; it is filtered from stderr."""
 
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
-"""PySpark's condition for a JVM that ended before it could be used."""
+"""PySpark's error condition for a JVM that ended during its start."""
 
 CACHED_CLASSES: Final = {
     "PythonUtils": ["toSeq"],
@@ -100,11 +102,11 @@ CACHED_CLASSES: Final = {
     "org.apache.spark.sql.functions": ["array", "coalesce", "col", "concat", "expr", "lit", "not", "struct", "when"],
     "org.apache.spark.sql.classic.SparkSession": ["setActiveSession"],
 }
-"""Classes that PySpark asks the JVM for each time it makes a Column, and which of their functions it then asks for."""
+"""Classes and functions that PySpark looks up in the JVM each time it makes a Column."""
 
 
 def conf_dir() -> Path:
-    """Return the folder of `spark-defaults.conf`: beside the packages in a checkout, inside `jobs` in a wheel."""
+    """Return the folder of `spark-defaults.conf`: next to the packages in a checkout, inside `jobs` in a wheel."""
     checkout = Path(__file__).parents[3] / "conf"
     return checkout if checkout.is_dir() else Path(__file__).parents[2] / "conf"
 
@@ -112,10 +114,10 @@ def conf_dir() -> Path:
 def start_session(
     name: str, settings: Mapping[str, str] | None = None, *, short_lived: bool = False, remote: str | None = None
 ) -> SparkSession:
-    """Return the running session, or start one; `settings` win over the defaults.
+    """Return the running session, or start one; `settings` override the defaults.
 
-    Under spark-submit, master, memory and jars are spark-submit's business, and that of whoever started the server
-    where `remote` is the URL of one. `short_lived`: where a JVM is started, it is one for little work.
+    `remote` is the URL of a Spark Connect server. Master, memory and jars are set by spark-submit or by that server,
+    if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS.
     """
     if remote is not None:
         return connect.begin(remote, {**UTC, **(settings or {})})
@@ -126,13 +128,13 @@ def start_session(
     with _own_signal_handlers():
         session = _start_short_lived(builder) if short_lived and not is_submitted() else builder.getOrCreate()
     _check_delta(session)
-    with suppress(Exception):  # it saves time alone: whatever it meets must not stop a start
+    with suppress(Exception):  # a mere optimization, whose errors must not stop the start
         _cache_classes(session)
     return session
 
 
 def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:
-    """Start a JVM for little work, with what makes it quick; without that where such a JVM does not come up."""
+    """Start a JVM with the options and the class archive for short work, or without them if that JVM fails."""
     conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
     quick = quick_start(SHORT_LIVED_JVM_OPTIONS, conf)
     try:
@@ -147,7 +149,7 @@ def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the JVM that is started here, and take them back: processes that come later have their own."""
+    """Set environment variables for the JVM that is started here, and restore them for later processes."""
     before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
@@ -160,10 +162,11 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Keep a command's handlers: PySpark puts in its own for Ctrl-C, which raises in the midst of what py4j does.
+    """Keep a command's signal handlers, and relay the output of the JVM that is started.
 
-    And let the JVM that is started say nothing on stdout, which is for the result, and nothing on stderr after an
-    interruption's one line. So whoever reads either through a pipe need not wait until it has ended, too.
+    PySpark installs its own handler for Ctrl-C, which raises an exception in the middle of py4j's work. The JVM must
+    not write to stdout, which is for the result, nor to stderr after the last line of an interrupted command. Relayed
+    output also means that a reader of a pipe need not wait until the JVM has ended.
     """
     if not is_guarded():
         yield
@@ -182,10 +185,10 @@ def _own_signal_handlers() -> Iterator[None]:
 
 
 def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """Return a session beside this one with these SQL settings: set on this one, later jobs would have them, too.
+    """Return a copy of the session with these SQL settings, which later jobs in `session` must not get.
 
-    It is a copy and no `newSession`, so that what a notebook has set on its session holds here as well. A server's
-    session is not shared and is set itself.
+    It is a clone and not a `newSession`, so settings that a notebook made on its session also apply. The session of a
+    Spark Connect server is not shared, so it is changed itself.
     """
     own = session if connect.is_connected() else _copy(session)
     for key, value in settings.items():
@@ -194,18 +197,18 @@ def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
 
 
 def _copy(session: SparkSession) -> SparkSession:
-    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())  # noqa: SLF001 - PySpark has no other
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())  # noqa: SLF001 - PySpark has no public way
 
 
 def default_parallelism(session: SparkSession) -> int:
-    """Return how many tasks run at once, as far as Spark knows its cores yet."""
+    """Return the number of concurrent tasks, as far as Spark knows its cores already."""
     if connect.is_connected():
         return connect.default_parallelism(session)
     return session.sparkContext.defaultParallelism
 
 
 def cached_with_counts(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
-    """Compute rows once, and tell how many there are of each kind, which is a condition in SQL."""
+    """Compute and cache rows; return them and the count of each kind, which is an SQL condition."""
     counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
     if connect.is_connected():
         return connect.cached_with_counts(rows, counts)
@@ -214,7 +217,7 @@ def cached_with_counts(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[s
 
 
 def task_progress(session: SparkSession) -> Part | str:
-    """Say how many tasks of the running stages are done, for people who wait; nothing where none runs or none tells."""
+    """Return the progress of the running stages' tasks; an empty string if none runs or Spark Connect is used."""
     if connect.is_connected():
         return ""
     tracker = session.sparkContext.statusTracker()
@@ -225,8 +228,8 @@ def task_progress(session: SparkSession) -> Part | str:
 
 
 def stop_session() -> None:
-    """Stop the running session, if there is one: after this nothing writes any more."""
-    with suppress(Py4JError):  # a JVM that is gone already writes nothing
+    """Stop the running session, if there is one, so that nothing writes after this."""
+    with suppress(Py4JError):  # the JVM has already ended
         session = SparkSession.getActiveSession()
         if session is not None:
             session.stop()
@@ -240,11 +243,11 @@ def _own_jvm() -> dict[str, str]:
 
 
 def _cache_classes(session: SparkSession) -> None:
-    """Keep at hand what PySpark looks up for each Column: py4j remembers nothing, and the JVM searches all jars.
+    """Cache the JVM classes that PySpark looks up for each Column.
 
-    A plan makes thousands of Columns.
+    py4j does not cache them, each look-up searches all jars, and a plan makes thousands of Columns.
     """
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark looks things up in it
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark looks classes up in it
     for name, members in CACHED_CLASSES.items():
         java_class = vars(jvm).setdefault(name, getattr(jvm, name))
         vars(java_class).update({member: getattr(java_class, member) for member in members})

@@ -1,7 +1,7 @@
-"""What whoever runs spark-submit from another environment must know of this one, as one JSON object.
+"""The paths that a scheduler needs to run spark-submit from another environment, as one JSON object.
 
-A scheduler such as Airflow has an environment of its own, and finds by `python -m jobs.adapters.spark.submission` of
-Surveyor's where spark-submit and the scripts are, which Python and Java run them, with which settings and jars.
+A scheduler such as Airflow has its own environment. It runs `python -m jobs.adapters.spark.submission` with Surveyor's
+Python to find spark-submit and the scripts, the Python and Java that run them, and the settings and jars.
 """
 
 import json
@@ -24,16 +24,16 @@ class Submission(TypedDict):
     spark_submit: str
     spark_home: str
     scripts: str
-    """Folder of the commands' scripts, `snapshot.py` and so on."""
+    """Folder of the commands' scripts, such as `snapshot.py`."""
     python: str
     java_home: str
     spark_conf_dir: str
     jars: str
-    """Delta's, by comma, as `--jars` takes them."""
+    """Delta's jars, comma-separated, as for `--jars`."""
 
 
 def submission() -> Submission:
-    """Find all of it; raises MissingError where Java or the jars cannot be had."""
+    """Return all paths; raise MissingError if Java or the jars are not available."""
     return Submission(
         spark_submit=str(Path(sysconfig.get_path("scripts"), "spark-submit")),
         spark_home=str(Path(pyspark.__file__).parent),
@@ -46,7 +46,7 @@ def submission() -> Submission:
 
 
 def main() -> int:
-    """Print it; where something is missing, one line on stderr and the exit code of the commands."""
+    """Print the paths; if something is missing, print one line to stderr and return the commands' exit code."""
     try:
         paths = submission()
     except MissingError as missing:

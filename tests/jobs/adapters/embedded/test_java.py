@@ -43,7 +43,7 @@ def test_java_home_wins_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ('openjdk version "11.0.2" 2019-01-15', "Found Java 11 at "),
         ('java version "1.8.0_292"', "Found Java 8 at "),
         ('openjdk version "25-ea" 2025-09-16', "Found Java 25 at "),
-        ("What?", "does not say which Java it is"),
+        ("What?", "does not report its version"),
     ],
 )
 def test_unfit_java_is_named_with_the_way_out(tmp_path: Path, answer: str, complaint: str) -> None:

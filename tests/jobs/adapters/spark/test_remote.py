@@ -61,7 +61,7 @@ def test_a_server_that_is_not_there_is_missing(planning: list[str]) -> None:
     code, error, lines = _error([*planning, "--remote", f"{NOBODY}/;token=s3cret"])
     assert (code, len(lines)) == (ExitCode.MISSING, 1)
     assert error.startswith(f"no Spark Connect server answers at {NOBODY}: ")
-    assert "Connection refused; see that it runs" in error
+    assert "Connection refused; check that it runs" in error
     assert "s3cret" not in error
 
 
