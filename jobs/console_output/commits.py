@@ -46,7 +46,7 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
 def _display_row(row: Row) -> Row:
     """Return display texts for columns of a commit.
 
-    >>> _in_words({"names": ["grow"], "kind": "cancel", "plan_kind": "reassign", "applied": 5, "changes": 8})
+    >>> _display_row({"names": ["grow"], "kind": "cancel", "plan_kind": "reassign", "applied": 5, "changes": 8})
     {'names': 'grow', 'kind': 'cancel of reassign', 'applied': '5 of 8'}
     """
     kind = f"{row['kind']} of {row['plan_kind']}" if row["plan_kind"] else row["kind"]

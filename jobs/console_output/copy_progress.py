@@ -78,11 +78,11 @@ def _format_rate(pace: Mapping[str, Any], *, estimate: bool) -> str:
 
     >>> pace = {"replicas": 2, "unknown": 0, "bytes_done": 512, "bytes_total": 2048, "lag": 7,
     ...     "bytes_per_second": 128.0, "seconds_left": 12.0}
-    >>> _pace_in_words(pace, estimate=True)
+    >>> _format_rate(pace, estimate=True)
     '512 B of 2.0 KiB (25 %), at most 7 offsets behind, 128 B/s, about 12 s left'
-    >>> _pace_in_words({**pace, "bytes_per_second": 0.0, "seconds_left": None}, estimate=True)
+    >>> _format_rate({**pace, "bytes_per_second": 0.0, "seconds_left": None}, estimate=True)
     '512 B of 2.0 KiB (25 %), at most 7 offsets behind, 0 B/s, time left unknown'
-    >>> _pace_in_words({**pace, "unknown": 2, "lag": None}, estimate=False)
+    >>> _format_rate({**pace, "unknown": 2, "lag": None}, estimate=False)
     'bytes unknown, lag unknown'
     """
     done, total, unknown, lag = (pace[name] for name in ("bytes_done", "bytes_total", "unknown", "lag"))

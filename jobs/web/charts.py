@@ -1,9 +1,9 @@
-"""Charts as SVG in the page itself: bars by group, lines, and a heat map.
+"""Inline SVG charts: grouped bars, lines and a heat map.
 
-Each chart is a picture with a title for screen readers; its values are labels, and texts in the `<title>` of a shape.
-Its colours are classes of the page's style, so they follow the dark and the light theme. A chart is as wide as its
-place: heights are pixels and positions along the width per cent, so letters keep their size; names and numbers are in
-the margins that the style gives it. Texts are escaped by Markup.
+Each chart has a title for screen readers. Its values are labels and `<title>` texts of shapes. Colours are classes of
+the page's style, so they follow the dark and the light theme. A chart fills the available width: heights are in pixels
+and horizontal positions in per cent, so text keeps its size. Names and numbers are in the margins that the style
+defines. Texts are escaped by Markup.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from markupsafe import Markup
 BAR: Final = 12
 GAP: Final = 8
 LETTERS: Final = 17
-"""Letters of a name that have room; all of it is in its title."""
+"""Letters of a name that fit; the full name is in the title."""
 
 Number = int | float
 Shown = Callable[[Number], str]
 
 
 def plainly(value: Number) -> str:
-    """Write a number for people.
+    """Format a number.
 
     >>> plainly(12345), plainly(0.25)
     ('12,345', '0.25')
@@ -32,7 +32,7 @@ def plainly(value: Number) -> str:
 
 
 def percent(value: Number) -> str:
-    """Write a ratio.
+    """Format a ratio as a percentage.
 
     >>> percent(0.125)
     '12.5 %'
@@ -42,7 +42,7 @@ def percent(value: Number) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A name and its bars, one a series."""
+    """A name and its bars, one per series."""
 
     name: str
     values: Sequence[Number]
@@ -71,7 +71,7 @@ def _share(value: Number, whole: Number) -> float:
 
 
 def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Shown = plainly) -> Markup:
-    """Draw a bar for each value of each group, the series below one another; values at least 0."""
+    """Draw a bar for each value of each group, with the series below one another; values must not be negative."""
     most = max((value for group in groups for value in group.values), default=0) or 1
     high = len(series) * BAR + GAP
     height = max(len(groups), 1) * high
@@ -100,7 +100,7 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Show
 
 
 def legend(series: Sequence[str]) -> Markup:
-    """Name the colours of series."""
+    """Return the legend of the series' colours."""
     items = (
         Markup('<li><span class="swatch s{}"></span>{}</li>').format(place, name) for place, name in enumerate(series)
     )
@@ -110,11 +110,11 @@ def legend(series: Sequence[str]) -> Markup:
 HEIGHT: Final = 170
 AXIS: Final = 22
 LINE: Final = 12
-"""Pixels between the labels of two lines that end close to each other."""
+"""Minimum distance in pixels between the labels of two lines."""
 
 
 def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Number]], shown: Shown = plainly) -> Markup:
-    """Draw a line for each series over the same places, from left to right; values at least 0, null is no point."""
+    """Draw a line for each series over the same places; values must not be negative, and None is a gap."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     last = max(len(places) - 1, 1)
     known = {
@@ -143,7 +143,7 @@ def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Numbe
         yield Markup("</svg>")
         labels = _apart({name: points[-1][1] for name, points in known.items() if points})
         for place, (name, points) in enumerate(known.items()):
-            # one snapshot is a line of no length: a dot shows it, and where the line ends
+            # a dot marks the end of the line, and the only value of a series of length 1
             if points:
                 x, y, value = points[-1]
                 yield Markup(
@@ -156,12 +156,12 @@ def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Numbe
 
 
 def _height(value: Number, most: Number) -> float:
-    """Return the pixels from the top of a chart of lines at which a value is drawn."""
+    """Return the vertical position of a value in a line chart, in pixels from the top."""
     return round(8 + (HEIGHT - 16) * (1 - value / most), 1)
 
 
 def _apart(heights: Mapping[str, float]) -> dict[str, float]:
-    """Move labels down until none covers another.
+    """Move labels down until they do not overlap.
 
     >>> _apart({"a": 20.0, "b": 15.0, "c": 90.0})
     {'b': 15.0, 'a': 27.0, 'c': 90.0}
@@ -174,7 +174,7 @@ def _apart(heights: Mapping[str, float]) -> dict[str, float]:
 
 
 def _axis(places: Sequence[str], y: Number) -> Markup:
-    """Name the first place and the last one."""
+    """Draw the labels of the first and the last place."""
     ends = [("start", 0, places[0]), ("end", 100, places[-1])] if len(places) > 1 else []
     if len(places) == 1:
         ends = [("start", 0, places[0])]
@@ -185,25 +185,25 @@ def _axis(places: Sequence[str], y: Number) -> Markup:
 
 CELL: Final = 18
 NARROW_PLOT: Final = 250
-"""Pixels that all cells of a row have on a telephone."""
+"""Width of a row of cells on a phone, in pixels."""
 WIDE_PLOT: Final = 1000
-"""Pixels that they have on a desktop; a label is drawn where it has room."""
+"""Width of a row of cells on a desktop, in pixels; a label is drawn if it fits."""
 LETTER: Final = 7
-"""Pixels of a letter of a cell's label."""
+"""Width of a letter of a cell's label, in pixels."""
 DEEPEST: Final = 0.55
-"""Opacity of the darkest cell, on which a label in the colour of text can still be read."""
+"""Opacity of the darkest cell, on which a label in the text colour is still readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value of the heat map; `absence` says why there may be none, e.g. "gone"."""
+    """A value of the heat map; `absence` is why it may be missing, for example "gone"."""
 
     value: int
     absence: str = ""
 
     @property
     def label(self) -> str:
-        """What is read in the cell.
+        """The text in the cell.
 
         >>> Cell(0).label, Cell(0, "gone").label, Cell(3, "gone").label
         ('0', 'gone', '3, gone')
@@ -213,7 +213,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """A name and its cells, one a place."""
+    """A name and its cells, one per place."""
 
     name: str
     cells: Sequence[Cell]
@@ -222,9 +222,9 @@ class CellRow:
 def heat_map(
     title: str, unit: str, rows: Sequence[CellRow], places: Sequence[str], absences: Mapping[str, str]
 ) -> Markup:
-    """Draw a row of cells for each name, the darker the larger its value; equal neighbours are one.
+    """Draw a row of cells for each name, darker for larger values; equal adjacent cells are merged.
 
-    `absences` says what each kind of absence means, each drawn by a style of its own.
+    `absences` maps each kind of absence, which has its own style, to its meaning.
     """
     most = max((cell.value for row in rows for cell in row.cells), default=0) or 1
     height = len(rows) * CELL
@@ -256,7 +256,7 @@ _HATCH: Final = Markup(
 
 
 def _class(absence: str) -> str:
-    """Return the style of an absence.
+    """Return the CSS class of an absence.
 
     >>> _class("not there"), _class("")
     ('not-there', '')
@@ -265,7 +265,7 @@ def _class(absence: str) -> str:
 
 
 def _cell(row: CellRow, run: tuple[int, int], places: Sequence[str], y: int, most: int) -> Markup:
-    """Draw neighbours that are equal as one cell, with its label where that has room."""
+    """Draw equal adjacent cells as one, with the label if it fits."""
     first, end = run
     cell = row.cells[first]
     spanned = places[first] if end - first == 1 else f"{places[first]} to {places[end - 1]}"
@@ -298,7 +298,7 @@ def _cell(row: CellRow, run: tuple[int, int], places: Sequence[str], y: int, mos
 
 
 def _runs(values: Sequence[object]) -> Iterator[tuple[int, int]]:
-    """Where equal values begin and end.
+    """Return the start and end of each run of equal values.
 
     >>> list(_runs([3, 3, 1]))
     [(0, 2), (2, 3)]

@@ -1,7 +1,7 @@
-"""The report of a cluster: its health, who leads and holds what, how that came about, what was planned and done.
+"""The report of a cluster: health, leaders and replicas by broker, their history, plans and commits.
 
-Every section is made of the views in `jobs.sql_views`, as of one snapshot; what-if's rows are those that
-`surveyor whatif` stored. In: the views. Out: what the template `cluster.html` shows.
+Every section is built from the views in `jobs.sql_views` at one snapshot. The what-if rows are those stored by
+`surveyor whatif`. The result is rendered by the template `cluster.html`.
 """
 
 from collections import defaultdict
@@ -21,15 +21,15 @@ from jobs.web.render import Fact, about, alarming, fact, render
 from schemas.enums import NO_CONTROLLER, FailureScenario
 
 MOST_BROKERS: Final = 100
-"""Brokers in a picture."""
+"""Brokers in a chart."""
 MOST_SNAPSHOTS: Final = 90
-"""Snapshots in a picture of time, the newest."""
+"""Snapshots in a chart over time, the newest ones."""
 WORST: Final = 10
-"""Rows of what-if for each kind of loss."""
+"""What-if rows for each kind of loss."""
 
 _NO_RACK: Final = "(no rack)"
-_UNKNOWN_RACK: Final = "(not known)"
-"""Shown as the rack of a broker that is not registered, and was in none when it was last seen, or never seen."""
+_UNKNOWN_RACK: Final = "(unknown)"
+"""Shown as the rack of an unregistered broker whose last registration is not known, or had no rack."""
 
 
 def cluster_page(at: Summaries, now: datetime) -> str:
@@ -56,7 +56,7 @@ def health_facts(row: Row) -> list[Fact]:
         alarming("partitions offline", row["offline"], "bad"),
         alarming("under min ISR", row["under_min_isr"], "bad"),
         alarming("under-replicated", row["under_replicated"], "warn"),
-        alarming("brokers gone that hold replicas", row["brokers_gone"], "bad"),
+        alarming("brokers gone with replicas", row["brokers_gone"], "bad"),
         alarming("znodes not understood", row["quarantined"] or 0, "warn"),
         Fact("controller", known, "" if controller not in {None, NO_CONTROLLER} else "bad"),
         fact("partitions not led by the preferred replica", row["not_led_by_preferred"], "warn"),
@@ -91,7 +91,7 @@ def _brokers(at: Summaries) -> dict[str, Any]:
 
 
 def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
-    """Sum columns of brokers by their racks; those without one count together."""
+    """Sum columns of brokers by rack; brokers without a rack form one group."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
     for row in brokers:
         name = row["rack"] or (_NO_RACK if row.get("registered", True) else _UNKNOWN_RACK)
@@ -100,7 +100,7 @@ def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
 
 
 def broker_name(row: Row) -> str:
-    """What a broker is called wherever it stands alone: who is not registered is gone, as in `status`."""
+    """Return the name of a broker, marked as gone if it is not registered, as in `status`."""
     return f"broker {row['broker_id']}{'' if row['registered'] else ' (gone)'}"
 
 
@@ -140,11 +140,11 @@ def _place(row: Row) -> str:
 
 
 ABSENCES: Final = {"gone": "was registered before", "not there": "was not registered yet"}
-"""Kinds of `presence` in the view `leaders_over_time` of brokers that are not registered, and what each means."""
+"""Values of `presence` in the view `leaders_over_time` for unregistered brokers, and their meaning."""
 
 
 def cell_of(row: Row) -> Cell:
-    """Return the cell of a row of the view `leaders_over_time`."""
+    """Return the heat map cell for a row of the view `leaders_over_time`."""
     return Cell(row["leaders"], row["presence"] if row["presence"] in ABSENCES else "")
 
 
@@ -160,7 +160,7 @@ def _leaders(at: Summaries) -> dict[str, Any]:
     rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
     left_out = [
         f"the newest {len(newest)} of {len(snapshots)} snapshots" if len(newest) < len(snapshots) else "",
-        f"{len(most)} of {len(cells)} brokers, those that led most" if len(most) < len(cells) else "",
+        f"the {len(most)} of {len(cells)} brokers that led most" if len(most) < len(cells) else "",
     ]
     cut = " and ".join(filter(None, left_out))
     return {
@@ -169,13 +169,13 @@ def _leaders(at: Summaries) -> dict[str, Any]:
         )
         if rows
         else None,
-        "cut": f"The picture has {cut}." if cut else "",
+        "cut": f"The chart shows {cut}." if cut else "",
         "table": reigns(at),
     }
 
 
 def reigns(at: Summaries) -> EmbeddedTable:
-    """Who led each partition from when until when, the newest change first."""
+    """Return the leaders of each partition over time, the newest change first."""
     rows = at.query(
         """
         SELECT
@@ -205,7 +205,7 @@ def trouble(at: Summaries) -> EmbeddedTable:
     )
     brokers = ("leader", "replicas", "isr", "not_in_sync", "on_brokers_gone")
     more = "`surveyor show partitions --topic TOPIC` shows a topic's"
-    return EmbeddedTable("trouble", "Partitions in trouble", rows, brokers, ("state", "under_min_isr"), more)
+    return EmbeddedTable("trouble", "Unhealthy partitions", rows, brokers, ("state", "under_min_isr"), more)
 
 
 def plans(at: Summaries) -> EmbeddedTable:
@@ -226,7 +226,7 @@ def plans(at: Summaries) -> EmbeddedTable:
 
 
 def commits(at: Summaries) -> EmbeddedTable:
-    """Return the commits that the view has, the newest first; messages without what must not be shown."""
+    """Return the commits of the view, the newest first, with secrets in messages masked."""
     rows = at.query(
         """
         SELECT
@@ -260,7 +260,7 @@ _WHATIF: Final = (
 
 
 def _whatif(at: Summaries) -> dict[str, Any]:
-    """The worst rows of each kind of loss, of this snapshot or of the last one that was asked about before it."""
+    """Return the worst rows of each kind of loss, at this snapshot or at the last one simulated before it."""
     number = at.snapshot["snapshot_id"]
     rows = at.lake.read("whatif", ("snapshot_id", "<=", number)) if at.lake.has("whatif") else pa.table({})
     stored = as_rows(rows)
@@ -271,8 +271,8 @@ def _whatif(at: Summaries) -> dict[str, Any]:
             command = f"surveyor whatif --cluster {quote(at.lake.cluster)} --lose {lose.value}"
             result["not_asked"].append({"lose": lose.value, "command": command})
             continue
-        those = [row for row in stored if (row["lose"], row["snapshot_id"]) == (lose.value, newest)]
-        result["tables"].append(_losses(lose, those, "" if newest == number else f", on snapshot {newest}"))
+        simulated = [row for row in stored if (row["lose"], row["snapshot_id"]) == (lose.value, newest)]
+        result["tables"].append(_losses(lose, simulated, "" if newest == number else f", on snapshot {newest}"))
     return result
 
 

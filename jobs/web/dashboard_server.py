@@ -1,7 +1,6 @@
-"""`surveyor dashboard`: this process becomes Streamlit's server, which shows the tables and writes nothing.
+"""`surveyor dashboard`: replaces this process by a Streamlit server, which shows the tables and writes nothing.
 
-Streamlit is an extra. Nobody beyond this machine reaches the page unless told otherwise, for it asks nobody who they
-are. In: settings, an address and a port. Out: does not return where all is well.
+Streamlit is an optional dependency. The page has no login, so by default it is served on the loopback address only.
 """
 
 import os
@@ -24,25 +23,30 @@ _STDOUT = 1
 
 
 def serve(settings: Settings, address: str, port: int) -> NoReturn:
-    """Become the server; raise MissingError without Streamlit, UsageError where it could not listen."""
+    """Become the server; raise MissingError without Streamlit, UsageError if it cannot listen.
+
+    The function does not return on success.
+    """
     find_snapshot(settings.lake)
     if find_spec("streamlit") is None:
         raise MissingError(
             f"the dashboard needs Streamlit, which is not installed: pip install '{EXTRA}'; "
-            "`surveyor report` makes a page without it"
+            "`surveyor report` writes a page without it"
         )
     _refuse_taken(address, port)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
     emit_result(settings, {"url": url, "cluster": settings.cluster})
-    log(f"dashboard of {settings.warehouse}: {url} (Ctrl-C ends it)")
+    log(f"dashboard of {settings.warehouse}: {url} (press Ctrl-C to stop)")
     sys.stdout.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the server waits for them: no import is to be cut in two
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, SIGNALS
+    )  # until the server waits for them, so that no import is interrupted
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Streamlit's banner; its errors go to stderr
     os.execv(sys.executable, command_line(settings, address, port))  # noqa: S606 - this Python, these arguments
 
 
 def command_line(settings: Settings, address: str, port: int) -> list[str]:
-    """What is executed in place of this process."""
+    """Return the command line that replaces this process."""
     where = ["--address", address, "--port", str(port)]
     own = ["--warehouse", settings.warehouse, "--cluster", settings.cluster]
     hours = str(settings.conf.limits.max_plan_age_hours)
@@ -50,7 +54,7 @@ def command_line(settings: Settings, address: str, port: int) -> list[str]:
 
 
 def _refuse_taken(address: str, port: int) -> None:
-    """Find out before Streamlit does, which says it in more words."""
+    """Raise UsageError if the address cannot be used, with a shorter message than Streamlit's."""
     try:
         ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
         with closing(socket.socket(family, kind, protocol)) as listening:
@@ -59,5 +63,5 @@ def _refuse_taken(address: str, port: int) -> None:
     except OSError as error:
         raise UsageError(
             f"--address {address} --port {port}: cannot listen there ({error.strerror}); "
-            "another --port, or an --address of this machine"
+            "give another --port, or an --address of this machine"
         ) from None

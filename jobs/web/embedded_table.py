@@ -1,7 +1,7 @@
-"""Rows for a table that the page draws itself: JSON in a `<script>`, column by column, equal texts once.
+"""A table embedded in a page as JSON in a `<script>` element, by column, with equal texts stored once.
 
-A browser draws the rows that are in view, never all of them. So 100,000 rows are some megabytes of JSON, found in a
-blink, because a text is searched once however many rows have it. In: a table in Arrow. Out: an island.
+The script of the page draws only the visible rows. 100,000 rows are a few megabytes of JSON, and searching is fast
+because each distinct text is searched once.
 """
 
 import json
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 MOST_CHOICES: Final = 40
-"""Different values of a column above which a list to choose from helps nobody."""
+"""Distinct values of a column up to which it gets a selection list."""
 
 _ESCAPES: Final = {
     "<": "\\u003c",
@@ -22,33 +22,33 @@ _ESCAPES: Final = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-"""What could end a script, begin a comment in it, or a line of it."""
+"""Characters that could end the script element or start a comment or a line in it."""
 
 
 MOST_ROWS: Final = 200_000
-"""Rows of a table in the page: some ten megabytes."""
+"""Rows of a table in the page, about ten megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedTable:
-    """A table's rows for the page, under a name of its own."""
+    """A table of the page; `name` must be unique in it."""
 
     name: str
     caption: str
     rows: pa.Table
     brokers: tuple[str, ...] = ()
-    """Columns whose texts name brokers by number, which the broker filter looks at."""
+    """Columns of broker ids, to which the broker filter applies."""
     choices: tuple[str, ...] = ()
-    """Columns that can be chosen from."""
+    """Columns with a selection list."""
     more: str = ""
-    """What shows the rows that are too many for the page."""
+    """How to show the rows that exceed the limit of the page."""
 
     @property
     def html(self) -> Markup:
-        """The element that holds it; nothing in it can end it."""
+        """The script element; its content is escaped so that it cannot end the element."""
         return Markup('<script type="application/json" id="rows-{}">{}</script>').format(
             self.name,
-            Markup(safe_json(self._content())),  # noqa: S704 - escaped for this place
+            Markup(safe_json(self._content())),  # noqa: S704 - escaped for a script element
         )
 
     @property
@@ -79,7 +79,7 @@ class EmbeddedTable:
 
 
 def safe_json(value: Any) -> str:  # noqa: ANN401 - JSON
-    r"""Write JSON that may stand in a script element.
+    r"""Encode JSON for a script element.
 
     >>> safe_json(["</script><script>alert(1)</script>"])
     '["\\u003c/script\\u003e\\u003cscript\\u003ealert(1)\\u003c/script\\u003e"]'

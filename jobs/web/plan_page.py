@@ -1,7 +1,7 @@
-"""The report of a plan, to approve it from: warnings first, before and after by broker, and every change.
+"""The report of a plan for its approval: warnings, the figures before and after by broker, and every change.
 
-The rows shown are checked against the plan's id, as a commit checks them, so what is approved under that id is what the
-page shows. In: a stored plan. Out: what the template `plan.html` shows.
+The rows are verified against the plan's id, as a commit does, so the id that is approved stands for exactly the rows on
+the page. The result is rendered by the template `plan.html`.
 """
 
 import json
@@ -45,22 +45,22 @@ _SIDES: Final = ("before", "after")
 
 @dataclass(frozen=True, slots=True)
 class PlanTables:
-    """A plan's rows as Arrow has them, and the cluster as its snapshot found it."""
+    """A plan's rows in Arrow, and the cluster at its snapshot."""
 
     row: Row
     changes: StoredRows
     at: Summaries
     snapshot: Row
     is_whole: bool
-    """Whether the snapshot is still there: else the cluster is what the plan's own rows say of it."""
+    """Whether the snapshot still exists; if not, the cluster is derived from the plan's rows."""
     review: Review
 
     @classmethod
     def read(cls, lake: Warehouse, id_or_name: str) -> "PlanTables":
         """Read a plan; raise UsageError if it does not exist, RefusedError if its stored rows were changed."""
         row = find_plan(lake, id_or_name)
-        mine = ("plan_id", "=", row["plan_id"])
-        rows = {table: lake.read(table, mine) for table in ("changes", "operations", "rejections")}
+        of_plan = ("plan_id", "=", row["plan_id"])
+        rows = {table: lake.read(table, of_plan) for table in ("changes", "operations", "rejections")}
         _refuse_edited(row, rows)
         in_order = [(name, "ascending") for name in ("wave", "topic", "partition")]
         changes = StoredRows(rows["changes"].sort_by(in_order).combine_chunks())
@@ -69,7 +69,7 @@ class PlanTables:
         except UsageError:
             snapshot = {"snapshot_id": row["snapshot_id"], "cluster_id": row["cluster_id"], "taken_at": None}
             is_whole = False
-        at = Summaries(lake, snapshot, {"commits": mine})
+        at = Summaries(lake, snapshot, {"commits": of_plan})
         at.add("plan_changes", changes.table)
         at.add("plan_operations", rows["operations"])
         at.add("plan_rejections", rows["rejections"])
@@ -88,7 +88,7 @@ def _refuse_edited(row: Row, rows: dict[str, pa.Table]) -> None:
 
 
 def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
-    """Stand in for a snapshot that was dropped: the brokers alive then, and the partitions that change."""
+    """Add tables in place of a deleted snapshot: the brokers that were live, and the partitions that change."""
     brokers = [broker["broker_id"] for broker in row["brokers"]]
     nothing = pa.nulls(len(brokers), pa.string())
     known = pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing})
@@ -104,7 +104,7 @@ def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
 
 
 def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
-    """Return the page as HTML; a plan that is older than a commit takes is warned of."""
+    """Return the page as HTML, with a warning if the plan is too old for a commit."""
     row = plan.row
     copied = volume(plan.at.lake, plan.changes)
     sums = summary(plan.changes)
@@ -137,16 +137,16 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PageFigures:
-    """What a plan comes to, for tables: numbers before and after, waves, and what is said in sentences."""
+    """Figures of a plan: numbers before and after, waves, and notes."""
 
     spans: list[Span]
     waves: list[dict[str, str]]
-    """By the name of the column; the same columns in each."""
+    """One mapping per wave from column name to text; all have the same columns."""
     notes: list[str]
 
 
 def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
-    """Lay out the figures of a plan; `rate` in bytes a second, None where no throttle was asked for."""
+    """Return the figures of a plan; `rate` is the throttle in bytes per second, None without one."""
     figures = figures_in(row)
     spans = [*broker_spans(figures), *byte_spans(figures), *rack_spans(figures)]
     sentences = [*notes(row), *list(copied.lines(rate))[:1]]
@@ -169,7 +169,7 @@ def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
 
 
 def commands_of(row: Row, throttle: Sequence[str] = ()) -> Iterator[str]:
-    """How to carry it out, with the throttle that was asked for; nothing where no commit does."""
+    """Return the commands that commit and verify a plan; none if the plan cannot be committed."""
     if row["status"] in UNCOMMITTABLE or is_cycle(row):
         return
     named = f"{row['plan_id']} --cluster {quote(row['cluster'])}"
@@ -180,7 +180,7 @@ def commands_of(row: Row, throttle: Sequence[str] = ()) -> Iterator[str]:
 
 
 def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
-    """What a reviewer must not miss: what the plan's age and status say, then what goes, then what its rows do."""
+    """Return the warnings: those of age and status, then deletions, then those of the rows."""
     yield from _standing(plan, now, max_age_hours)
     yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
     if outage := outage_left_by(plan.at.lake, plan.row):
@@ -189,28 +189,28 @@ def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterat
 
 
 def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
-    """What keeps the plan from being committed as it is, or makes its picture an old one."""
+    """Return warnings if the plan cannot be committed as it is, or if its snapshot is outdated."""
     row = plan.row
     if row["status"] in UNCOMMITTABLE:
-        yield f"this plan is {row['status']}: no commit carries it out; plan again"
+        yield f"this plan is {row['status']} and cannot be committed; plan again"
     elif is_cycle(row):
-        yield "this plan records a cycle of `surveyor control` that is over: no commit goes on with it"
+        yield "this plan records a completed cycle of `surveyor control` and cannot be committed"
         return
     elif row["status"] != PlanStatus.PLANNED:
-        yield f"this plan is {row['status']}: a commit of it has begun already; commits so far are listed below"
+        yield f"this plan is {row['status']}: a commit has already started; its commits are listed below"
     if now - row["created_at"] > timedelta(hours=max_age_hours):
         age = format_duration((now - row["created_at"]).total_seconds())
-        yield f"this plan is {age} old, and a commit refuses what is older than {max_age_hours:g} h; plan again"
+        yield f"this plan is {age} old, and a commit refuses plans older than {max_age_hours:g} h; plan again"
     newest = last_snapshot(plan.at.lake)
     if newest is not None and newest["snapshot_id"] > row["snapshot_id"]:
         yield (
             f"this plan is on snapshot {row['snapshot_id']}, and the newest is {newest['snapshot_id']}: "
-            "a commit leaves out what has changed since"
+            "a commit skips partitions that have changed since"
         )
 
 
 def question_of(parameters: str | None) -> str:
-    """What was asked, without what came of it, and without ids for new topics: Kafka's controller makes its own."""
+    """Return the plan's parameters without figures and without topic ids, which Kafka's controller generates."""
     stated = without_topic_ids(json.loads(parameters or "{}"))
     return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
 
@@ -227,9 +227,9 @@ def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | 
         fact("operations on topics", plan.at.query("SELECT * FROM plan_operations").num_rows),
         fact("replicas copied", row["moves"]),
         *known,
-        alarming("asked for and left as it is", row["rejected"], "warn"),
+        alarming("rejected", row["rejected"], "warn"),
         fact("topics with changes", sums["topics_in_all"]),
-        fact("brokers concerned", len(sums["brokers"])),
+        fact("brokers affected", len(sums["brokers"])),
         fact("waves", len(plan.changes.counts("wave"))),
     ]
 
@@ -256,11 +256,11 @@ SELECT
 FROM leadership FULL JOIN led USING (broker_id) FULL JOIN held USING (broker_id)
 ORDER BY broker_id
 """
-"""What each broker leads and holds in the plan's snapshot, and once the plan has come about."""
+"""SQL of the leaders and replicas of each broker, at the plan's snapshot and after the plan."""
 
 
 def before_and_after(plan: PlanTables) -> list[Row]:
-    """A row a broker: what it leads and holds before and after."""
+    """Return a row per broker with its leaders and replicas before and after."""
     return as_rows(plan.at.query(_BEFORE_AND_AFTER, "leadership"))
 
 
@@ -273,7 +273,7 @@ def _brokers(plan: PlanTables) -> dict[str, Any]:
     if not plan.is_whole:
         notes.append("The plan's snapshot was dropped by `surveyor vacuum`: only partitions that change are counted.")
     if len(drawn) < len(rows):
-        notes.append(f"The pictures have the {len(drawn)} brokers that change most; the table has all.")
+        notes.append(f"The charts show the {len(drawn)} brokers that change most; the table has all.")
     charts = [
         _chart("Partitions led, by broker", _groups(drawn, "leaders")),
         _chart("Replicas held, by broker", _groups(drawn, "replicas")),
@@ -308,7 +308,7 @@ def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> R
 
 
 def changes_table(plan: PlanTables) -> EmbeddedTable:
-    """Every change, in the order it is committed in."""
+    """Return all changes, in commit order."""
     rows = plan.at.query(
         """
         SELECT

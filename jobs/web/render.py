@@ -1,8 +1,7 @@
-"""Pages made of templates: a file each, with its style, script and data in it, which asks nobody for anything.
+"""Renders pages from templates: self-contained HTML files with style, script and data, without external resources.
 
-Everything that comes from a cluster is escaped where it is put in: text by the templates, SVG by Markup, rows by
-`islands`. The page's own policy says so once more: the browser runs the one script whose hash it names, and loads
-nothing. In: a template's name and what it shows. Out: HTML.
+All data from a cluster is escaped: text by the templates, SVG by Markup, rows by `embedded_table`. In addition, the
+content security policy allows only the one script with the given hash and loads nothing else.
 """
 
 from base64 import b64encode
@@ -26,7 +25,7 @@ _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A number for the eye; `mood`: good, warn, bad or nothing."""
+    """A figure of the page; `mood` is good, warn, bad or empty."""
 
     name: str
     value: str
@@ -34,22 +33,22 @@ class Fact:
 
 
 def fact(name: str, value: int | None, mood: str = "") -> Fact:
-    """Show a count; it has its mood only where it is not 0."""
+    """Return a count, which has a mood only if it is not 0."""
     return Fact(name, "unknown" if value is None else plainly(value), mood if value else "")
 
 
 def alarming(name: str, value: int, mood: str) -> Fact:
-    """Show a count that should be 0, and is good then."""
+    """Return a count that should be 0, which has the mood good if it is 0."""
     return Fact(name, plainly(value), mood if value else "good")
 
 
 def shown_time(time: datetime | None) -> str:
-    """Write a time in UTC."""
+    """Format a time in UTC."""
     return "" if time is None else time.astimezone(UTC).strftime(_TIME)
 
 
 def about(cluster: str, snapshot: Row, now: datetime) -> Row:
-    """Say which cluster's snapshot is shown, when it was taken and how old it is; the time of a dropped one is lost."""
+    """Return cluster, snapshot id, time and age; time and age are empty if the snapshot was deleted."""
     taken = snapshot["taken_at"]
     known = {"cluster": cluster, "cluster_id": snapshot["cluster_id"], "snapshot_id": snapshot["snapshot_id"]}
     if taken is None:
@@ -76,8 +75,8 @@ def _own(file: str) -> str:
     return files(_PACKAGE).joinpath("templates", file).read_text(encoding="utf-8")
 
 
-def render(template: str, **shown: Any) -> str:  # noqa: ANN401 - whatever the template shows
-    """Make a page; a template that shows what it was not given is a mistake, and raises."""
+def render(template: str, **shown: Any) -> str:  # noqa: ANN401 - the variables of the template
+    """Render a page; raise UndefinedError if a variable of the template is missing."""
     script = _own("tables.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
     return (

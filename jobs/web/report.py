@@ -1,4 +1,4 @@
-"""`surveyor report`: a page written to a file, whole or not at all. No JVM."""
+"""`surveyor report`: writes a page to a file atomically. It needs no JVM."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,18 +20,20 @@ from jobs.web.cluster_page import cluster_page
 from jobs.web.plan_page import PlanTables, plan_page
 
 MOST_CHANGES: Final = 2_000_000
-"""Changes of plans, the newest, that are read for their reasons and for what became of them."""
+"""Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
 
 
 def write_report(settings: Settings, out: Path | None, plan: str | None, snapshot_id: int | None) -> None:
-    """Write the report of a plan or else of the cluster; raise UsageError where the file cannot be written."""
+    """Write the report of a plan, or of the cluster; raise UsageError if the file cannot be written."""
     now = datetime.now(UTC)
     if plan is not None and snapshot_id is not None:
-        raise UsageError("--snapshot is for the report of a cluster, a plan has its own: leave one of the two out")
+        raise UsageError(
+            "--snapshot applies to the report of a cluster, and a plan has its own snapshot; give only one of the two"
+        )
     if out is not None:
         refuse_unwritable(out)
     result: Row
-    with progress("reading the tables and drawing the page"):
+    with progress("reading the tables and rendering the page"):
         if plan is None:
             chosen = find_snapshot(settings.lake, snapshot_id)
             html = cluster_page(summaries(settings.lake, chosen), now)
@@ -49,20 +51,20 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
 
 
 def summaries(lake: Warehouse, snapshot: Row) -> Summaries:
-    """Open the views as of a snapshot, of the newest plans where there are very many changes in all."""
+    """Open the views at a snapshot, restricted to the newest plans if there are more than MOST_CHANGES changes."""
     return Summaries(lake, snapshot, _newest_plans(lake, snapshot), until_of(lake, snapshot))
 
 
 def until_of(lake: Warehouse, snapshot: Row) -> datetime | None:
-    """When the next snapshot was taken: what was done from then on is later. None for the newest."""
+    """Return when the next snapshot was taken, which ends the period of this one; None for the newest."""
     after = lake.read("snapshots", ("snapshot_id", ">", snapshot["snapshot_id"]), columns=["taken_at"])["taken_at"]
     taken: datetime | None = pc.min(after).as_py()
     return taken
 
 
 def _newest_plans(lake: Warehouse, snapshot: Row) -> dict[str, Filter]:
-    mine = ("snapshot_id", "<=", snapshot["snapshot_id"])
-    plans = lake.read("plans", mine, columns=["plan_id", "created_at", "changes"])
+    up_to = ("snapshot_id", "<=", snapshot["snapshot_id"])
+    plans = lake.read("plans", up_to, columns=["plan_id", "created_at", "changes"])
     taken, changes = list[str](), 0
     for row in plans.sort_by([("created_at", "descending")]).to_pylist():
         changes += row["changes"] or 0

@@ -1,1 +1,1 @@
-"""The dashboard: a Streamlit page over the tables, which reads and never writes."""
+"""The dashboard: a read-only Streamlit app over the tables."""

@@ -1,7 +1,7 @@
-"""The dashboard's server: Streamlit, once what the pages work with is imported.
+"""The dashboard's server: Streamlit, started after the libraries of the pages are imported.
 
-Streamlit imports an app when the first visitor comes, who would wait some seconds for Arrow, DuckDB and Altair. In:
-`--address` and `--port`, and after them the arguments of `app.py`.
+Otherwise Streamlit would import the app at the first request, which would take some seconds for Arrow, DuckDB and
+Altair. The arguments are `--address` and `--port`, followed by the arguments of `app.py`.
 """
 
 import argparse
@@ -28,15 +28,15 @@ OPTIONS: Final = {
     "client.toolbarMode": "viewer",
     "client.showErrorDetails": "none",
     "global.developmentMode": "false",
-    "runner.magicEnabled": "false",  # which shows whatever text stands alone in the app, as docstrings of names do
+    "runner.magicEnabled": "false",  # it would display string literals in the app, such as docstrings of constants
     "logger.level": "error",
 }
-"""What Streamlit is told whatever its own files say: it reports to nobody, and shows no stack trace."""
+"""Options that override Streamlit's configuration files: no usage statistics, and no stack traces."""
 
 
 def serve(arguments: Sequence[str] | None = None) -> None:
-    """Serve until a signal comes, with the exit code of other commands then."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in every thread, so that the one that waits for them gets them
+    """Serve until a signal arrives, and exit with the same code as other commands."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in every thread, so that the waiting thread receives them
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", required=True)
@@ -49,17 +49,21 @@ def serve(arguments: Sequence[str] | None = None) -> None:
 
 
 def _send_at_once(event: str, arguments: tuple[object, ...]) -> None:
-    """Have the socket that Streamlit listens on, and with it every connection, send the end of an answer at once.
+    """Set TCP_NODELAY on the listening socket, which all its connections inherit.
 
-    Streamlit makes it in a way in which asyncio does not know it for TCP. The kernel then keeps each last packet until
-    the one before is acknowledged, 40 ms: for the 150 files of its pages that was a second for every visitor.
+    Streamlit creates the socket in a way that asyncio does not recognise as TCP, so asyncio does not set the option.
+    The kernel then holds back the last packet of each response for 40 ms, until the previous one is acknowledged. For
+    the 150 files of a page this added one second.
     """
     if event == "socket.bind" and isinstance(bound := arguments[0], socket.socket) and bound.family != socket.AF_UNIX:
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _end_at_once() -> NoReturn:
-    """Wait for a signal and end: Streamlit would wait for every visitor to close the page, and nothing is written."""
+    """Wait for a signal and exit at once.
+
+    Streamlit would wait until all browsers close the page, and the dashboard has nothing to write.
+    """
     number = signal.sigwait(SIGNALS)
     end_line(number)
     os.write(2, f"surveyor: {INTERRUPTED_MESSAGE}\n".encode())

@@ -1,7 +1,7 @@
-"""The script that Streamlit runs for whoever opens the dashboard, and again with each click.
+"""The script that Streamlit runs for each session of the dashboard, and again at each interaction.
 
-In: `--warehouse`, `--cluster` and `--max-plan-age-hours`, after `--`. It chooses a cluster, a snapshot and a page, and
-shows what `sections` has for them.
+It lets the user select a cluster, a snapshot and a page, and shows the page from `sections`. Its arguments are
+`--warehouse`, `--cluster` and `--max-plan-age-hours`, after `--`.
 """
 
 import argparse
@@ -19,22 +19,22 @@ from jobs.web.dashboard.parts import plain
 from jobs.web.dashboard.sections import CLUSTER, PAGES
 from jobs.web.render import shown_time
 
-# Keys of what Streamlit keeps for a visitor: where the slider stands, and the cluster and snapshot newest before.
+# Keys of the session state: the position of the slider, and the cluster and its newest snapshot at the last run.
 SLIDER: Final = "snapshot"
 NEWEST: Final = "newest"
 
 
 def main() -> None:
-    """Show the page that is chosen."""
-    told = _told()
+    """Show the selected page."""
+    arguments = _arguments()
     st.set_page_config(page_title="Surveyor", layout="wide")
     try:
-        _show(told)
+        _show(arguments)
     except SurveyorError as error:
         st.error(plain(error))
 
 
-def _told() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--cluster", required=True)
@@ -42,35 +42,35 @@ def _told() -> argparse.Namespace:
     return parser.parse_args(sys.argv[1:])
 
 
-def _show(told: argparse.Namespace) -> None:
-    known = clusters(told.warehouse)
+def _show(arguments: argparse.Namespace) -> None:
+    names = clusters(arguments.warehouse)
     with st.sidebar:
-        first = known.index(told.cluster) if told.cluster in known else 0
-        cluster = st.selectbox("Cluster", known, index=first, key="cluster")
+        first = names.index(arguments.cluster) if arguments.cluster in names else 0
+        cluster = st.selectbox("Cluster", names, index=first, key="cluster")
         page = st.radio("Page", list(PAGES), key="page")
-        snapshot = _chosen(cluster, snapshots(told.warehouse, cluster))
+        snapshot = _chosen(cluster, snapshots(arguments.warehouse, cluster))
     st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
     st.title(plain(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
     age = format_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
-    known_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
-    st.text(f"snapshot {snapshot['snapshot_id']}{known_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")
-    PAGES[page](SnapshotRef(told.warehouse, cluster, snapshot["snapshot_id"]), told.max_plan_age_hours)
+    cluster_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
+    st.text(f"snapshot {snapshot['snapshot_id']}{cluster_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")
+    PAGES[page](SnapshotRef(arguments.warehouse, cluster, snapshot["snapshot_id"]), arguments.max_plan_age_hours)
 
 
 def _chosen(cluster: str, taken: list[Row]) -> Row:
-    """Slide through history; the newest unless somebody slides. One snapshot leaves nothing to choose."""
+    """Return the snapshot selected by the slider, by default the newest; a single snapshot has no slider."""
     by_id = {row["snapshot_id"]: row for row in taken}
     _follow(cluster, list(by_id))
     return by_id[st.select_slider("Snapshot", list(by_id), key=SLIDER)] if len(by_id) > 1 else taken[0]
 
 
 def _follow(cluster: str, numbers: list[int]) -> None:
-    """Put the slider on the newest snapshot where it stood on the newest before, of another cluster, or on none."""
-    kept = st.session_state
-    here, newest = kept.get(NEWEST, (None, None))
-    if here != cluster or kept.get(SLIDER) not in numbers or kept[SLIDER] == newest:
-        kept[SLIDER] = numbers[-1]
-    kept[NEWEST] = cluster, numbers[-1]
+    """Move the slider to the newest snapshot, unless the user selected an older one of this cluster."""
+    state = st.session_state
+    last_cluster, newest = state.get(NEWEST, (None, None))
+    if last_cluster != cluster or state.get(SLIDER) not in numbers or state[SLIDER] == newest:
+        state[SLIDER] = numbers[-1]
+    state[NEWEST] = cluster, numbers[-1]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What the dashboard reads: the views, kept for a while, so that a click does not read the tables again.
+"""Cached reads of the dashboard, so that an interaction does not read the tables again.
 
-A snapshot's own rows never change and are kept by its number; what grows meanwhile, as plans and commits, is read again
-after some seconds. Tables in Arrow are shared by all who look, for nobody changes them.
+Rows of a snapshot never change and are cached by its id. Growing data, such as plans and commits, is read again after
+some seconds. Arrow tables are immutable, so all sessions share them.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
 
 FRESH: Final = 5
-"""Seconds after which what may have grown is read again."""
+"""Lifetime of cached data that can grow."""
 KEPT: Final = 12
-"""Snapshots whose rows are kept."""
+"""Snapshots in the cache."""
 SHOWN: Final = 1_000
-"""Rows of a table that are shown at once; a search finds the others."""
+"""Rows of a table shown at once; a search finds the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRef:
-    """One cluster in a warehouse as of one snapshot."""
+    """One snapshot of one cluster in a warehouse."""
 
     warehouse: str
     cluster: str
@@ -43,13 +43,13 @@ class SnapshotRef:
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
 def clusters(warehouse: str) -> list[str]:
-    """Name the clusters of a warehouse."""
+    """Return the names of the clusters of a warehouse."""
     return Warehouse(warehouse, "").clusters()
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
 def snapshots(warehouse: str, cluster: str) -> list[Row]:
-    """The snapshots of a cluster, the oldest first: snapshot_id, taken_at and cluster_id."""
+    """Return snapshot_id, taken_at and cluster_id of the snapshots of a cluster, the oldest first."""
     columns = ["snapshot_id", "taken_at", "cluster_id"]
     rows = Warehouse(warehouse, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
     return list(rows.to_pylist())
@@ -57,7 +57,7 @@ def snapshots(warehouse: str, cluster: str) -> list[Row]:
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
-    """Views that a snapshot decides; rows as in `jobs.sql_views`."""
+    """Return the views that depend on the snapshot only; rows as in `jobs.sql_views`."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
     return {name: at.table(name) for name in names}
@@ -65,7 +65,7 @@ def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def held_by(place: SnapshotRef, broker: int) -> pa.Table:
-    """The partitions that a broker leads or holds, and its part in each."""
+    """Return the partitions of a broker, with its role in each."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
     return at.query(
@@ -85,7 +85,7 @@ def held_by(place: SnapshotRef, broker: int) -> pa.Table:
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def sections(place: SnapshotRef) -> dict[str, pa.Table]:
-    """Tables as the report has them: partitions in trouble, and who led what when."""
+    """Return tables as in the report: unhealthy partitions and the leader history."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
     return {"trouble": trouble(at).rows, "leaders": reigns(at).rows}
@@ -93,7 +93,7 @@ def sections(place: SnapshotRef) -> dict[str, pa.Table]:
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
 def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
-    """Plans and commits of a cluster up to a snapshot; up to now for the newest."""
+    """Return the plans and commits of a cluster up to a snapshot; up to now for the newest."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
     return {"plans": plans(at).rows, "commits": commits(at).rows}
@@ -101,7 +101,7 @@ def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
 def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
-    """What became of each row in one commit of a plan; messages without what must not be shown."""
+    """Return the outcome of each row in one commit of a plan, with secrets in messages masked."""
     lake = Warehouse(warehouse, cluster)
     at = Summaries(lake, find_snapshot(lake), {"commits": ("plan_id", "=", plan_id)})
     rows = at.query(f"SELECT * FROM commit_rows WHERE attempt = {attempt}", "commit_rows")  # noqa: S608 - a number
@@ -112,12 +112,12 @@ def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table
 
 @st.cache_resource(ttl=60, max_entries=4, show_spinner=False)
 def plan(warehouse: str, cluster: str, plan_id: str) -> PlanTables:
-    """One plan; checked against its id."""
+    """Return a plan, verified against its id."""
     return PlanTables.read(Warehouse(warehouse, cluster), plan_id)
 
 
 def searched(rows: pa.Table, words: str) -> pa.Table:
-    """Keep the rows that have every word in some column, whatever its case."""
+    """Keep the rows that contain every word in some column, ignoring case."""
     for word in words.split():
         columns = [pc.match_substring(column.cast(pa.string()), word, ignore_case=True) for column in rows.columns]
         matches = columns[0]

@@ -1,7 +1,7 @@
-"""Parts of the dashboard's pages: tables with a search box, charts, and text that stays text.
+"""Components of the dashboard's pages: tables with a search box, charts, and escaped text.
 
-Streamlit reads much of what it is given as Markdown; what a cluster is called must not be a link or a picture from
-elsewhere, so names are escaped, or shown where nothing is read into them: in cells, charts and `st.text`.
+Streamlit interprets many texts as Markdown. A name in a cluster must not become a link or an external image, so names
+are escaped or shown where Markdown is not interpreted: in cells, charts and `st.text`.
 """
 
 import re
@@ -19,15 +19,15 @@ from jobs.web.dashboard.cache import SHOWN, searched
 from jobs.web.render import Fact
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
-"""Told apart by people who see colours otherwise, on light and dark."""
+"""Distinguishable with colour blindness, on light and dark pages."""
 BAR: Final = 20
 AROUND: Final = 130
-"""Room for the title, the legend and the axis of a chart."""
+"""Height of the title, legend and axis of a chart, in pixels."""
 MOST_BARS: Final = 60
 MOST_LABELLED: Final = 20
-"""Snapshots of a heat map up to which its cells have room for labels."""
+"""Number of snapshots up to which the cells of a heat map have labels."""
 LABEL: Final = "#7f8790"
-"""Of values in charts: readable on a light and on a dark page."""
+"""Colour of values in charts, readable on light and dark pages."""
 ON_SHADES: Final = "#24292f"
 
 _TOP: Final = alt.Legend(orient="top")
@@ -38,7 +38,7 @@ _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&^=])")
 
 
 def plain(text: object) -> str:
-    r"""Escape text for where Markdown is read.
+    r"""Escape text for Markdown.
 
     >>> plain("![x](http://y)")
     '\\!\\[x\\]\\(http\\:\\/\\/y\\)'
@@ -47,19 +47,19 @@ def plain(text: object) -> str:
 
 
 def table(rows: pa.Table, what: str, key: str) -> None:
-    """Show rows under a search box: the first of those found, and how many there are."""
-    words = st.text_input(f"Search {what}", key=f"search-{key}", placeholder="words that a row must have")
+    """Show a search box, the first matching rows and their number."""
+    words = st.text_input(f"Search {what}", key=f"search-{key}", placeholder="words that a row must contain")
     matching = searched(rows, words)
     more = f"; the first {SHOWN:,} are shown" if matching.num_rows > SHOWN else ""
     st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {what}{more}")
     if matching.num_rows:
-        # named as the report names them, and empty where there is nothing
+        # labels as in the report, and empty cells for null
         shown = matching.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in matching.column_names])
         st.dataframe(shown, hide_index=True, width="stretch", key=f"rows-{key}", placeholder="")
 
 
 def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> None:
-    """Draw a bar for each of these columns of each row; many rows scroll, and what is left out is said."""
+    """Draw a bar for each of these columns of each row; a caption reports omitted rows."""
     series = [column.replace("_", " ") for column in columns]
     values = [
         {"name": str(row[name]), "what": what, "count": row[column]}
@@ -98,7 +98,7 @@ def lines(title: str, values: Sequence[Row], series: Sequence[str]) -> None:
 def heat_map(title: str, values: Sequence[Row]) -> None:
     """Draw how many partitions each broker led in each snapshot.
 
-    Values have `broker`, `snapshot`, `leaders`, `absence`, which says why a broker may lead none, and `label`.
+    Values have `broker`, `snapshot`, `leaders`, `absence` (why the broker may lead none) and `label`.
     """
     there = [row for row in values if row["leaders"] or not row["absence"]]
     absent = [row for row in values if row["absence"]]
@@ -137,7 +137,7 @@ def _colour(field: str, series: Sequence[str]) -> Any:  # noqa: ANN401 - one of 
 
 
 def cards(facts: Sequence[Fact]) -> None:
-    """Show numbers side by side, each with the mark of its state, as the report does."""
+    """Show figures side by side, each coloured by its mood, as the report does."""
     items = Markup().join(
         Markup('<div class="{}"><strong>{}</strong>{}</div>').format(fact.mood, fact.value, fact.name) for fact in facts
     )
@@ -152,4 +152,4 @@ _CARDS: Final = Markup("""<style>
 .cards strong { display: block; font-size: 1.45rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
 .cards .good { --mood: #2da44e; } .cards .warn { --mood: #d29922; } .cards .bad { --mood: #e5484d; }
 </style>""")
-"""The colours can be told apart on a light page and on a dark one; Streamlit's menu chooses between the two."""
+"""The colours are distinguishable on light and dark pages, between which Streamlit's menu switches."""

@@ -1,4 +1,4 @@
-"""The pages of the dashboard: the cluster, its brokers, who led what when, plans and commits."""
+"""The pages of the dashboard: cluster, brokers, leader history, plans and commits."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ SNAPSHOTS_DRAWN: Final = 60
 
 
 def cluster(place: SnapshotRef, _: float) -> None:
-    """How the cluster is, and how it became so."""
+    """Show the health of the cluster and its history."""
     known = views(place, ("health", "leadership", "imbalance_history"))
     cards(health_facts(as_rows(known["health"])[0]))
     brokers = as_rows(known["leadership"])
@@ -47,7 +47,7 @@ def cluster(place: SnapshotRef, _: float) -> None:
         bars("Partitions led and replicas held, by rack", racks, "rack", ("leaders", "replicas"))
     _imbalance(as_rows(known["imbalance_history"]))
     st.subheader("Offline and under-replicated partitions")
-    table(sections(place)["trouble"], "partitions in trouble", "trouble")
+    table(sections(place)["trouble"], "unhealthy partitions", "trouble")
 
 
 def _imbalance(rows: list[Row]) -> None:
@@ -65,7 +65,7 @@ def _imbalance(rows: list[Row]) -> None:
 
 
 def brokers(place: SnapshotRef, _: float) -> None:
-    """From a broker to its partitions."""
+    """Show a broker and its partitions."""
     rows = as_rows(views(place, ("health", "leadership", "imbalance_history"))["leadership"])
     if not rows:
         st.info("This snapshot has no broker.")
@@ -85,7 +85,7 @@ def brokers(place: SnapshotRef, _: float) -> None:
 
 
 def leaders(place: SnapshotRef, _: float) -> None:
-    """Who led what when."""
+    """Show the leader history."""
     over_time = as_rows(views(place, ("leaders_over_time",))["leaders_over_time"])
     newest = set(sorted({row["snapshot_id"] for row in over_time})[-SNAPSHOTS_DRAWN:])
     values = [
@@ -101,7 +101,7 @@ def leaders(place: SnapshotRef, _: float) -> None:
 
 
 def plans(place: SnapshotRef, max_age_hours: float) -> None:
-    """The plans, and one of them before and after."""
+    """Show the plans, and the details of one of them."""
     listed = plans_and_commits(place)["plans"]
     table(listed, "plans", "plans")
     if listed.num_rows:
@@ -123,7 +123,7 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
             st.dataframe(pa.Table.from_pylist(rows_shown), hide_index=True, width="content")
     for note in figures.notes:
         st.text(note)
-    st.caption("What was asked")
+    st.caption("Command and parameters")
     if chosen.row.get("command"):
         st.code(chosen.row["command"], language="shell")
     st.code(question_of(chosen.row["parameters"]), language="json")
@@ -138,7 +138,7 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
 
 
 def commits(place: SnapshotRef, _: float) -> None:
-    """What became of plans, attempt by attempt, and one of them row by row."""
+    """Show the commits, and the rows of one of them."""
     listed = plans_and_commits(place)["commits"]
     table(listed, "commits", "commits")
     if listed.num_rows:
@@ -153,8 +153,8 @@ CLUSTER: Final = "Cluster"
 PAGES: Final[Mapping[str, Callable[[SnapshotRef, float], None]]] = {
     CLUSTER: cluster,
     "Brokers": brokers,
-    "Who led what when": leaders,
+    "Leader history": leaders,
     "Plans": plans,
     "Commits": commits,
 }
-"""What can be chosen, each shown for a cluster as of a snapshot."""
+"""The pages by title; each is shown for a cluster at a snapshot."""

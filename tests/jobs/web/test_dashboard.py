@@ -108,7 +108,7 @@ def test_from_a_broker_to_its_partitions(lake: Warehouse, monkeypatch: pytest.Mo
 
 
 def test_who_led_what_when_plans_and_commits(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(lake, monkeypatch), "Who led what when")
+    app = _turned(_opened(lake, monkeypatch), "Leader history")
     assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "nobody", "2"], ["orders-0", "1", "2"]]
     app = _turned(app, "Plans")
     assert sorted(row[1] for row in _cells(app)) == ["altered", "grow"]
@@ -138,10 +138,10 @@ def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path, monkeypatch: pyte
     many = Warehouse(str(tmp_path / "warehouse"), "default")
     very_many(many, 3_000)
     app = _opened(many, monkeypatch)
-    assert app.caption[0].value == "2,000 of 2,000 partitions in trouble; the first 1,000 are shown"
+    assert app.caption[0].value == "2,000 of 2,000 unhealthy partitions; the first 1,000 are shown"
     assert len(_cells(app)) == 1_000
     searched = _calm(app.text_input(key="search-trouble").set_value("topic-007-").run())
-    assert searched.caption[0].value == "4 of 2,000 partitions in trouble"
+    assert searched.caption[0].value == "4 of 2,000 unhealthy partitions"
 
 
 def test_a_cluster_called_like_a_picture() -> None:

@@ -61,7 +61,7 @@ def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
         out, error = server.process.communicate(timeout=30)
     assert (server.process.returncode, out) == (130, "")
     assert error.splitlines() == [
-        f"dashboard of {looked_at}: {server.address} (Ctrl-C ends it)",
+        f"dashboard of {looked_at}: {server.address} (press Ctrl-C to stop)",
         "surveyor: interrupted; nothing was written to the cluster",
     ]
 
@@ -109,14 +109,14 @@ def test_it_is_opened_and_looked_around_in(window: Sight) -> None:
     expect(page.locator(CHARTS).get_by_role("img")).to_have_count(3, timeout=PATIENCE)
     assert [text.split("\n") for text in sight.texts(".cards .bad")] == [
         ["1", "partitions offline"],
-        ["1", "brokers gone that hold replicas"],
+        ["1", "brokers gone with replicas"],
     ]
     assert len({page.locator(f".cards .{mood}").first.evaluate(MARK) for mood in ("good", "warn", "bad")}) == 3
     _chosen(page, "Brokers")
     _come_about(page, "host h, rack a")
     expect(page).to_have_title("Brokers, default - Surveyor")
     _come_about(page, "Brokers - cluster default")
-    _chosen(page, "Who led what when")
+    _chosen(page, "Leader history")
     _come_about(page, "Framed cells: gone, it was registered before")
     _chosen(page, "Plans")
     _come_about(page, "reassign, planned")
@@ -144,10 +144,10 @@ def test_very_many_partitions_stay_usable(window: Sight) -> None:
     _come_about(page, "snapshot 3")
     page.get_by_test_id("stSelectbox").get_by_role("combobox").first.click()
     page.get_by_role("option", name="large").click()
-    _come_about(page, "66,666 of 66,666 partitions in trouble; the first 1,000 are shown")
-    box = page.get_by_label("Search partitions in trouble")
+    _come_about(page, "66,666 of 66,666 unhealthy partitions; the first 1,000 are shown")
+    box = page.get_by_label("Search unhealthy partitions")
     box.fill("topic-007-19")
     box.press("Enter")
-    _come_about(page, "6 of 66,666 partitions in trouble")
+    _come_about(page, "6 of 66,666 unhealthy partitions")
     assert sight.value("document.getElementsByTagName('*').length") < 5_000
     assert (sight.faults, sight.elsewhere(_origin(sight))) == ([], [])

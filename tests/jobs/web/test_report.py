@@ -98,7 +98,7 @@ def test_a_page_asks_nobody_for_anything(small: Warehouse, tmp_path: Path) -> No
 def test_a_report_as_of_an_older_snapshot(small: Warehouse, tmp_path: Path) -> None:
     page = _page(small, tmp_path / "page.html", "--snapshot", "1")
     assert "snapshot 1 taken" in page
-    assert page.count("Nobody has asked yet") == 3
+    assert page.count("has not been simulated yet") == 3
     assert [row[:2] for row in _cells(page, "leaders")][-1] == ["orders-1", "2"]
 
 
@@ -171,7 +171,7 @@ def test_what_a_plan_is_warned_of_comes_first(small: Warehouse) -> None:
     plan = stored_plan(small, [dead, offline], snapshot_id=2)
     warned = _warnings(_plan_page(small, plan, plan["created_at"] + timedelta(hours=25)))
     assert [text.partition(":")[0] for text in warned] == [
-        "this plan is 25 h 0 min old, and a commit refuses what is older than 24 h; plan again",
+        "this plan is 25 h 0 min old, and a commit refuses plans older than 24 h; plan again",
         "this plan is on snapshot 2, and the newest is 3",
         "1 partition keeps a replica on a broker that is not alive",
         "1 partition goes offline",
@@ -201,9 +201,7 @@ def test_only_what_a_commit_carries_out_is_approved(small: Warehouse, status: st
     assert (f"surveyor commit {plan['plan_id']}" in _plan_page(small, plan)) == is_shown
 
 
-@pytest.mark.parametrize(
-    ("status", "warning"), [("cancelled", "no commit carries it out"), ("partial", "begun already")]
-)
+@pytest.mark.parametrize(("status", "warning"), [("cancelled", "cannot be committed"), ("partial", "already started")])
 def test_a_plan_that_is_planned_no_more(small: Warehouse, status: str, warning: str) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
     small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
@@ -234,7 +232,7 @@ def test_a_plan_whose_snapshot_was_dropped(small: Warehouse) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 3, 0])], snapshot_id=1)
     small.delete("snapshots", "snapshot_id = 1")
     page = _plan_page(small, plan)
-    assert "snapshot 1, which was dropped by" in page
+    assert "snapshot 1, which was deleted by" in page
     assert "only partitions that change are counted" in page
     assert _counts(small, plan) == {0: (0, 0, 1, 1), 1: (0, 1, 1, 1), 2: (1, 0, 1, 0), 3: (0, 0, 0, 1)}
 

@@ -107,7 +107,7 @@ def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
         assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "nobody"]
         assert "orders-0\t1\t2\t2" in "\n".join(_rows(sight, "leaders"))
         assert [row.split("\t")[5:7] for row in _rows(sight, "commits")] == [["0", "0"], ["1", "1"]]
-        assert "(not known)" in sight.value("document.querySelector('main').textContent")
+        assert "(unknown)" in sight.value("document.querySelector('main').textContent")
         assert sight.value("shortened('t'.repeat(249) + '-17')").endswith("ttt-17")
         assert "surveyor whatif --cluster default --lose pairs" in sight.texts("#whatif")[0]
 
