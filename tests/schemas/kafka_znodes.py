@@ -137,7 +137,7 @@ BY_KAFKA: Final[dict[str, tuple[Decoder, bytes, object]]] = {
     "log dir event": (decode_log_dir_event, b'{"version":1,"broker":1,"event":1}', LogDirEvent(1, 1)),
     "config": (decode_config, b'{"version":1,"config":{"k":"v"}}', {"k": "v"}),
     "cluster id": (decode_cluster_id, b'{"version":"1","id":"x6E9ZQpWQvOm6bLqQlQk1A"}', TOPIC_ID),
-    "cluster that nobody migrates": (
+    "cluster without a migration": (
         decode_migration,
         b'{"version":0,"kraft_controller_id":-1,"kraft_controller_epoch":-1,"kraft_metadata_offset":-1}',
         -1,

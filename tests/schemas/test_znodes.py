@@ -204,10 +204,10 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             ),
             "KRaft epoch null": (decode_controller, b'{"brokerid":0,"kraftControllerEpoch":null}'),
             "KRaft epoch too large": (decode_controller, b'{"brokerid":0,"kraftControllerEpoch":2147483648}'),
-            "migration to nobody knows what": (decode_migration, b"{}"),
+            "migration without a controller id": (decode_migration, b"{}"),
             "migration to -2": (decode_migration, b'{"kraft_controller_id":-2}'),
             "cluster id empty": (decode_cluster_id, b'{"version":"1","id":""}'),
-            "event of nobody": (decode_log_dir_event, b'{"event":1}'),
+            "event without a broker": (decode_log_dir_event, b'{"event":1}'),
             "config with a number": (decode_config, b'{"config":{"k":1}}'),
             "config with null": (decode_config, b'{"config":{"k":null}}'),
             "config without config": (decode_config, b'{"version":1}'),
@@ -228,7 +228,7 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
 
 
 @pytest.mark.parametrize(("decode", "data"), MALFORMED.values(), ids=MALFORMED)
-def test_what_is_not_understood_is_refused(decode: Decoder, data: bytes | None) -> None:
+def test_malformed_znodes_are_refused(decode: Decoder, data: bytes | None) -> None:
     with pytest.raises(MalformedZnodeError):
         decode(data)
 
@@ -294,7 +294,7 @@ def test_each_odd_entry_of_a_topic_has_its_reason(data: bytes, numbers: list[int
     assert ([part.number for part in topic.unread], topic.reason) == (numbers, reason)
 
 
-def test_what_was_not_understood_is_written_back_as_it_was() -> None:
+def test_unread_entries_are_written_back() -> None:
     data = (
         b'{"version":3,"partitions":{"0":[1],"1":[7,7],"x":1.50},"adding_replicas":{"1":[null]},"removing_replicas":{}}'
     )
@@ -339,7 +339,7 @@ def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
     assert decoded == [TopicPartition("t", 0, replicas), TopicPartition("t", 1, [2])]
 
 
-def test_an_order_for_what_no_topic_can_be_called_holds_up_no_other() -> None:
+def test_a_request_with_an_invalid_topic_blocks_no_other() -> None:
     listed = [{"topic": name, "partition": 0, "replicas": [1]} for name in ("a/b", "", "..", "red\x1b[31m", "t")]
 
     decoded = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())

@@ -64,7 +64,7 @@ def _moves(*targets: tuple[str, int, list[int]]) -> object:
     return {"version": 1, "partitions": rows}
 
 
-def test_seeds_example_by_hand(surveyor: Surveyor) -> None:
+def test_explicit_replicas(surveyor: Surveyor) -> None:
     plan = surveyor.json(*BY_HAND)
     assert (plan["status"], plan["changes"], plan["rejected"], plan["moves"]) == ("planned", 3, 0, 0)
     assert surveyor.rows("changes", "partition", "action", "leader_after", "isr_after", "leader_epoch_after") == [
@@ -93,7 +93,7 @@ def test_planning_again_is_the_same_plan(surveyor: Surveyor) -> None:
     assert len(surveyor.rows("plans", "plan_id")) == 1
 
 
-def test_a_name_is_not_given_to_what_was_asked_for_in_other_words(surveyor: Surveyor, tmp_path: Path) -> None:
+def test_a_name_is_refused_for_other_parameters(surveyor: Surveyor, tmp_path: Path) -> None:
     """Otherwise an election could return leadership to a broker about to be drained."""
     file = _file(tmp_path, {"partitions": [{"topic": "orders", "partition": 0}]})
     first = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", file, "--name", "taken")
@@ -121,7 +121,7 @@ def incident(surveyor: Surveyor, tree: KafkaTree) -> Any:  # noqa: ANN401 - JSON
     return before
 
 
-def test_a_name_of_an_older_snapshot_does_not_hide_an_incident(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+def test_a_name_does_not_hide_an_incident(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
     refused = surveyor("plan", "reconcile", "--name", "repair", "--json")
     assert (refused.code, refused.json["exit_code"]) == (23, 23)
     for hint in (incident["plan_id"], "snapshot 2 is newer", "another --name", "--snapshot 1", "--replace-name"):
@@ -135,7 +135,7 @@ def test_the_same_plan_again_by_its_snapshot(surveyor: Surveyor, incident: Any) 
     assert (other.code, "the name 'repair' is taken" in other.stderr) == (23, True)
 
 
-def test_a_name_is_moved_where_that_is_asked_for(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+def test_a_name_can_be_moved(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
     planned = surveyor.json("plan", "reconcile", "--name", "repair", "--replace-name")
     assert (planned["name"], planned["changes"], planned["snapshot_id"]) == ("repair", 3, 2)
     assert surveyor.json("show", "plan", "repair")["plan_id"] == planned["plan_id"]
@@ -144,7 +144,7 @@ def test_a_name_is_moved_where_that_is_asked_for(surveyor: Surveyor, incident: A
     assert surveyor.json("plan", "reconcile", "--name", "repair") == planned
 
 
-def test_a_plan_has_as_many_names_as_it_was_given(surveyor: Surveyor) -> None:
+def test_a_plan_may_have_several_names(surveyor: Surveyor) -> None:
     first = surveyor.json("plan", "reconcile")
     for name in ("nightly", "before-upgrade", "nightly"):
         named = surveyor.json("plan", "reconcile", "--name", name)

@@ -29,7 +29,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return ready
 
 
-def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_demotion_has_two_waves(surveyor: Surveyor, tree: KafkaTree) -> None:
     planned = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
     before = tree.dump()
     dry = surveyor("commit", "out", "--mode", "admin")
@@ -49,7 +49,7 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
     assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
 
 
-def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_a_partition_with_a_pending_request_is_left_alone(surveyor: Surveyor, tree: KafkaTree) -> None:
     """Kafka's controller would start the requested move during the drain, and so undo the new order."""
     order = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[2,1]}]}'
     tree.write("/admin/reassign_partitions", order)
@@ -60,7 +60,7 @@ def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, t
     assert {row["partition"] for row in changes} == {0, 2}
 
 
-def test_controlled_shutdown_under_a_controllership_that_stays(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_controlled_shutdown_by_a_resident_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
     plan = surveyor.json(*RESIDENT)["plan_id"]
     with controllership(tree.hosts, OURS) as held:
         commit_held(surveyor, plan, held, patience=1)
@@ -136,7 +136,7 @@ def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTr
     assert surveyor.rows("drained", "broker_id") == []
 
 
-def test_a_broker_that_is_drained_no_more_is_left_out(surveyor: Surveyor) -> None:
+def test_a_broker_no_longer_drained_is_left_out(surveyor: Surveyor) -> None:
     taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
     surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
     ran = surveyor("plan", "undrain", "--brokers", "1,2", "--json")
@@ -155,14 +155,14 @@ def test_a_dead_broker_is_left_out_of_a_drain(surveyor: Surveyor) -> None:
     assert again["plan_id"] == ran.json["plan_id"]
 
 
-def test_a_broker_that_is_drained_already_does_not_stop_the_other(surveyor: Surveyor) -> None:
+def test_draining_a_drained_broker_with_another(surveyor: Surveyor) -> None:
     taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
     surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
     plan = surveyor.json("plan", "drain", "--brokers", "1,2", "--allow-offline")
     assert plan["status"] == "planned"
 
 
-def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:
+def test_brokers_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:
     taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
     marks = [{"broker_id": b, "mode": mode, "since": taken} for b, mode in ((0, "admin"), (1, "resident"))]
     surveyor.lake.replace("drained", marks)
@@ -170,7 +170,7 @@ def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor:
     assert (ran.code, "0 in admin mode, 1 in resident mode" in ran.stderr) == (23, True)
 
 
-def test_a_drained_broker_is_elected_where_it_alone_is_in_sync(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: KafkaTree) -> None:
     """Also by `plan elect --offline`; the plan and its page warn about it."""
     tree.add_topic("single", {0: [1, 2]}, topic_id=None)
     write_first_snapshot(surveyor)
@@ -221,7 +221,7 @@ def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree:
 
 
 @pytest.mark.parametrize("mode", ["admin", "resident"])
-def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, tree: KafkaTree, mode: str) -> None:
+def test_partitions_that_would_go_offline_refuse_the_plan(surveyor: Surveyor, tree: KafkaTree, mode: str) -> None:
     tree.add_topic("single", {0: [1], 1: [0]}, topic_id=None)
     write_first_snapshot(surveyor)
     drain = ("plan", "drain", "--brokers", "1", "--mode", mode, "--name", "out")

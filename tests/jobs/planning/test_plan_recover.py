@@ -66,9 +66,7 @@ def surveyor(past: Surveyor) -> Surveyor:
     return past
 
 
-def test_a_long_history_is_broadcast_to_and_the_plan_is_the_same(
-    lived: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_history_gives_the_same_plan(lived: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short history is joined by one task; in the copy, the same request has the same result with other joins."""
     modes: list[bool] = []
     session = plan._session  # noqa: SLF001 - what it is asked for is what is tested
@@ -159,7 +157,7 @@ def test_state_that_vanished_is_not_new(past: Surveyor, tree: KafkaTree) -> None
 
 
 @pytest.mark.parametrize("topic_id", ["AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID])
-def test_topic_made_anew_is_new(past: Surveyor, tree: KafkaTree, topic_id: str) -> None:
+def test_recreated_topic_is_new(past: Surveyor, tree: KafkaTree, topic_id: str) -> None:
     """The topic id shows it; a topic with the same id is not new."""
     tree.client.delete("/brokers/topics/orders", recursive=True)
     tree.client.delete("/config/topics/orders")

@@ -63,7 +63,7 @@ TOPICS_THEN: Final[list[tuple[str | None, str | None, int | None, bool]]] = [
 
 
 @pytest.mark.parametrize(("now", "then", "version", "same"), TOPICS_THEN)
-def test_another_id_or_a_version_that_begins_again_is_another_topic(
+def test_another_id_or_restarted_version_is_another_topic(
     spark: SparkSession,
     now: str | None,
     then: str | None,

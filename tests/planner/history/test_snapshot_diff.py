@@ -87,7 +87,7 @@ TOPIC_VERSIONS: Final[list[tuple[Row, Row, bool]]] = [
 ]
 
 
-def test_a_later_version_of_the_topic_alone_is_no_change(spark: SparkSession) -> None:
+def test_a_later_topic_version_is_no_change(spark: SparkSession) -> None:
     online = {"partition_state": PartitionState.ONLINE.value, "offline_replicas": []}
     rows = [partition_row([1, 2], 1, [1, 2], partition=number, **online) for number in range(len(TOPIC_VERSIONS))]
     was = [row | then | {"snapshot_id": 5} for row, (then, _, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
@@ -133,7 +133,7 @@ def test_cells_of_what_is_new_differs_or_vanished(spark: SparkSession) -> None:
     assert {row["topic"] for row in as_rows(in_cells(now, cells))} == {"led", "new"}
 
 
-def test_the_same_change_of_two_partitions_of_a_cell_does_not_cancel_out(spark: SparkSession) -> None:
+def test_equal_changes_in_a_cell_do_not_cancel_out(spark: SparkSession) -> None:
     numbers = (0, CELLS_PER_TOPIC, 2 * CELLS_PER_TOPIC)
     sides = ([partition_row([1, 2], leader, [1, 2], partition=number) for number in numbers] for leader in (1, 2))
     before, now = (frame(spark, rows, PARTITIONS) for rows in sides)

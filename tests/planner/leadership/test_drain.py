@@ -101,7 +101,7 @@ def test_demotion(spark: SparkSession) -> None:
     assert_changes(changes, expected)
 
 
-def test_nobody_stops_what_it_is_told_to_follow(spark: SparkSession) -> None:
+def test_a_follower_is_not_also_stopped(spark: SparkSession) -> None:
     """Broker 2 is drained. Broker 3 was drained before, and leads or is in sync again. The leader gets LeaderAndIsr,
     others StopReplica.
     """

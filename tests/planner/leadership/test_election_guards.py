@@ -56,7 +56,7 @@ def _history(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_stable_is_in_the_isr_in_each_of_the_last_snapshots(spark: SparkSession, count: int) -> None:
+def test_stable_means_in_every_recent_isr(spark: SparkSession, count: int) -> None:
     verdicts = _verdicts(spark, [("t", number, 1, None) for number in range(len(HISTORIES))])
     careful = with_stability(verdicts, _history(spark), 5 - count, 4, count)
     expected = {n: None if stable[count - 1] else "NOT_STABLE" for n, (_, stable) in enumerate(HISTORIES)}
@@ -97,7 +97,7 @@ def test_stability_against_reading_every_snapshot(
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def test_a_broker_is_as_old_as_the_snapshot_that_first_saw_its_epoch(spark: SparkSession) -> None:
+def test_broker_age_counts_from_the_first_sighting(spark: SparkSession) -> None:
     taken = {1: 60, 2: 20, 3: 5, 4: 0, 5: -5}
     snapshots = [{"snapshot_id": n, "taken_at": NOW - timedelta(minutes=ago)} for n, ago in taken.items()]
     events = [

@@ -191,7 +191,7 @@ def test_brokers_allow_unclean_elections_where_all_are_known_to(
     assert_changes(reconcile_changes(*world.frames_and_configs(spark)), _expected(cases))
 
 
-def test_without_any_broker_nothing_is_elected_and_nothing_is_lost(spark: SparkSession) -> None:
+def test_without_brokers_nothing_is_elected(spark: SparkSession) -> None:
     partitions = [partition_row([1, 2], 1, [1, 2]), partition_row([1, 2], None, None, partition=1)]
     changes = reconcile_changes(*World(partitions).frames_and_configs(spark), allow_unclean=True)
     assert_changes(changes, [{"partition": 0, "action": OFFLINE, "leader_after": NO_LEADER, "isr_after": [1, 2]}])
@@ -336,7 +336,7 @@ def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
     assert_rejections(reconcile_rejections(*world.frames_and_configs(spark)), expected)
 
 
-def test_seed_000_broker_0_fails(spark: SparkSession) -> None:
+def test_broker_0_fails(spark: SparkSession) -> None:
     """`onBrokerFailure`: broker 0 leads partition 0 and follows in 1 and 2; it leaves the ISR of all three."""
     partitions = [
         partition_row([0, 1, 2], 0, [0, 1, 2]),

@@ -51,7 +51,7 @@ def test_ratio_of_each_preferred_broker(spark: SparkSession) -> None:
     assert_rows(imbalance(partitions, topics, 3, DEFAULT_THRESHOLD), expected, IMBALANCE)
 
 
-def test_seed_000_partition_rebalance(spark: SparkSession) -> None:
+def test_partition_rebalance(spark: SparkSession) -> None:
     """Broker 2 is preferred by five partitions and leads one: 4 / 5 = 80 %, above 10 %; the others lead all theirs."""
     leaders = {5: 0, 8: 1, 11: 0, 14: 1}
     rows = [partition_row([p % 3], leaders.get(p, p % 3), [0, 1, 2], partition=p) for p in range(15)]

@@ -91,7 +91,7 @@ def test_each_case_by_hand(spark: SparkSession) -> None:
         assert_changes(changes_of(_verdicts(spark, _world(), unclean=unclean)), expected)
 
 
-def test_each_reason_why_nobody_is_elected(spark: SparkSession) -> None:
+def test_each_reason_without_an_election(spark: SparkSession) -> None:
     unknown: list[Row] = [{"topic": "nowhere", "partition": 0}, {"topic": "plain", "partition": 999}]
     world = _world()
     candidates = frame(spark, [*world.partitions, *unknown, *unknown], PARTITIONS)

@@ -135,7 +135,7 @@ def test_a_partition_asked_for_twice_changes_once(spark: SparkSession) -> None:
     assert_changes(preferred_changes(partitions, topics, brokers, once.union(once)), [expected])
 
 
-def test_seed_000_partition_rebalance(spark: SparkSession) -> None:
+def test_partition_rebalance(spark: SparkSession) -> None:
     """15 partitions prefer brokers 0 to 2 in turn; broker 2 leads only P2 of its five, so P5, P8, P11, P14 return."""
     led_by_others = {5: 0, 8: 1, 11: 0, 14: 1}
     rows = [
@@ -167,7 +167,7 @@ def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) ->
 
 @BATCHES
 @given(worlds())
-def test_the_elected_is_live_in_sync_an_epoch_later_and_once_is_enough(spark: SparkSession, world: World) -> None:
+def test_elections_are_sound_and_idempotent(spark: SparkSession, world: World) -> None:
     partitions, topics, brokers = world.frames(spark)
     candidates = partitions.select("topic", "partition")
     changes = by_partition(preferred_changes(partitions, topics, brokers, candidates))

@@ -98,14 +98,14 @@ def test_each_case_by_hand(spark: SparkSession) -> None:
     assert [chosen[name][number] for number, (name, *_) in enumerate(CASES)] == expected
 
 
-def test_seed_000_reassignment_to_345(spark: SparkSession) -> None:
+def test_reassignment_to_345(spark: SparkSession) -> None:
     """Partition 0 of topic test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
     world = World([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
     chosen = _chosen(spark, world, _all([], [3, 4, 5]))
     assert chosen["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
 
 
-def test_seed_000_controlled_shutdown(spark: SparkSession) -> None:
+def test_controlled_shutdown_example(spark: SparkSession) -> None:
     """The new ISR is the old one without the brokers that shut down, and the new leader is in it."""
     world = World([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
     chosen = _chosen(spark, world, _all([0], []))

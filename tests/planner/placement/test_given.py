@@ -34,7 +34,7 @@ def test_reasons_name_what_brokers_hold() -> None:
     )
 
 
-def test_a_broker_nobody_knows_is_an_error() -> None:
+def test_an_unknown_broker_is_an_error() -> None:
     with pytest.raises(PlacementError, match="brokers 77 are in no list now and not registered"):
         evaluate_given(brokers_of(FOUR), partitions_of([[3]]), padded([[77]]))
 
@@ -65,7 +65,7 @@ def test_counted_as_they_are(
 
 @MANY
 @given(ASKED, st.sampled_from(RACKS))
-def test_on_the_way_no_partition_has_fewer_racks_than_at_its_poorer_end(
+def test_intermediate_lists_lose_no_rack(
     pairs: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...]
 ) -> None:
     partitions = partitions_of([was for was, _ in pairs])

@@ -40,7 +40,7 @@ def _lacking(case: Case) -> int:
 
 @MANY
 @given(cases(ONTO), st.integers(0, 4))
-def test_chosen_brokers_fill_up_as_evenly_as_what_they_lack_allows(case: Case, most: int) -> None:
+def test_onto_brokers_fill_up_evenly(case: Case, most: int) -> None:
     options = choices(case)
     assume(options is not None and takers(case) and sum(min(copies for _, copies in some) for some in options) == 0)
     lacking = _lacking(case)
@@ -85,7 +85,7 @@ def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int
     assert reached == optimum(options or [], takers(case), squares, cost, most=forced + more)
 
 
-def test_partitions_that_need_fewest_copies_come_first_then_those_with_a_dead_replica() -> None:
+def test_fewest_copies_come_first_then_dead_replicas() -> None:
     partitions = partitions_of([[3, 1], [1], [3], [3], [4]])
     brokers = brokers_of((None,) * 6, emptied=frozenset({3, 1}), dead=frozenset({3}))
     placement = place(brokers, partitions, PlacementGoal(max_moves=3, leaders=False))
@@ -135,7 +135,7 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     assert (spans[1] >= spans[0]).all()
 
 
-def test_the_last_copies_of_a_budget_go_where_they_help_most() -> None:
+def test_the_last_copies_of_a_budget_help_most() -> None:
     """No single path leads from the fullest broker, 3, to broker 9, but one leads from 4, which is then as full."""
     lists = [[1], [4, 3, 1], [3, 1, 4], [4], [3, 4], [3], [3], [4], [1, 3]]
     placement = place(

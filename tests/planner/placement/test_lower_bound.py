@@ -30,9 +30,7 @@ def _possible(case: Case) -> bool:
 
 @MANY
 @given(cases(QUESTIONS + ONTO), BUDGETS, st.none() | st.lists(st.integers(0, 99), min_size=9, max_size=9))
-def test_a_bound_is_never_above_the_moves_and_what_stays_uneven_has_a_reason(
-    case: Case, most: int | None, sizes: list[int] | None
-) -> None:
+def test_a_bound_never_exceeds_the_moves(case: Case, most: int | None, sizes: list[int] | None) -> None:
     assume(_possible(case))
     weights = None if sizes is None else np.array(sizes[: len(case.partitions.topic)])
     question = replace(case.question, max_moves=most)
@@ -70,7 +68,7 @@ def test_no_placement_as_even_copies_fewer_than_the_bound(case: Case, most: int 
 
 @MANY
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4), st.booleans()), min_size=1, max_size=3))
-def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[tuple[int, int, bool]]) -> None:
+def test_fewest_copies_against_all_loads(brokers: list[tuple[int, int, bool]]) -> None:
     before, fresh = [held for held, *_ in brokers], [may for *_, may in brokers]
     after = [max(held + (gain - 2 if may else -gain), 0) for held, gain, may in brokers]
     least_uneven = sum(load * load for load in after)
@@ -82,7 +80,7 @@ def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[t
     assert fewest_copies(np.array(before), np.array(after), np.array(fresh)) == min(options)
 
 
-def test_racks_of_unequal_size_bound_no_more_than_is_made() -> None:
+def test_bound_with_racks_of_unequal_size() -> None:
     """One broker in rack a, three in b: each partition keeps both racks, so broker 3 keeps all its replicas."""
     partitions = partitions_of([[3, 1]] * 30, per_topic=30)
     placement = place(brokers_of(("a", "b", "b", "b")), partitions, PlacementGoal(even=True))
@@ -99,7 +97,7 @@ def _cluster(brokers: int, lists: Ints, *, free: int) -> tuple[Brokers, Partitio
     return Brokers(ids=ids, racks=(None,) * brokers, live=everyone, target=everyone, emptied=~everyone), partitions
 
 
-def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
+def test_bound_with_fixed_partitions() -> None:
     """All replicas are on half of the brokers; 100 of 2,000 partitions may move, so 1,000 copies are not a bound."""
     rows = np.arange(2000)
     brokers, partitions = _cluster(20, (rows % 10)[:, None], free=100)
@@ -163,7 +161,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         3,
         "only broker 4 may take replicas, up to an even share; --rebalance balances all brokers",
     ),
-    "nobody asked": (
+    "not requested": (
         THREE,
         [[3]] * 9,
         set(),
@@ -182,7 +180,7 @@ def test_why_brokers_stay_uneven(example: Example) -> None:
     assert (placement.copies, placement.lower_bound, placement.uneven) == (copies, bound, why)
 
 
-def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() -> None:
+def test_reason_names_replicas_in_sync_that_stay() -> None:
     """Broker 1, drained, lags in every partition, so broker 3, in sync, must keep them although 4 holds nothing."""
     brokers = replace(brokers_of(THREE), target=np.array([True, False, True]))
     placement = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), PlacementGoal(even=True))
@@ -190,7 +188,7 @@ def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() ->
     assert placement.uneven == "broker 3 cannot give to others: of 4 replicas 4 in sync in partitions that lack one"
 
 
-def test_forced_copies_that_a_limit_leaves_undone_are_no_bound() -> None:
+def test_undone_copies_are_not_in_the_bound() -> None:
     placement = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), PlacementGoal(max_moves=4))
     assert (placement.copies, placement.lower_bound, placement.left) == (4, 4, 5)
     assert placement.uneven == ""

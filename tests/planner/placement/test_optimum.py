@@ -28,7 +28,7 @@ def _copies(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) 
 
 @MANY
 @given(cases(FORCED))
-def test_forced_changes_are_as_few_and_then_as_even_as_can_be(case: Case) -> None:
+def test_forced_changes_are_minimal_then_even(case: Case) -> None:
     options = choices(case)
     assume(options is not None and takers(case))
     placement = place(case.brokers, case.partitions, case.question)
@@ -40,7 +40,7 @@ def test_forced_changes_are_as_few_and_then_as_even_as_can_be(case: Case) -> Non
 
 @MANY
 @given(cases(EVEN))
-def test_evening_out_is_as_even_as_can_be_and_then_with_as_few_copies(case: Case) -> None:
+def test_rebalance_is_even_then_minimal(case: Case) -> None:
     options = choices(case)
     assume(options is not None and takers(case))
     placement = place(case.brokers, case.partitions, case.question)
@@ -52,7 +52,7 @@ def test_evening_out_is_as_even_as_can_be_and_then_with_as_few_copies(case: Case
 
 @MANY
 @given(cases(), st.booleans())
-def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_changes(case: Case, reorder: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
+def test_leaders_are_even_with_fewest_changes(case: Case, reorder: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
     case = replace(case, question=replace(case.question, reorder=reorder))
     assume(choices(case) is not None and takers(case) and case.question.replication_factor is None)
     placement = place(case.brokers, case.partitions, case.question)
@@ -93,7 +93,7 @@ def test_a_refusal_is_one_that_must_be(case: Case) -> None:
 
 @MANY
 @given(cases((PlacementGoal(even=True),)))
-def test_within_a_budget_it_is_as_even_as_so_few_copies_let_it_be(case: Case) -> None:
+def test_rebalance_within_a_budget_is_even(case: Case) -> None:
     options = choices(case)
     assume(options is not None and takers(case) and sum(min(cost for _, cost in some) for some in options) == 0)
     for most in (0, 1, 2, 3):

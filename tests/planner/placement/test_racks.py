@@ -134,7 +134,7 @@ def test_two_sites_with_replication_factor_four(example: Example) -> None:
     assert [most["worse"], most["uneven"], most["fixable"]] == figures
 
 
-def test_a_rebalance_spreads_what_is_crowded_where_it_moves_anyway() -> None:
+def test_a_rebalance_spreads_crowded_partitions() -> None:
     spreads = _spreads(place(_brokers(), _partitions(CROWDED), REBALANCE))
     assert spreads[2, 2] >= PARTITIONS // 2
     assert spreads.keys() == {(2, 2), (3, 1)}
@@ -155,9 +155,7 @@ def _least(case: Case, row: int, factor: int) -> int:
 
 @MANY
 @given(cases(), st.none() | st.integers(0, 4), st.none() | st.lists(st.integers(0, 99), min_size=9, max_size=9))
-def test_no_rack_gets_more_of_a_partition_than_now_and_than_it_must(
-    case: Case, most: int | None, sizes: list[int] | None
-) -> None:
+def test_no_rack_gets_more_than_necessary(case: Case, most: int | None, sizes: list[int] | None) -> None:
     """With limits and sizes, too; `--fix-racks` reaches the lowest number."""
     weights = None if sizes is None else np.array(sizes[: len(case.partitions.topic)])
     question = replace(case.question, max_moves=most)
@@ -179,7 +177,7 @@ def test_no_rack_gets_more_of_a_partition_than_now_and_than_it_must(
 
 @MANY
 @given(cases())
-def test_on_the_way_no_rack_gets_more_than_at_the_more_crowded_end(case: Case) -> None:
+def test_intermediate_lists_crowd_no_rack(case: Case) -> None:
     try:
         placement = place(case.brokers, case.partitions, case.question)
     except PlacementError:
@@ -197,9 +195,7 @@ RACKS: Final = st.lists(st.sampled_from([0, 1, 2, NO_RACK]), max_size=6)
 
 @MANY
 @given(RACKS, st.integers(1, 5), st.integers(0, 3), st.integers(1, 4))
-def test_what_a_list_can_keep_is_the_largest_subset_that_fits(
-    racks: list[int], factor: int, need: int, limit: int
-) -> None:
+def test_max_independent_against_all_subsets(racks: list[int], factor: int, need: int, limit: int) -> None:
     """A set fits if replicas in new racks could extend it so that it spans `need` racks."""
     need = min(need, factor)
 
@@ -222,7 +218,7 @@ def test_what_a_list_can_keep_is_the_largest_subset_that_fits(
     st.integers(0, 2),
     st.integers(0, 5),
 )
-def test_the_least_in_one_rack_is_found_by_trying_all(racks: list[tuple[int, int]], elsewhere: int, more: int) -> None:
+def test_lowest_crowding_against_all_lists(racks: list[tuple[int, int]], elsewhere: int, more: int) -> None:
     options = product(*(range(room + 1) for _, room in racks), range(elsewhere + 1))
     reached = [
         max(1, *(held + added for (held, _), added in zip(racks, option, strict=False)))

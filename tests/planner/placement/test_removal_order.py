@@ -51,7 +51,7 @@ CASES: Final = {
         [3],
         [3, 15],
     ),
-    "any where nobody is known to lag": (FOUR, set(), set(), FEWER, [3, 1, 4], None, [3, 1]),
+    "any where no replica is known to lag": (FOUR, set(), set(), FEWER, [3, 1, 4], None, [3, 1]),
 }
 
 
@@ -75,7 +75,7 @@ def test_on_the_way_the_lagging_one_leaves_first() -> None:
         assert planned.after.T.tolist() == steps
 
 
-def test_evenness_takes_none_in_sync_from_a_partition_that_lacks_one() -> None:
+def test_evenness_keeps_replicas_in_sync() -> None:
     """Broker 3 holds all first replicas; of the three partitions only the healthy one may give."""
     lists = [[3, 1], [3, 1], [3, 4]]
     placement = place(

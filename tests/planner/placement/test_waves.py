@@ -79,7 +79,7 @@ def test_waves_lead_there_and_back(case: Case, caps: WaveLimits) -> None:
 
 @MANY
 @given(cases(), CAPS)
-def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: WaveLimits) -> None:
+def test_no_wave_exceeds_a_limit(case: Case, caps: WaveLimits) -> None:
     placement = _placement(case)
     if placement is None:
         return
@@ -113,7 +113,7 @@ def test_lists_on_the_way_keep_the_rules(case: Case, caps: WaveLimits) -> None:
 
 @MANY
 @given(cases(), CAPS, st.randoms(use_true_random=False))
-def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: WaveLimits, chance: Random) -> None:
+def test_waves_are_independent_of_row_order(case: Case, caps: WaveLimits, chance: Random) -> None:
     order = list(range(len(case.partitions.topic)))
     chance.shuffle(order)
     known = () if case.partitions.in_sync is None else ("in_sync",)

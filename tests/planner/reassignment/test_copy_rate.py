@@ -34,7 +34,7 @@ EXAMPLES: Final[dict[str, tuple[CopyReading | None, CopyReading, float, float | 
     "all there": ({A: _copy(10)}, {A: _copy(100)}, 3.0, 30.0, 0.0),
     "all there at one reading": (None, {A: _copy(100)}, 0.0, None, 0.0),
     "in sync with a smaller log": ({A: _copy(10)}, {A: _copy(60, in_sync=True)}, 3.0, 30.0, 0.0),
-    "it began anew": ({A: _copy(50)}, {A: _copy(10)}, 2.0, 0.0, None),
+    "it started again": ({A: _copy(50)}, {A: _copy(10)}, 2.0, 0.0, None),
     "a broker became silent": ({A: _copy(10)}, {A: _copy(None)}, 2.0, 0.0, None),
     "a leader is silent": ({A: _copy(10, None)}, {A: _copy(20, None)}, 2.0, 0.0, None),
     "one of two is silent": ({A: _copy(10), B: _copy(None)}, {A: _copy(20), B: _copy(None)}, 2.0, 5.0, None),
@@ -50,7 +50,7 @@ def test_worked_examples(example: tuple[CopyReading | None, CopyReading, float, 
     assert [pace.bytes_per_second, pace.seconds_left] == pytest.approx([rate, left])
 
 
-def test_sums_are_of_what_is_known_and_lag_is_the_largest() -> None:
+def test_sums_are_of_known_replicas() -> None:
     now = {A: _copy(40, lag=7), B: _copy(None, lag=None), ("t", 1, 1): _copy(5, 50, lag=9)}
     assert copy_rate_of(None, now, 0.0) == CopyRate(
         replicas=3, unknown=1, bytes_done=45, bytes_total=150, lag=9, bytes_per_second=None, seconds_left=None

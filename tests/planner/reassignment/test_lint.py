@@ -127,7 +127,7 @@ CROWDED: Final[list[tuple[AbstractSet[int] | None, list[int], list[int], str | N
 
 
 @pytest.mark.parametrize("case", CROWDED, ids=[f"{now} to {then}" for _, now, then, _ in CROWDED])
-def test_more_in_one_rack_than_now_and_than_there_have_to_be(
+def test_crowded_racks(
     spark: SparkSession, case: tuple[AbstractSet[int] | None, list[int], list[int], str | None]
 ) -> None:
     may_hold, now, target, fault = case
@@ -170,7 +170,7 @@ def test_another_replication_factor_may_be_asked_for(spark: SparkSession, target
     assert [row["code"] for row in _faults(spark, partitions, targets, factor_may_change=True)] == codes
 
 
-def test_a_list_shorter_than_min_isr_is_a_fault_only_where_it_gets_shorter(spark: SparkSession) -> None:
+def test_only_shrinking_below_min_isr_is_a_fault(spark: SparkSession) -> None:
     """Checks the documented rule for every length of list and every setting."""
     lengths, settings = range(1, 5), range(1, 6)
     cases = [(now, then, least) for now in lengths for then in lengths for least in settings]
@@ -194,13 +194,13 @@ def test_a_list_shorter_than_min_isr_is_a_fault_only_where_it_gets_shorter(spark
     }
 
 
-def test_one_replica_under_the_default_of_the_cluster_is_no_fault(spark: SparkSession) -> None:
+def test_one_replica_below_the_cluster_default_is_allowed(spark: SparkSession) -> None:
     """A replication factor of 1 with min.insync.replicas=2 of the brokers, as in most clusters."""
     partitions = [partition_row([1], 1, [1])]
     assert _faults(spark, partitions, [{"topic": "t", "partition": 0, "replicas": [2]}], min_isr="2") == []
 
 
-def test_a_znode_that_is_too_large_already_must_not_grow(spark: SparkSession) -> None:
+def test_a_large_znode_must_not_grow(spark: SparkSession) -> None:
     now = [*range(1001, 1061)]
     partitions = [partition_row(now, 1001, [1001], partition=number) for number in range(4000)]
     targets = {"reordered": now[::-1], "grown": [2001, *now[1:]]}

@@ -109,7 +109,7 @@ def _not_due(spark: SparkSession) -> Frames:
     return _targets_and_world(spark, World(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
 
 
-def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> None:
+def test_each_rejection(spark: SparkSession) -> None:
     expected = [
         {"topic": columns.get("topic", "plain"), "partition": p, "action": Action.REASSIGN, "code": code, "reason": why}
         for p, (columns, _, code, why) in enumerate(NOT_DUE)
@@ -117,7 +117,7 @@ def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> No
     assert_rejections(reassignment_rejections(*_not_due(spark)), expected)
 
 
-def test_a_broker_that_is_not_understood_is_alive_and_leads(spark: SparkSession) -> None:
+def test_a_broker_not_understood_is_alive(spark: SparkSession) -> None:
     world = World([partition_row([8, 1], 8, [8])], live=LIVE - {8}, opaque=frozenset({8}))
     assert_changes(
         reassignment_changes(*_targets_and_world(spark, world, [("t", 0, [8, 2])])), [{"replicas_after": [8, 2]}]
@@ -138,7 +138,7 @@ def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
     assert_changes(reassignment_changes(targets, ordered, *known), [{"partition": 0}])
 
 
-def test_what_is_not_due_or_not_there_is_no_change(spark: SparkSession) -> None:
+def test_unneeded_or_unknown_targets_are_no_change(spark: SparkSession) -> None:
     assert_changes(reassignment_changes(*_not_due(spark)), [])
 
 
@@ -226,7 +226,7 @@ def _election(number: int, leader: int, target: list[int]) -> dict[str, Any]:
     }
 
 
-def test_preferred_replicas_are_elected_where_moves_leave_another_one_leading(spark: SparkSession) -> None:
+def test_preferred_replicas_are_elected_after_moves(spark: SparkSession) -> None:
     rows = [partition_row(case[0], case[1], case[0], partition=number) for number, case in enumerate(ELECTIONS)]
     live = LIVE - {8, 9}
     world = World(rows, live=live, opaque=frozenset({8}))
@@ -237,7 +237,7 @@ def test_preferred_replicas_are_elected_where_moves_leave_another_one_leading(sp
     assert_changes(elections_after_moves(asked, partitions, topics, with_drained(brokers, drained), wave=3), expected)
 
 
-def test_an_election_comes_after_the_last_of_a_partitions_waves(spark: SparkSession) -> None:
+def test_an_election_follows_the_last_wave(spark: SparkSession) -> None:
     """Broker 1 leads; the second step removes it, and Kafka elects 5, the first; 6 is preferred in the end."""
     lists = [[1, 2, 4], [5, 2, 4], [6, 5, 4]]
     targets = [("t", 0, becomes, "because", nth, len(lists), lists[:nth]) for nth, becomes in enumerate(lists)]

@@ -132,7 +132,7 @@ def test_what_is_left_alone_and_why(
     assert (rejection.code, words in rejection.reason) == (code, True), rejection
 
 
-def test_a_list_that_is_as_short_as_now_is_no_fault() -> None:
+def test_an_equally_short_list_is_allowed() -> None:
     strict = topic_row(config={"min.insync.replicas": "3"})
     (row,) = roll_back_partition(MOVE, partition_row([3, 2], 3, [3, 2]), strict, AROUND, START)  # type: ignore[misc]
 

@@ -14,7 +14,7 @@ ALIVE: Final = (1, 2, 3, 4)
 DRAINED_BROKER: Final = 4
 MOVING: Final = {"adding_replicas": [3]}
 
-IDS_THEN: Final = {"anew": "BBBBBBBBBBBBBBBBBBBBBB", "assigned": None, "lost": "BBBBBBBBBBBBBBBBBBBBBB"}
+IDS_THEN: Final = {"recreated": "BBBBBBBBBBBBBBBBBBBBBB", "assigned": None, "lost": "BBBBBBBBBBBBBBBBBBBBBB"}
 
 # topic, then, now, columns then, columns now -> replicas, code, reason
 Case = tuple[str, list[int] | None, list[int] | None, Row, Row, list[int] | None, str | None, str | None]
@@ -26,7 +26,7 @@ CASES: Final[list[Case]] = [
     ("t", None, [1, 2], {}, {}, None, RejectionCode.UNKNOWN_PARTITION, "snapshot 7 does not know it"),
     ("t", [1, 2], None, {}, {}, [1, 2], RejectionCode.UNKNOWN_PARTITION, "it is gone since snapshot 7"),
     (
-        "anew",
+        "recreated",
         [1, 2],
         [1, 2],
         {},
@@ -71,7 +71,7 @@ def test_ways_back_to_a_snapshot(spark: SparkSession) -> None:
         frame(spark, then, PARTITIONS),
         frame(spark, [*topics, *(topic_row(name, topic_id=topic_id) for name, topic_id in IDS_THEN.items())], TOPICS),
         frame(spark, now, PARTITIONS),
-        frame(spark, [*topics, *map(topic_row, ("anew", "assigned")), topic_row("lost", topic_id=None)], TOPICS),
+        frame(spark, [*topics, *map(topic_row, ("recreated", "assigned")), topic_row("lost", topic_id=None)], TOPICS),
         with_drained(brokers, drained),
         then=7,
     ).orderBy("partition")

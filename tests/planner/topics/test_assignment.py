@@ -40,7 +40,7 @@ def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, 
     assert listed(assigned) == expected
 
 
-def test_simple_is_seed_004s_rule(spark: SparkSession) -> None:
+def test_simple_strategy(spark: SparkSession) -> None:
     """Replica j of partition i is on broker (i + j) mod n."""
     ids = topics(spark, topic(range(6), 3, 0)).transform(partition_ids)
 

@@ -10,7 +10,7 @@ from tests.planner.frames import TOPIC_ID, assert_changes, broker_row, frame
 ASSIGNMENTS = "topic string, partition int, replicas array<int>, topic_id string"
 
 
-def test_seed_000_topic_test_with_three_partitions(spark: SparkSession) -> None:
+def test_new_topic_with_three_partitions(spark: SparkSession) -> None:
     """{0:[0,1,2], 1:[1,2,0], 2:[2,1,0]} with all brokers alive: leaders 0, 1 and 2, each ISR its replicas."""
     rows = [("test", 0, [0, 1, 2], TOPIC_ID), ("test", 1, [1, 2, 0], TOPIC_ID), ("test", 2, [2, 1, 0], TOPIC_ID)]
     expected = [

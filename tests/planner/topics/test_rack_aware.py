@@ -65,7 +65,7 @@ def test_kafkas_vectors(spark: SparkSession, vector: tuple[Mapping[int, str], in
 TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")
 
 
-def test_kafka_crowds_a_rack_where_replicas_outnumber_racks_and_balanced_does_not() -> None:
+def test_balanced_does_not_crowd_a_rack() -> None:
     """Replication factor 4 on racks of four and three brokers."""
     most = {
         balanced: Counter(crowding(row[3], TWO_SITES) for row in rack_aware_lists(TWO_SITES, 4, balanced=balanced))
@@ -76,7 +76,7 @@ def test_kafka_crowds_a_rack_where_replicas_outnumber_racks_and_balanced_does_no
 
 
 @given(st.dictionaries(st.integers(0, 99), st.sampled_from("abcd"), min_size=1, max_size=8), st.integers(1, 8))
-def test_balanced_is_kafkas_as_far_as_racks_go_and_beyond_the_least_in_one(racks: dict[int, str], factor: int) -> None:
+def test_balanced_equals_kafka_up_to_the_number_of_racks(racks: dict[int, str], factor: int) -> None:
     factor = min(factor, len(racks))
     balanced = list(rack_aware_lists(racks, factor, balanced=True))
     kafkas_lists = list(rack_aware_lists(racks, factor))

@@ -221,7 +221,7 @@ def test_cluster_without_partitions(spark: SparkSession) -> None:
     assert as_rows(_whatif(spark, World([], live=frozenset({4})), FailureScenario.PAIRS)) == []
 
 
-def test_what_is_offline_or_under_min_isr_already_is_counted_alike(spark: SparkSession) -> None:
+def test_existing_and_new_losses_are_counted(spark: SparkSession) -> None:
     """Counts all of them, and those that the loss adds."""
     world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
     columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")

@@ -118,9 +118,7 @@ def _file(tmp_path: Path, targets: dict[str, list[int]]) -> str:
 
 
 @pytest.mark.parametrize("question", [["--remove-brokers", "1"], ["--replace", "1=3"], ["--reassignment-json-file"]])
-def test_what_is_below_min_isr_already_is_moved_with_a_warning(
-    surveyor: Surveyor, tmp_path: Path, question: list[str]
-) -> None:
+def test_lists_below_min_isr_move_with_a_warning(surveyor: Surveyor, tmp_path: Path, question: list[str]) -> None:
     arguments = [*question, *(["--topics", "single"] if question[1:] else [_file(tmp_path, {"single": [3]})])]
     plan = surveyor.json("plan", "reassign", *arguments)
     warning = "1 partition is left with fewer replicas than min.insync.replicas"
@@ -128,7 +126,7 @@ def test_what_is_below_min_isr_already_is_moved_with_a_warning(
     assert surveyor.json("show", "plan", plan["plan_id"])["warnings"][0].startswith(f"{warning}; older brokers")
 
 
-def test_a_list_that_gets_shorter_than_min_isr_has_to_be_insisted_on(surveyor: Surveyor, tmp_path: Path) -> None:
+def test_shrinking_below_min_isr_needs_an_option(surveyor: Surveyor, tmp_path: Path) -> None:
     command = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, {"paired": [2], "free": [1, 0]}))
     ran = surveyor(*command)
     rest, all_of_it = (surveyor.json(*command, flag) for flag in ("--skip-unsafe", "--allow-below-min-isr"))
@@ -140,7 +138,7 @@ def test_a_list_that_gets_shorter_than_min_isr_has_to_be_insisted_on(surveyor: S
     assert [(row["topic"], row["code"]) for row in rejections] == [("paired", "MIN_ISR_UNREACHABLE")]
 
 
-def test_what_may_not_move_is_left_out_of_a_file_that_says_so(surveyor: Surveyor, tmp_path: Path) -> None:
+def test_skip_unsafe_leaves_out_faulty_targets(surveyor: Surveyor, tmp_path: Path) -> None:
     targets = {"lost": [1, 2], "waiting": [3], "nowhere": [1], "free": [1, 0]}
     file = _file(tmp_path, targets)
     plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file, "--skip-unsafe")

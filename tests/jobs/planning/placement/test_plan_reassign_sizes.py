@@ -127,9 +127,7 @@ def test_table_counts_the_largest_log_that_belongs_there(surveyor: Surveyor) -> 
     assert "sizes taken from 2026-11-21 12:00:00 to 2026-11-21 12:00:00 UTC" in ran.stderr
 
 
-def test_partition_without_a_size_counts_as_the_mean_of_its_topic_and_is_said(
-    surveyor: Surveyor, tmp_path: Path
-) -> None:
+def test_unknown_size_counts_as_the_topic_mean(surveyor: Surveyor, tmp_path: Path) -> None:
     known = {key: size for key, size in SIZES.items() if key != ("small", 3)}
     ran = surveyor("plan", "reassign", "--rebalance", "--sizes", _file(tmp_path, known))
     assert "surveyor: 1 of 6 partitions have no size; each counts as the mean of its topic" in ran.stderr

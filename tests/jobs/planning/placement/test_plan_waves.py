@@ -84,7 +84,7 @@ def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
     tree.write(path, encode_assignment(Assignment(replicas, {}, {}, assignment.topic_id)))
 
 
-def test_each_wave_is_due_when_the_one_before_is_done(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
+def test_a_wave_is_due_after_the_one_before(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
     plan = surveyor.json("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
     changes = msgspec.convert(_of_plan(surveyor, "changes", plan), list[Change])
     due, verdicts = evaluate_waves(tree.client, changes)

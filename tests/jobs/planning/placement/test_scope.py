@@ -43,7 +43,7 @@ names = st.text("ab.|_", min_size=1, max_size=4)
 
 
 @given(st.lists(names.filter(lambda name: "|" not in name), max_size=6, unique=True), st.lists(names, min_size=1))
-def test_an_alternative_that_is_a_name_stands_for_it_alone(known: list[str], asked: list[str]) -> None:
+def test_an_alternative_that_is_a_topic_name_is_exact(known: list[str], asked: list[str]) -> None:
     """Checks one name and one alternative at a time against the documented rule."""
     text = "|".join(asked)
     expected = {

@@ -24,7 +24,7 @@ def _named(case: Case) -> NamedPartitions:
 
 @settings(max_examples=60)
 @given(cases())
-def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
+def test_rows_have_earlier_and_final_lists(case: Case) -> None:
     try:
         placement = place(case.brokers, case.partitions, case.question)
     except PlacementError:

@@ -102,7 +102,7 @@ def test_two_of_four_stay_in_each_rack(
     assert _warnings(surveyor, plan) == warnings
 
 
-def test_a_rebalance_crowds_no_rack_and_says_what_is_crowded(surveyor: Surveyor) -> None:
+def test_a_rebalance_crowds_no_rack(surveyor: Surveyor) -> None:
     plan = surveyor.json("plan", "reassign", "--rebalance", "--topics", "even", "--snapshot", "1")
     assert _spreads(surveyor, plan).keys() == {(2, 2)}
     assert plan["most_in_one_rack"] == {"most": [3, 3], "worse": 0, "uneven": 0, "fixable": [36, 36]}
@@ -110,7 +110,7 @@ def test_a_rebalance_crowds_no_rack_and_says_what_is_crowded(surveyor: Surveyor)
     assert "36 partitions have more in one rack than needed (now 36): `plan reassign --fix-racks` spreads them" in shown
 
 
-def test_a_file_that_crowds_a_rack_is_refused_unless_racks_are_ignored(surveyor: Surveyor, tmp_path: Path) -> None:
+def test_a_file_that_crowds_a_rack_is_refused(surveyor: Surveyor, tmp_path: Path) -> None:
     """The dead broker 6 counts in the rack in which it was last seen."""
     file = tmp_path / "file.json"
     row = next(number for number in range(PARTITIONS) if 6 in _two_and_two(number))
@@ -151,7 +151,7 @@ def test_new_topics_are_kafkas_with_a_warning_or_balanced(surveyor: Surveyor) ->
     assert crowded[0] > 0 == crowded[1]
 
 
-def test_replicas_by_hand_that_crowd_a_rack_are_warned_of(surveyor: Surveyor) -> None:
+def test_explicit_replicas_that_crowd_a_rack_are_warned_of(surveyor: Surveyor) -> None:
     plan = surveyor.json("plan", "assign", "--topic", "new", "--replica-assignment", "1:2,1:4", "--snapshot", "1")
     (warning,) = _warnings(surveyor, plan)
     assert warning.startswith("1 new partition has up to 2 replicas in one rack, where 1 can be: `surveyor plan")

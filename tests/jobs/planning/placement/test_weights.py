@@ -77,7 +77,7 @@ def test_nothing_known_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 2**60)), min_size=1, max_size=12))
-def test_what_is_unknown_is_the_mean_of_its_topic_or_of_all(rows: list[tuple[int, int]]) -> None:
+def test_unknown_sizes_are_means(rows: list[tuple[int, int]]) -> None:
     known = [size for _, size in rows if size != UNKNOWN_SIZE]
     if not known:
         return

@@ -138,7 +138,7 @@ def _skewed(lake: Warehouse) -> None:
 def _commit(lake: Warehouse, plan_id: str) -> None:
     """Store an attempt that applied orders-0 and found the other stale, and one that was killed after its intents."""
     common = {"plan_id": plan_id, "who": f"me@{HOSTILE}", "wave": 0, "action": "reassign", "partition": 0}
-    altered = f"topic t: sasl.jaas.config is now {SECRET}: somebody altered it"
+    altered = f"topic t: sasl.jaas.config is now {SECRET}: another client altered it"
     rows = [
         {"topic": "orders", "attempt": 1, "outcome": "pending", "message": ""},
         {"topic": "orders", "attempt": 1, "outcome": "applied", "message": ""},
