@@ -62,16 +62,16 @@ class RollbackTarget:
 
 def steps_by_partition(changes: Iterable[Change]) -> dict[Key, list[Change]]:
     """Return the reassignments of each partition, in the order of their waves."""
-    ways: dict[Key, list[Change]] = {}
+    moves: dict[Key, list[Change]] = {}
     for change in sorted(changes, key=attrgetter("wave")):
         if change.action == Action.REASSIGN:
-            ways.setdefault(change.key, []).append(change)
-    return ways
+            moves.setdefault(change.key, []).append(change)
+    return moves
 
 
-def steps_of(way: Sequence[Change]) -> list[ReassignmentStep]:
+def steps_of(moves: Sequence[Change]) -> list[ReassignmentStep]:
     """Return the steps of a partition, in the order of their waves."""
-    return [ReassignmentStep(change.replicas_before or (), change.replicas_after) for change in way]
+    return [ReassignmentStep(change.replicas_before or (), change.replicas_after) for change in moves]
 
 
 def assignment_in(partition: Row) -> ReplicaAssignment:
@@ -79,12 +79,12 @@ def assignment_in(partition: Row) -> ReplicaAssignment:
     return ReplicaAssignment(partition["replicas"], partition["adding_replicas"], partition["removing_replicas"])
 
 
-def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
-    steps: Sequence[Change],
+def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
+    moves: Sequence[Change],
     partition: Row | None,
     topic: Row | None,
     cluster: ClusterFacts,
-    goal: RollbackTarget,
+    target: RollbackTarget,
     *,
     was_elected: bool = False,
 ) -> list[dict[str, Any]] | Rejection:
@@ -95,23 +95,23 @@ def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
     """
     if partition is None or topic is None:
         return Rejection(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
-    refusal = _state_rejection(steps[0], partition, topic, cluster) or _position_rejection(steps, partition, goal)
+    refusal = _state_rejection(moves[0], partition, topic, cluster) or _position_rejection(moves, partition, target)
     if refusal is not None:
         return refusal
-    stops = _remaining_stops(steps, partition, goal)
+    stops = _remaining_stops(moves, partition, target)
     if not stops:
         return Rejection(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
     refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
     if refusal is not None:
         return refusal
-    changes = _changes(steps, partition, topic, cluster, stops, goal)
-    return [*changes, *_election(changes[-1], cluster, goal)] if was_elected else changes
+    changes = _changes(moves, partition, topic, cluster, stops, target)
+    return [*changes, *_election(changes[-1], cluster, target)] if was_elected else changes
 
 
-def _state_rejection(planned: Change, partition: Row, topic: Row, around: ClusterFacts) -> Rejection | None:
+def _state_rejection(planned: Change, partition: Row, topic: Row, cluster: ClusterFacts) -> Rejection | None:
     if topic["topic_id"] != planned.topic_id:
         return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic["topic_id"]))
-    if partition["topic"] in around.deleting:
+    if partition["topic"] in cluster.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
     if not partition["understood"]:
         return Rejection(RejectionCode.NOT_UNDERSTOOD, "one of its znodes is not understood")
@@ -120,16 +120,16 @@ def _state_rejection(planned: Change, partition: Row, topic: Row, around: Cluste
     return None
 
 
-def _position_rejection(way: Sequence[Change], partition: Row, back: RollbackTarget) -> Rejection | None:
+def _position_rejection(moves: Sequence[Change], partition: Row, target: RollbackTarget) -> Rejection | None:
     """Reject a partition that is not where the plan may have moved it."""
     now = assignment_in(partition)
-    goal = list(steps_of(way)[0].before if back.replicas is None else back.replicas)
+    goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
     if now.is_moving:
-        returns = now.target == goal or now.target in [list(leg.before) for leg in steps_of(way)]
-        how = "on its way back already" if returns else "being moved, and not by this plan"
+        returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
+        how = "already moving back" if returns else "being moved, and not by this plan"
         reason = f"it is {how}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
         return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
-    if list(now.replicas) != goal and status_of(steps_of(way), now)[0] is ReassignmentStatus.DIVERGED:
+    if list(now.replicas) != goal and status_of(steps_of(moves), now)[0] is ReassignmentStatus.DIVERGED:
         reason = (
             f"its replicas are now {list(now.replicas)}: another client has moved it since; "
             "use `surveyor plan reassign` to move it"
@@ -138,48 +138,48 @@ def _position_rejection(way: Sequence[Change], partition: Row, back: RollbackTar
     return None
 
 
-def _remaining_stops(way: Sequence[Change], partition: Row, back: RollbackTarget) -> list[tuple[int, list[int]]]:
+def _remaining_stops(moves: Sequence[Change], partition: Row, target: RollbackTarget) -> list[tuple[int, list[int]]]:
     """Return the waves to undo and the replicas after each, none if the partition is back."""
     now = list(partition["replicas"])
-    legs = steps_of(way)
-    goal = list(legs[0].before if back.replicas is None else back.replicas)
+    steps = steps_of(moves)
+    goal = list(steps[0].before if target.replicas is None else target.replicas)
     if now == goal:
         return []
-    standing, number = status_of(legs, assignment_in(partition))
-    done = len(legs) if standing is ReassignmentStatus.COMPLETE else number
-    stops = [(way[step].wave, list(legs[step].before)) for step in reversed(range(done))]
+    status, number = status_of(steps, assignment_in(partition))
+    done = len(steps) if status is ReassignmentStatus.COMPLETE else number
+    stops = [(moves[step].wave, list(steps[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
     if goal in ends:
         return stops[: ends.index(goal) + 1]
-    return [(way[max(done - 1, 0)].wave, goal)]
+    return [(moves[max(done - 1, 0)].wave, goal)]
 
 
-def _leader_rejection(partition: Row, around: ClusterFacts) -> Rejection | None:
+def _leader_rejection(partition: Row, cluster: ClusterFacts) -> Rejection | None:
     """Reject a partition without a live leader in its ISR.
 
     No replica could copy from it, and an empty replica could be elected.
     """
     leader, isr = partition["leader"], partition["isr"] or []
-    if leader in around.live and leader in isr:
+    if leader in cluster.live and leader in isr:
         return None
     reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}); run `surveyor plan recover` first"
     return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 
 def _target_rejection(
-    partition: Row, topic: Row, around: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
+    partition: Row, topic: Row, cluster: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
 ) -> Rejection | None:
     for (_, before), (_, after) in pairwise([(0, list(partition["replicas"])), *stops]):
         added = [broker for broker in after if broker not in before]
-        dead = [broker for broker in added if broker not in around.eligible]
-        drained = [broker for broker in added if broker in around.drained]
+        dead = [broker for broker in added if broker not in cluster.eligible]
+        drained = [broker for broker in added if broker in cluster.drained]
         if dead:
             return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_join_ids(dead)}")
         if drained:
             return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_join_ids(drained)}")
         if len(set(after)) < len(after):
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_join_ids(after)}")
-    final, min_isr = stops[-1][1], min_isr_of(topic["config"], around.min_isr)
+    final, min_isr = stops[-1][1], min_isr_of(topic["config"], cluster.min_isr)
     if len(final) < min(min_isr, len(set(partition["replicas"]))):
         reason = f"{pluralise(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
@@ -187,12 +187,12 @@ def _target_rejection(
 
 
 def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one of them
-    way: Sequence[Change],
+    moves: Sequence[Change],
     partition: Row,
     topic: Row,
-    around: ClusterFacts,
+    cluster: ClusterFacts,
     stops: Sequence[tuple[int, list[int]]],
-    back: RollbackTarget,
+    target: RollbackTarget,
 ) -> list[dict[str, Any]]:
     rows = []
     replicas, leader, isr = list(partition["replicas"]), partition["leader"], partition["isr"]
@@ -215,19 +215,19 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
                 "leader_after": leader_after,
                 "isr_before": isr,
                 "isr_after": after,
-                "requires_live": [broker for broker in after if broker in around.eligible],
-                "reason": _reason(replicas, after, around, wave if len(way) > 1 else None, back),
+                "requires_live": [broker for broker in after if broker in cluster.eligible],
+                "reason": _reason(replicas, after, cluster, wave if len(moves) > 1 else None, target),
             },
         )
         replicas, leader, isr = after, leader_after, after
     return rows
 
 
-def _election(last: dict[str, Any], around: ClusterFacts, back: RollbackTarget) -> list[dict[str, Any]]:
+def _election(last: dict[str, Any], cluster: ClusterFacts, target: RollbackTarget) -> list[dict[str, Any]]:
     """Return the election of the preferred replica after the last step, none if it leads already or must not lead."""
     replicas, leader = last["replicas_after"], last["leader_after"]
     preferred = replicas[0]
-    if preferred == leader or preferred not in around.eligible or preferred in around.drained:
+    if preferred == leader or preferred not in cluster.eligible or preferred in cluster.drained:
         return []
     election = {
         "wave": LAST_WAVE,
@@ -240,7 +240,7 @@ def _election(last: dict[str, Any], around: ClusterFacts, back: RollbackTarget) 
         "isr_before": replicas,
         "leader_epoch_before": None,
         "requires_live": [preferred],
-        "reason": f"back to {back.name}: preferred replica {preferred} leads again",
+        "reason": f"back to {target.name}: preferred replica {preferred} leads again",
     }
     return [last | election]
 
@@ -265,7 +265,7 @@ def _unchanged_fields(partition: Row, topic: Row) -> dict[str, Any]:
 
 
 def _reason(
-    before: Sequence[int], after: Sequence[int], around: ClusterFacts, wave: int | None, back: RollbackTarget
+    before: Sequence[int], after: Sequence[int], cluster: ClusterFacts, wave: int | None, target: RollbackTarget
 ) -> str:
     moved = ReplicaAssignment(before).towards(after)
     what = "order of replicas changes, no data moves"
@@ -273,13 +273,13 @@ def _reason(
         what = f"adds [{_join_ids(moved.adding)}], removes [{_join_ids(moved.removing)}]"
     step = "" if wave is None else f", undoes wave {wave}"
     counts = [
-        Counter(rack for broker in replicas if (rack := around.racks.get(broker)) is not None)
+        Counter(rack for broker in replicas if (rack := cluster.racks.get(broker)) is not None)
         for replicas in (before, after)
     ]
     racks, most = [len(count) for count in counts], [max(count.values(), default=0) for count in counts]
     fewer = f"; racks {racks[0]} → {racks[1]}" if racks[1] < min(racks[0], len(after)) else ""
     crowded = f"; most in one rack {most[0]} → {most[1]}" if most[1] > most[0] and not fewer else ""
-    return f"back to {back.name}{step}: {what}{fewer}{crowded}"
+    return f"back to {target.name}{step}: {what}{fewer}{crowded}"
 
 
 def _join_ids(brokers: Sequence[int]) -> str:

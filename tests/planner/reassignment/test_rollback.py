@@ -87,7 +87,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
         {},
         None,
         RejectionCode.REASSIGNMENT_IN_PROGRESS,
-        "it is on its way back already: to [1, 2]",
+        "it is already moving back: to [1, 2]",
     ),
     (
         {"replicas": [4, 2, 3], "adding_replicas": [4], "removing_replicas": [3]},
