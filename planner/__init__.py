@@ -1,1 +1,1 @@
-"""Why: the controller's rules as pure transforms, DataFrames in, DataFrame out."""
+"""The controller's rules as pure transforms: DataFrames or arrays in, the same out."""

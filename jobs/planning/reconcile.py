@@ -233,8 +233,9 @@ class _RequestedSteps:
                     yield _operation(OperationKind.WITHDRAW_DELETION, topic, why)
 
     def _versions_of(self, topics: list[str]) -> dict[str, int]:
-        """Return the versions of topics, so that the removal is stale if partitions are added (no broker confirmed
-        these).
+        """Return the versions of topics, which make the removal stale if partitions are added.
+
+        No broker has confirmed the deletion of added partitions.
         """
         rows = as_of(self.at.tables.warehouse, self.at.snapshot, "topics", ("topic", "in", topics))
         return {row["topic"]: row["topic_version"] for row in rows}

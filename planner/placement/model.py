@@ -49,8 +49,9 @@ class PlacementModel:
     pinned: Ints
     """The broker that has to stay in its row, NO_BROKER if any may leave."""
     min_racks: Ints
-    """Racks that each row must span; `forced_moves` lowers it where racks are given up, and raises it where replicas
-    move.
+    """Racks that each row must span.
+
+    `forced_moves` lowers the number where racks are given up, and raises it where replicas move.
     """
     limit: Ints
     """Replicas allowed in one rack of each row; `forced_moves` raises it where necessary, and lowers it where possible.

@@ -127,8 +127,7 @@ def preferred(row: Row, world: World) -> Row | str:
 
 
 def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[int, int]], set[tuple[str, int]]]:
-    """`checkAndTriggerAutoLeaderRebalance`: by broker the partitions that prefer it and those it does not lead; the
-    elections.
+    """`checkAndTriggerAutoLeaderRebalance`: by broker the partitions that prefer it and are not led by it; elections.
 
     Topics queued for deletion do not count; their partitions are still requested, and then rejected.
     """

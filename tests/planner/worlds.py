@@ -37,8 +37,7 @@ BATCHES: Final = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes; the diff names the partition
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-"""An example is a whole cluster, which Spark plans in half a second, so examples are few and large, and the first is
-minimal.
+"""An example is a whole cluster, which Spark plans in half a second. So examples are few and large; the first is small.
 """
 
 _ids = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True)
@@ -102,9 +101,7 @@ def drained_worlds(draw: st.DrawFn) -> World:
 
 @cache
 def all_small_partitions() -> World:
-    """Return every partition of up to two replicas and two in sync, over two live, two dead and one not understood
-    broker.
-    """
+    """Return all partitions of up to two replicas and two in sync, on two live, two dead, one not understood broker."""
     brokers: Final = range(5)
     ids = [list(some) for size in (1, 2) for some in permutations(brokers, size)]
     states = [*product([NO_LEADER, *brokers], [[], *ids]), (None, None)]

@@ -82,9 +82,7 @@ STRICTER: Final = {
     "min.cleanable.dirty.ratio": {"NaN", "0.5f", "0.5d", "0x1p-1"},
     **{f"remote.log.{what}.disable": {"true", "True", " true "} for what in ("copy", "delete.on")},
 }
-"""Values that Kafka's parser accepts and Surveyor does not: they fail later, elsewhere, in another release or with
-ZooKeeper.
-"""
+"""Values that Kafka's parser accepts and Surveyor does not: they fail later, in another release or with ZooKeeper."""
 
 
 @pytest.mark.parametrize("name", sorted(TOPIC_CONFIGS))

@@ -69,8 +69,9 @@ def _rejection(topic: str, known: Row | None, why_unknown: str) -> Row | None:
 
 
 def _refuse_disabled(settings: list[Row]) -> None:
-    """Refuse if any broker forbids deletion: any broker may become the controller, and one that forbids it drops
-    requests.
+    """Refuse if any broker forbids deletion.
+
+    Any broker may become the controller, and a controller that forbids deletion drops the request.
     """
     forbidding = [row["broker_id"] for row in settings if boolean(row["value"]) is False and not row["assumed"]]
     if forbidding:

@@ -49,8 +49,7 @@ def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
 
 
 def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
-    """Return the load of each broker after `budget` free moves towards the even share, from the fullest to the
-    emptiest.
+    """Return the loads after `budget` free moves from the fullest to the emptiest brokers, at most to the even share.
 
     >>> even_goal(np.array([9, 5, 0, 0]), np.array([True, True, True, False]), 100)
     array([5, 5, 4, 0])
@@ -140,9 +139,7 @@ class _Descent:
         return next(cost for cost in COSTS if self.graph.edges[(cost + 1, *arc)] > 0)
 
     def _target_of(self, source: int, open_to: Bools, cost: Ints) -> tuple[int, int]:
-        """Return the target and the amount: a broker below its goal first, then the emptiest, then one that saves
-        copies.
-        """
+        """Return target and amount: a broker below its goal, else the emptiest, else one that saves copies."""
         load, goal = self.graph.load, self.goal
         gap = load[source] - load
         lacking, emptier = open_to & (gap > 1) & (load < goal), open_to & (gap > 1)

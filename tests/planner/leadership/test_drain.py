@@ -102,8 +102,9 @@ def test_demotion(spark: SparkSession) -> None:
 
 
 def test_a_follower_is_not_also_stopped(spark: SparkSession) -> None:
-    """Broker 2 is drained. Broker 3 was drained before, and leads or is in sync again. The leader gets LeaderAndIsr,
-    others StopReplica.
+    """The former leader gets LeaderAndIsr, other drained brokers StopReplica.
+
+    Broker 2 is drained. Broker 3 was drained before, and leads or is in sync again.
     """
     rows = [
         partition_row([2, 3, 5], 2, [2, 3, 5], partition=0),
@@ -296,9 +297,7 @@ LAST_CHOICE: Final[list[tuple[list[int], int | None, list[int] | None, int, list
 
 @pytest.mark.parametrize("mode", ["admin", "resident"])
 def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> None:
-    """It leads only if no other replica can, receives LeaderAndIsr even if its replica was stopped, and the reason
-    names it.
-    """
+    """It leads only if no other can, gets LeaderAndIsr even if its replica was stopped, and the reason names it."""
     rows = [partition_row(*case[:3], partition=number) for number, case in enumerate(LAST_CHOICE)]
     world = World(rows, live=LIVE, drained={2: DrainMode(mode)})
 
@@ -314,9 +313,7 @@ def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> 
 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_what_a_new_partition_begins_with(spark: SparkSession, mode: DrainMode) -> None:
-    """A drained replica leads only if no other is alive; a replica that a resident drain stops is not in the ISR
-    either.
-    """
+    """A drained replica leads only if no other is alive; if a drain stops it, it is not in the ISR either."""
     world = World([partition_row([2, 5, 9], None, None)], live=LIVE, drained={2: mode})
 
     [change] = as_rows(reconcile_changes(*world.frames_and_configs(spark)))
