@@ -27,7 +27,7 @@ LATE = [0, 1, 2]
 
 @pytest.fixture(scope="module")
 def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
-    """Brokers 0 to 4, orders on the first three; 9 is dead, 5 is not understood; one topic moves, one is being deleted."""
+    """Brokers 0 to 4, orders on the first three; 9 is dead, 5 not understood; one topic moves, one is being deleted."""
     hosts = f"{zookeeper_server.connect}/reassign"
     client = KazooClient(zookeeper_server.connect)
     client.start()
