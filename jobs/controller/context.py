@@ -206,7 +206,7 @@ class ControllerContext:
         }
 
     def remove_answers(self, broker_id: int) -> None:
-        """Forget what a broker reported, after it has registered again or is gone.
+        """Forget what a broker reported, after it has registered again or failed.
 
         Its failed log dirs and its confirmations for replicas that leave by a reassignment are dropped: it is sent
         these requests again. Confirmations for topics that are being deleted are kept, because a broker that has

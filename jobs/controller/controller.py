@@ -384,7 +384,9 @@ class ResidentController:
         # a bounced leader may have changed ISRs without a notification, and must not be sent an earlier ISR
         changed = self.reader.refresh_partitions({*chain(*to_refresh)})
         for broker in sorted(failed | started):
-            self.log_line(f"  broker {broker} {'has registered' if broker in self.context.brokers else 'is failed'}")
+            self.log_line(
+                f"  broker {broker} {'has registered' if broker in self.context.brokers else 'is no longer registered'}"
+            )
         for broker in sorted(with_new_endpoints - started):
             self.log_line(f"  broker {broker} has written its registration again")
         self._dirty_partitions, self._requests_due = self._dirty_partitions | changed, True

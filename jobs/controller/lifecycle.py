@@ -242,5 +242,5 @@ def _wait_for_successor(settings: Settings) -> str:
             return f"the present controller is unknown: {error}"
     if controller == NO_CONTROLLER:
         return "no broker has become the controller yet: /controller is free"
-    who = "another Surveyor" if controller == settings.conf.controller_id else f"broker {controller}"
-    return f"{who} is the controller since {time.monotonic() - started:.1f} s later"
+    successor = "another Surveyor" if controller == settings.conf.controller_id else f"broker {controller}"
+    return f"{successor} became the controller after {time.monotonic() - started:.1f} s"

@@ -35,7 +35,7 @@ _OF_TOPIC: Final = f"{TOPICS}/"
 
 @dataclass(slots=True)
 class MetadataChanges:
-    """What a read has found to be changed."""
+    """The changes that a read has found."""
 
     partitions: set[Key] = field(default_factory=set)
     requests: bool = False
@@ -130,12 +130,12 @@ class MetadataReader:
                 self.brokers_with_new_endpoints.add(broker)
             if broker not in before or before[broker] != row:
                 changes.partitions |= self.context.of_broker(broker)
-        kept = {
+        still_registered = {
             broker for broker, row in now.items() if before.get(broker, {}).get("broker_epoch") == row["broker_epoch"]
         }
-        gone = before.keys() - kept
-        self.failed_brokers |= gone
-        for broker in gone:
+        failed = before.keys() - still_registered
+        self.failed_brokers |= failed
+        for broker in failed:
             self.context.remove_answers(broker)
             changes.partitions |= self.context.of_broker(broker)
 

@@ -49,7 +49,8 @@ class ZkWatches:
     def watch(self, paths: Iterable[str]) -> None:
         """Set watches on these paths; a read that follows misses no change.
 
-        If the connection is lost meanwhile, all of the paths count as fired, and `drain` sets their watches again.
+        If the connection is lost while they are set, all of the paths count as fired, and `drain` sets their watches
+        again.
         """
         pending = {path: self._set_watch(path) for path in paths}
         try:

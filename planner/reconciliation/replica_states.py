@@ -53,7 +53,7 @@ END"""
 
 
 def with_state(replicas: DataFrame) -> DataFrame:
-    """Add `state`; in: assigned, deletion_requested, in_reach, is_new, told (StopReplica sent), deleted (confirmed)."""
+    """Add `state`. In: assigned, deletion_requested, in_reach, is_new, told (StopReplica sent), deleted (confirmed)."""
     return replicas.selectExpr("*", f"{STATE} AS state")
 
 

@@ -45,7 +45,7 @@ NoticeKey = tuple[str, Key]
 
 
 class RetryBatch(NamedTuple):
-    """What one broker must be sent again."""
+    """Notices that one broker must be sent again."""
 
     broker: int
     notices: Sequence[Notice]

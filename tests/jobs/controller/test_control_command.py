@@ -127,7 +127,7 @@ def test_fenced_controller_reports_totals_and_successor(
     assert ran.code == 20
     last_line = ran.stderr.splitlines()[-1]
     assert "another controller took over after our epoch " in last_line
-    assert "cycles wrote 1 create, 1 elect; broker 2 is the controller since " in last_line
+    assert "cycles wrote 1 create, 1 elect; broker 2 became the controller after " in last_line
     assert "plan again" not in ran.stderr
     ((last, why),) = [
         row[1:] for row in surveyor.rows("commits", "action", "outcome", "message") if row[0] == "hand_back"

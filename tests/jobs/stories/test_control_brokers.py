@@ -306,7 +306,7 @@ def test_told_to_stop_it_resigns_and_a_broker_takes_over(
         ran = control()
 
     assert ran.code == 143
-    assert re.search(r"resigned: .*; broker [0-3] is the controller since", ran.stdout), ran.stdout
+    assert re.search(r"resigned: .*; broker [0-3] became the controller after", ran.stdout), ran.stdout
     assert controller(kafka) in cluster.brokers
 
 

@@ -71,7 +71,7 @@ def test_state_of_a_replica(spark: SparkSession) -> None:
 def test_replica_leaves_the_isr(spark: SparkSession) -> None:
     """`ReplicaStateMachineTest`: non-members change nothing, the only member stays, and the leader becomes -1."""
     cases = [
-        # leader, ISR, who leaves -> leader, ISR after, or nothing
+        # leader, ISR, leaving replicas -> leader and ISR afterwards, or nothing
         (1, [1, 2, 3], [3], (1, [1, 2], 6)),
         (1, [1, 2, 3], [1], (NO_LEADER, [2, 3], 6)),
         (1, [1, 2, 3], [7], None),

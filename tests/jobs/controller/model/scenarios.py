@@ -5,7 +5,7 @@ killed, an absent topic is deleted) are skipped. That is why a minimiser of our 
 decision by Spark takes a second whatever its size, so all variants of a scenario that lack one event run side by side
 in one simulation (`replay`), instead of one after another.
 
-States vanish and are corrupted for good, because only a resync would find that one is restored, and time stands still
+States vanish and are corrupted for good, because only a resync would find that one is restored, and time does not pass
 here. Topics and registrations stay readable: the simulated clusters themselves read the topic's znode, and while a live
 broker is not understood, almost nothing is decided in its cluster.
 """

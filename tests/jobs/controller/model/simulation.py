@@ -200,7 +200,9 @@ class Simulation:
                 control, self.engine, _DiscardingLog(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.log.append
             )
             controller.watches.wakeup = _NonBlockingEvent()
-            controller.precomputer = None  # time stands still here, and precomputed decisions would be outdated at once
+            controller.precomputer = (
+                None  # time does not pass here, and precomputed decisions would be outdated at once
+            )
             controller.broker_requests.queues = _InterceptedChannels(str(OURS), controller.responses.receive)
             controller.broker_requests.queues.on_send = self._intercept_send
             # replaces the recorded history, which `lifecycle` reads before each take-over

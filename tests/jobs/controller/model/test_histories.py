@@ -20,15 +20,18 @@ from tests.jobs.controller.model.scenarios import Event, Point, Scenario, draw_s
 from tests.jobs.controller.model.simulation import Simulation, draw_faults
 
 CLUSTERS, ROUNDS = 24, 4
-"""Of the run that is part of every test run. Rules look at each partition with all brokers, so that with twice as many
-islands a decision takes more than twice as long."""
+"""Clusters and rounds of the run that is part of every test run.
+
+Rules join each partition with all brokers, so that with twice as many clusters a decision takes more than twice as
+long.
+"""
 
 FAULT_SEED = 3
 """The seed of the controller's faults in it: it crashes three times, once before it has sent what it wrote."""
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "0"))
 LARGE_SIMULATION, SMALL_SIMULATION, LONG_ROUNDS = 25, 3, 8
-"""Islands of a large and of a small world, and the rounds of both."""
+"""Clusters of a large and of a small simulation, and the rounds of both."""
 
 
 def test_histories(spark: SparkSession, tmp_path: Path) -> None:
