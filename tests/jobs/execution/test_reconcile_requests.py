@@ -24,7 +24,7 @@ from schemas.znodes import State, decode_assignment, decode_partitions, encode_s
 from tests.docs.shown import fault
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
-from tests.jobs.support.kafka.fake_brokers import FakeBrokers, Told
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers, ReceivedRequest
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.rows.request_steps import steps_due, store_steps
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -70,7 +70,7 @@ def all_is_asked_for(tree: KafkaTree) -> None:
 def in_sync_once_told(tree: KafkaTree, brokers: FakeBrokers) -> None:
     """The leader of a moving partition adds the new replica to the ISR."""
 
-    def copied(told: Told) -> None:
+    def copied(told: ReceivedRequest) -> None:
         if told.api == "leader_and_isr" and ("moves", 0) in told.partitions and 2 not in tree.state("moves").isr:
             before = tree.state("moves")
             after = State(

@@ -20,7 +20,7 @@ from tests.jobs.support.commands.control_process import (
     nobody_in_office,
     written_since,
 )
-from tests.jobs.support.kafka.control_life import DELETIONS, PARTITIONS, REASSIGN, TOPIC, Life
+from tests.jobs.support.kafka.controlled_cluster import DELETIONS, PARTITIONS, REASSIGN, TOPIC, ControlledCluster
 from tests.jobs.support.kafka.real_cluster import eventually, seen_by
 from tests.jobs.torture.zookeeper_log import CREATE, DELETE, SET, Op, Transaction
 
@@ -28,7 +28,7 @@ NOTIFICATIONS = "/isr_change_notification/"
 HANDLED = re.compile(rf"Handling LeaderAndIsr request correlationId \d+ from controller {OURS} for (\d+) partitions")
 
 
-def a_topic_is_created_by_its_first_record(life: Life) -> None:
+def a_topic_is_created_by_its_first_record(life: ControlledCluster) -> None:
     """A broker writes the topic (auto.create.topics.enable), the controller gives it its leader.
 
     Its only replica is wherever that broker put it, so it goes again: a drain of that broker would be refused.
@@ -40,7 +40,7 @@ def a_topic_is_created_by_its_first_record(life: Life) -> None:
     life.soon(lambda: life.is_deleted("auto"))
 
 
-def a_broker_bounces_in_one_look(life: Life, broker: int) -> None:
+def a_broker_bounces_in_one_look(life: ControlledCluster, broker: int) -> None:
     """It is gone and back while the controller does not look: who led and followed there is written as after a failure.
 
     Its session ends, and it registers anew by itself, at once.
@@ -59,12 +59,12 @@ def a_broker_bounces_in_one_look(life: Life, broker: int) -> None:
     life.soon(life.is_whole)
 
 
-def _czxid(life: Life, path: str) -> int | None:
+def _czxid(life: ControlledCluster, path: str) -> int | None:
     stat = life.kafka.client.exists(path)
     return None if stat is None else stat.czxid
 
 
-def _removals(life: Life, since: int, broker: int) -> Iterator[tuple[int, State]]:
+def _removals(life: ControlledCluster, since: int, broker: int) -> Iterator[tuple[int, State]]:
     """Partitions of the topic that the controller took a broker out of the ISR of, with what it wrote."""
     for each in written_since(life.cluster, since):
         for op in each.ops if each.session == life.office.session else ():
@@ -74,7 +74,7 @@ def _removals(life: Life, since: int, broker: int) -> Iterator[tuple[int, State]
                     yield int(op.path.split("/")[-2]), state
 
 
-def leaders_since(life: Life, since: int, topic: str, partition: int) -> list[int]:
+def leaders_since(life: ControlledCluster, since: int, topic: str, partition: int) -> list[int]:
     """Who came to lead a partition, one after another."""
     path = f"/brokers/topics/{topic}/partitions/{partition}/state"
     written = (op for each in written_since(life.cluster, since) for op in each.ops if op.path == path)
@@ -82,7 +82,7 @@ def leaders_since(life: Life, since: int, topic: str, partition: int) -> list[in
     return [leader for leader, before in zip(leaders, [None, *leaders], strict=False) if leader != before]
 
 
-def a_broker_joins_and_the_seeds_move_goes_to_it(life: Life) -> None:
+def a_broker_joins_and_the_seeds_move_goes_to_it(life: ControlledCluster) -> None:
     """[1,2,3] -> [3,4,5], the seeds' example, one less each: its steps are four writes, and nothing else."""
     joined = life.cluster.add_broker(4)
     everything = set(life.kafka.client.get_children("/brokers/topics"))
@@ -110,7 +110,7 @@ def a_broker_joins_and_the_seeds_move_goes_to_it(life: Life) -> None:
     del life.cluster.brokers[4]
 
 
-def _steps(life: Life, since: int, topic: str, epoch: int) -> Iterator[dict[str, object]]:
+def _steps(life: ControlledCluster, since: int, topic: str, epoch: int) -> Iterator[dict[str, object]]:
     """What a move wrote, multi by multi; of ISRs that the leader writes one after another, the last."""
     grown: dict[str, object] = {}
     for each in written_since(life.cluster, since):
@@ -136,7 +136,7 @@ def _step(op: Op, topic: str, epoch: int) -> Iterator[tuple[str, object]]:
         yield "request", "deleted"
 
 
-def a_broker_is_silent_then_dead_then_back(life: Life, broker: int) -> None:
+def a_broker_is_silent_then_dead_then_back(life: ControlledCluster, broker: int) -> None:
     """What concerns it waits for it and goes on when it is back; what does not concern it does not wait."""
     before = mark(life.kafka)
     life.create("moves", {p: [0, 1] for p in range(3)})
@@ -177,7 +177,7 @@ def a_broker_is_silent_then_dead_then_back(life: Life, broker: int) -> None:
     life.soon(life.is_whole)
 
 
-def isr_changes_are_read_and_taken_away(life: Life) -> None:
+def isr_changes_are_read_and_taken_away(life: ControlledCluster) -> None:
     """All that leaders notified of in this controllership, and that everybody knows of now."""
     ours = [each for each in written_since(life.cluster, 0) if each.session == life.office.session]
     removed = {op.path for each in ours for op in each.ops if op.kind == DELETE and op.path.startswith(NOTIFICATIONS)}
@@ -189,7 +189,7 @@ def isr_changes_are_read_and_taken_away(life: Life) -> None:
 
 
 @contextmanager
-def it_is_killed_and_the_next_one_goes_on(life: Life, broker: int) -> Iterator[None]:
+def it_is_killed_and_the_next_one_goes_on(life: ControlledCluster, broker: int) -> Iterator[None]:
     """Killed in the midst of a deletion; the next one announces everything, then elects, balances and deletes."""
     life.create("cut", {0: [0, broker], 1: [broker, 0]})
     with life.silent(broker):
@@ -215,7 +215,9 @@ def it_is_killed_and_the_next_one_goes_on(life: Life, broker: int) -> Iterator[N
                 yield
 
 
-def _everything_was_announced_before_elections(life: Life, since: int, notified: str, heard: dict[int, int]) -> None:
+def _everything_was_announced_before_elections(
+    life: ControlledCluster, since: int, notified: str, heard: dict[int, int]
+) -> None:
     """By ZooKeeper: office, old notifications, elections; by brokers: what they are told first is all they hold.
 
     `heard` is how long their logs were before the take-over.
@@ -238,7 +240,7 @@ def _first(transactions: list[Transaction], ending: str, kind: int) -> int:
     )
 
 
-def leaders_are_balanced_when_that_is_due(life: Life, broker: int) -> None:
+def leaders_are_balanced_when_that_is_due(life: ControlledCluster, broker: int) -> None:
     """The first check is some seconds after the take-over; nobody asks for it (auto.leader.rebalance.enable)."""
     preferring = {p for p, replicas in life.assigned(TOPIC).partitions.items() if replicas[0] == broker}
     assert preferring
@@ -246,7 +248,7 @@ def leaders_are_balanced_when_that_is_due(life: Life, broker: int) -> None:
     assert {life.kafka.state(TOPIC, p).controller_epoch for p in preferring} == {life.office.epoch}
 
 
-def it_is_stopped_longer_than_its_session(life: Life, broker: int) -> None:
+def it_is_stopped_longer_than_its_session(life: ControlledCluster, broker: int) -> None:
     """A broker dies meanwhile and another controller sees to it; when it goes on it writes nothing, and ends."""
     with life.office.stopped():
         before = mark(life.kafka)
@@ -264,7 +266,7 @@ def it_is_stopped_longer_than_its_session(life: Life, broker: int) -> None:
     assert life.office.session not in {each.session for each in written}
 
 
-def _sessions(life: Life) -> set[int]:
+def _sessions(life: ControlledCluster) -> set[int]:
     """Of the brokers that are registered."""
     ids = life.kafka.client.get_children("/brokers/ids")
     return {life.kafka.client.get(f"/brokers/ids/{broker}")[1].ephemeralOwner for broker in ids}

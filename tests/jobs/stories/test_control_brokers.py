@@ -46,7 +46,14 @@ from tests.jobs.stories.control_acts import (
 )
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.commands.control_process import OURS, controller, in_office, mark
-from tests.jobs.support.kafka.control_life import ELECTION, PARTITIONS, REASSIGN, TOPIC, Life, restart
+from tests.jobs.support.kafka.controlled_cluster import (
+    ELECTION,
+    PARTITIONS,
+    REASSIGN,
+    TOPIC,
+    ControlledCluster,
+    restart,
+)
 from tests.jobs.support.kafka.real_cluster import Flow, Traffic, eventually, kafka_tree, seen_by
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -84,7 +91,7 @@ def second_log_dir(broker: EmbeddedKafka) -> Iterator[Path]:
     restart(broker)
 
 
-def a_broker_fails_and_starts(life: Life) -> None:
+def a_broker_fails_and_starts(life: ControlledCluster) -> None:
     """As the controller has thought of beforehand; then its leaders are asked for.
 
     While it is down another one goes, and both come back: of what only these two hold, who went last leads (seed 003).
@@ -112,7 +119,7 @@ def a_broker_fails_and_starts(life: Life) -> None:
     life.soon(lambda: life.kafka.client.exists(ELECTION) is None, 60)
 
 
-def replicas_move_while_records_come_in(life: Life) -> None:
+def replicas_move_while_records_come_in(life: ControlledCluster) -> None:
     life.ask_to_move(TOPIC, {0: [1, 2, 3], 1: [3, 1], 2: [9]})
     life.soon(lambda: life.asked_to_move() == {2}, 180)
     life.kafka.client.delete(REASSIGN)  # broker 9 never comes, and the request would wait for it
@@ -123,7 +130,7 @@ def replicas_move_while_records_come_in(life: Life) -> None:
     life.soon(lambda: f"{TOPIC}-0" not in life.log_names(0, TOPIC))
 
 
-def a_disk_is_lost(life: Life) -> None:
+def a_disk_is_lost(life: ControlledCluster) -> None:
     with second_log_dir(life.cluster.brokers[3]) as disk:
         life.by_hand("disk", {0: [3, 0], 1: [0, 3]})
         life.soon(lambda: len(list(disk.glob("disk-*"))) == 2)
@@ -137,7 +144,7 @@ def a_disk_is_lost(life: Life) -> None:
     life.soon(life.is_whole)
 
 
-def a_broker_is_drained_and_comes_back(life: Life) -> None:
+def a_broker_is_drained_and_comes_back(life: ControlledCluster) -> None:
     life.drain(1)
     states, replicas = life.states(), life.assigned(TOPIC).partitions
     assert all(state.leader != 1 for state in states)
@@ -148,7 +155,7 @@ def a_broker_is_drained_and_comes_back(life: Life) -> None:
 
 
 @contextmanager
-def records_flow(life: Life) -> Iterator[None]:
+def records_flow(life: ControlledCluster) -> Iterator[None]:
     """A controller is in office, a topic is written to and read, and in the end no record is lost."""
     with in_office(life.kafka, life.warehouse, life.spark, thinks_ahead=False) as office:
         life.offices.append(office)
@@ -164,7 +171,7 @@ def records_flow(life: Life) -> Iterator[None]:
 
 
 def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession) -> None:
-    life = Life(cluster, kafka, tmp_path, spark)
+    life = ControlledCluster(cluster, kafka, tmp_path, spark)
     with records_flow(life):
         a_broker_fails_and_starts(life)
         replicas_move_while_records_come_in(life)
@@ -193,7 +200,7 @@ def test_a_drained_broker_leads_where_no_other_can(
     The drain ends when its broker registers again, and all replicas come back.
     """
     topic = "drained"
-    life = Life(cluster, kafka, tmp_path, spark)
+    life = ControlledCluster(cluster, kafka, tmp_path, spark)
     with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
         life.offices.append(office)
         config = b'{"version":1,"config":{"min.insync.replicas":"1","unclean.leader.election.enable":"true"}}'
@@ -222,7 +229,7 @@ def test_a_move_waits_for_a_target_that_is_down(
 ) -> None:
     """Whether the target was down when the request came, or went down under way (`ControllerIntegrationTest`)."""
     topic = "waiting"
-    life = Life(cluster, kafka, tmp_path, spark)
+    life = ControlledCluster(cluster, kafka, tmp_path, spark)
     with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
         life.offices.append(office)
         life.create(topic, {0: [1], 1: [2]})
@@ -251,7 +258,7 @@ def test_a_move_waits_for_a_target_that_is_down(
         life.soon(lambda: life.is_deleted(topic))
 
 
-def takes_a_record(life: Life, topic: str, partition: int) -> bool:
+def takes_a_record(life: ControlledCluster, topic: str, partition: int) -> bool:
     """Whether the leader of a partition acknowledges a record."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": life.cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
@@ -263,7 +270,7 @@ def takes_a_record(life: Life, topic: str, partition: int) -> bool:
 @pytest.mark.skipif("LIVES" not in os.environ, reason="a second controller takes as much processor time as the first")
 def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path, spark: SparkSession) -> None:
     with EmbeddedCluster(4, overrides=SETTINGS) as another, kafka_tree(another) as tree:
-        life = Life(another, tree, tmp_path, spark)
+        life = ControlledCluster(another, tree, tmp_path, spark)
         with records_flow(life):
             replicas_move_while_records_come_in(life)
             a_broker_is_drained_and_comes_back(life)
@@ -352,7 +359,7 @@ def test_requests_are_carried_out_without_a_controller(
     """Kafka's controller finds nothing to do when it comes back."""
     monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.2)
     assert eventually(lambda: controller(kafka) in cluster.brokers)
-    life = Life(cluster, kafka, tmp_path, spark)
+    life = ControlledCluster(cluster, kafka, tmp_path, spark)
     life.by_hand("asked", {0: [0, 1]})
     life.by_hand("unwanted", {0: [0, 1], 1: [2, 3]})
     assert eventually(lambda: len(life.logs(0, "asked")) == len(life.logs(3, "unwanted")) == 1, 60)

@@ -27,7 +27,7 @@ from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks
 from tests.jobs.support.commands.console_shown import rewritten
 from tests.jobs.support.commands.shown_commands import ROOT, said_here
-from tests.jobs.support.kafka.stage import REAL, Stage
+from tests.jobs.support.kafka.command_environments import REAL, CommandEnvironments
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID
 
 SPREAD: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -55,7 +55,7 @@ EVERY: Final = os.environ.get("PAGES") == "all"
 FOLDERS: Final = ("/var/lib/node_exporter", "/var/www")
 
 
-def five_minutes(stage: Stage) -> None:
+def five_minutes(stage: CommandEnvironments) -> None:
     """Broker 2 leads nothing of what prefers it, since it was restarted."""
     stage.go_to(REAL)
     sizes = {"orders": 4, "clicks": 2}
@@ -64,14 +64,14 @@ def five_minutes(stage: Stage) -> None:
     stage.reorder({(topic, number): [2, 0, 1] for topic, times in sizes.items() for number in range(0, 3 * times, 3)})
 
 
-def small(stage: Stage) -> None:
+def small(stage: CommandEnvironments) -> None:
     """Broker 1 has just died; a snapshot knows it alive."""
     stage.lay_out("small", dict.fromkeys(range(3)), {"orders": SPREAD * 3, "clicks": [[0, 2], [2, 0]] * 2})
     stage.go_to("small").json("snapshot")
     stage.tree.unregister(1)
 
 
-def fleet(stage: Stage) -> None:
+def fleet(stage: CommandEnvironments) -> None:
     """Ten brokers in three racks; broker 6 is gone; a partition has moved since the snapshot."""
     racks = dict(zip((0, 1, 2, 3, 4, 5, 7, 8, 107, 108), "abcabcabca", strict=True))
     topics = {
@@ -92,20 +92,20 @@ def fleet(stage: Stage) -> None:
     stage.lead("ledger", [0], 7, [7, 8, 3])
 
 
-def sizes_known(stage: Stage) -> None:
+def sizes_known(stage: CommandEnvironments) -> None:
     """`surveyor sizes` has asked brokers 0 and 1 for the topic that is to go."""
     taken = datetime(2026, 11, 23, 9, 50, 16, tzinfo=UTC)
     one = {"topic": "test", "log_dir": "/d", "bytes": 209_715, "offset_lag": 0, "is_future": False, "taken_at": taken}
     stage.at.lake.append("sizes", [{**one, "partition": p, "broker_id": b} for p in range(4) for b in (0, 1)])
 
 
-def waves(stage: Stage) -> None:
+def waves(stage: CommandEnvironments) -> None:
     """Broker 3 is new."""
     stage.lay_out("waves", dict(enumerate("abca")), {"orders": SPREAD * 6})
     stage.go_to("waves").json("snapshot")
 
 
-def grow(stage: Stage) -> None:
+def grow(stage: CommandEnvironments) -> None:
     """Broker 2 is to hold a share of a topic that the others have."""
     stage.go_to(REAL)
     stage.make_topic("payments", [[0, 1], [1, 0]] * 3)
@@ -113,7 +113,7 @@ def grow(stage: Stage) -> None:
     stage.at.json("plan", "reassign", *question, "--refresh", "--name", "grow")
 
 
-def outage(stage: Stage) -> None:
+def outage(stage: CommandEnvironments) -> None:
     """Broker 2 has died, and no controller is there that answers."""
     pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 0], [3, 1], [2, 5], [3, 5], [4, 1]]
     stage.lay_out("outage", dict.fromkeys(range(6)), {"orders": pairs})
@@ -122,27 +122,27 @@ def outage(stage: Stage) -> None:
     stage.at.json("plan", "reconcile", "--refresh", "--name", "repair")
 
 
-def conf_file(stage: Stage) -> None:
+def conf_file(stage: CommandEnvironments) -> None:
     """The file that the page links to, for this cluster."""
     here = {"127.0.0.1:2181": stage.at.hosts, '"warehouse"': f'"{stage.at.warehouse}"'}
     Path("conf").mkdir()
     Path("conf/surveyor.toml").write_text(said_here((ROOT / "conf" / "surveyor.toml").read_text(), here))
 
 
-def new_topics(_: Stage) -> None:
+def new_topics(_: CommandEnvironments) -> None:
     """The file that the page shows."""
     (shown,) = (block for block in code_blocks(text("planning.md")) if block.startswith("[{"))
     Path("topics.json").write_text(shown)
 
 
-def sizes_file(stage: Stage) -> None:
+def sizes_file(stage: CommandEnvironments) -> None:
     """The file that the page shows."""
     stage.go_to(REAL)
     (shown,) = (block for block in code_blocks(text("reassigning.md")) if block.startswith("{"))
     Path("sizes.json").write_text(shown)
 
 
-SCENES: Final[Mapping[str, Mapping[str, Callable[[Stage], object]]]] = {
+SCENES: Final[Mapping[str, Mapping[str, Callable[[CommandEnvironments], object]]]] = {
     "README.md": {"Five minutes on your cluster": five_minutes},
     "status.md": {"status": small},
     "configuration.md": {
@@ -179,7 +179,7 @@ def text(page: str) -> str:
 class Terminal:
     """Where the commands of a page are typed; keeps those that end with another code than the page says."""
 
-    def __init__(self, stage: Stage, page: str, done: set[str]) -> None:
+    def __init__(self, stage: CommandEnvironments, page: str, done: set[str]) -> None:
         self.stage, self.page, self.odd, self.done = stage, page, list[str](), done
         self.scenes, self.elsewhere = dict(SCENES[page]), ELSEWHERE.get(page, {})
 
@@ -217,7 +217,7 @@ class Terminal:
 
 
 @pytest.fixture
-def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandEnvironments]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker here takes over again
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
@@ -226,7 +226,7 @@ def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(status, "paint", lambda block: interrupted(paint(block)))
     for name, content in FILES.items():
         Path(name).write_text(json.dumps(content))
-    with Stage(cluster, tmp_path, monkeypatch) as stage:
+    with CommandEnvironments(cluster, tmp_path, monkeypatch) as stage:
         yield stage
 
 
@@ -236,7 +236,7 @@ def interrupted(_: object) -> NoReturn:
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_pages_say_what_commands_answer(stage: Stage, tmp_path: Path) -> None:
+def test_the_pages_say_what_commands_answer(stage: CommandEnvironments, tmp_path: Path) -> None:
     faults: list[str] = []
     done = set[str]()
     assert tuple(SCENES) == RUN

@@ -24,7 +24,7 @@ VERSIONS: Final = {4: 7, 5: 4, 6: 8, API_VERSIONS: 0}
 STALE_CONTROLLER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, STALE_BROKER_EPOCH = 11, 31, 35, 77
 
 
-class Told(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """One control request, as kio read it."""
 
     api: str
@@ -41,7 +41,7 @@ class FakeBroker:
     """One broker; a test may make it slow, unresponsive or refusing at any time."""
 
     listener: socket.socket
-    told: list[Told] = field(default_factory=list)
+    told: list[ReceivedRequest] = field(default_factory=list)
     versions: dict[int, int] = field(default_factory=lambda: dict(VERSIONS))
     """The highest version of each API that it reports."""
     slow: dict[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class FakeBroker:
     """APIs whose first response is lost: the request is handled, and the connection closed."""
     mistaken: list[Callable[[bytes], bytes]] = field(default_factory=list)
     """Modifications of the next responses to control requests, each once."""
-    on_told: Callable[[Told], object] = lambda _: None
+    on_told: Callable[[ReceivedRequest], object] = lambda _: None
     """Called with each control request, before it is answered."""
     broker_epoch: int = -1
     """Requests with an older one are answered 77."""
@@ -93,8 +93,8 @@ class FakeBroker:
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
 
-    def of(self, api: str) -> list[Told]:
-        return [told for told in self.told if told.api == api]
+    def of(self, api: str) -> list[ReceivedRequest]:
+        return [received for received in self.told if received.api == api]
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -126,21 +126,21 @@ class FakeBroker:
             return None
         request = _entity(key, version, "request")
         _, start = entity_reader(request.__header_schema__)(data, 0)
-        told = Told(APIS[key], version, entity_reader(request)(data, start)[0])
+        received = ReceivedRequest(APIS[key], version, entity_reader(request)(data, start)[0])
         if (
-            told.request.broker_epoch == 0
+            received.request.broker_epoch == 0
         ):  # no registration has it: only the authorizer judges the request, which has no effect
             error = ErrorCode(STALE_BROKER_EPOCH if self.may_be_told else CLUSTER_AUTHORIZATION_FAILED)
             return self._written(_entity(key, version, "response")(error_code=error, partition_errors=()), correlation)
         with self._lock:
-            time.sleep(self.slow.get(told.api, 0))
+            time.sleep(self.slow.get(received.api, 0))
             self._awake.wait()
-            self.told.append(told)
-            self.on_told(told)
-            response = self._judge(key, told)
+            self.told.append(received)
+            self.on_told(received)
+            response = self._judge(key, received)
             self._awake.wait()
-        if told.api in self.hangs_up_on:
-            self.hangs_up_on.discard(told.api)
+        if received.api in self.hangs_up_on:
+            self.hangs_up_on.discard(received.api)
             return None
         answer = self._written(response, correlation)
         return self.mistaken.pop(0)(answer) if self.mistaken else answer
@@ -157,24 +157,24 @@ class FakeBroker:
         rows = (struct.pack(">hhh", key, 0, highest) for key, highest in sorted(self.versions.items()))
         return struct.pack(">i", len(self.versions)) + b"".join(rows)
 
-    def _judge(self, key: int, told: Told) -> Any:  # noqa: ANN401 - kio's classes differ by version
-        response = _entity(key, told.version, "response")
-        stale = told.request.broker_epoch < self.broker_epoch
-        earlier = told.request.controller_epoch < self.controller_epoch
+    def _judge(self, key: int, received: ReceivedRequest) -> Any:  # noqa: ANN401 - kio's classes differ by version
+        response = _entity(key, received.version, "response")
+        stale = received.request.broker_epoch < self.broker_epoch
+        earlier = received.request.controller_epoch < self.controller_epoch
         top = ErrorCode(STALE_BROKER_EPOCH if stale else STALE_CONTROLLER_EPOCH if earlier else self.refuses)
-        self.controller_epoch = max(self.controller_epoch, told.request.controller_epoch)
-        if told.api == "update_metadata":
+        self.controller_epoch = max(self.controller_epoch, received.request.controller_epoch)
+        if received.api == "update_metadata":
             return response(error_code=top)
-        if told.api == "stop_replica":
+        if received.api == "stop_replica":
             return response(error_code=top, partition_errors=())
-        return response(error_code=top, **self._partition_errors(told, top))
+        return response(error_code=top, **self._partition_errors(received, top))
 
-    def _partition_errors(self, told: Told, top: ErrorCode) -> dict[str, Any]:
-        module = importlib.import_module(f"kio.schema.leader_and_isr.v{told.version}.response")
+    def _partition_errors(self, received: ReceivedRequest, top: ErrorCode) -> dict[str, Any]:
+        module = importlib.import_module(f"kio.schema.leader_and_isr.v{received.version}.response")
         error = module.LeaderAndIsrPartitionError
         codes = [
             (topic, state, top or ErrorCode(self._leader_and_isr(topic, state)))
-            for topic, state in _states(told.request)
+            for topic, state in _states(received.request)
         ]
         if not hasattr(module, "LeaderAndIsrTopicError"):
             rows = (
@@ -191,7 +191,7 @@ class FakeBroker:
                     if of is topic
                 ),
             )
-            for topic in told.request.topic_states
+            for topic in received.request.topic_states
         )
         return {"topics": topics}
 
@@ -239,12 +239,12 @@ class FakeBrokers:
 
 
 def _noting(
-    heard: list[tuple[int, str]], broker: int, topic: str, then: Callable[[Told], object]
-) -> Callable[[Told], object]:
-    def note(told: Told) -> None:
-        if topic in {of for of, _ in told.partitions}:
-            heard.append((broker, told.api))
-        then(told)
+    heard: list[tuple[int, str]], broker: int, topic: str, then: Callable[[ReceivedRequest], object]
+) -> Callable[[ReceivedRequest], object]:
+    def note(received: ReceivedRequest) -> None:
+        if topic in {of for of, _ in received.partitions}:
+            heard.append((broker, received.api))
+        then(received)
 
     return note
 

@@ -27,7 +27,7 @@ REAL: Final = "real"
 Replicas = Sequence[list[int]]
 
 
-class Stage:
+class CommandEnvironments:
     """All environments, and the current one."""
 
     def __init__(self, cluster: EmbeddedCluster, folder: Path, patch: pytest.MonkeyPatch) -> None:

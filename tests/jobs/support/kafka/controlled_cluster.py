@@ -37,7 +37,7 @@ REASSIGN, ELECTION, DELETIONS = (
 
 
 @dataclass
-class Life:
+class ControlledCluster:
     """One cluster, and its controllers."""
 
     cluster: EmbeddedCluster
