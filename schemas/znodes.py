@@ -361,14 +361,15 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode_epoch(data: bytes | None) -> int:
-    """Decode /controller_epoch, a bare decimal number.
+    """Decode /controller_epoch, a bare decimal number, as Java's `Integer.parseInt` reads it.
 
-    >>> decode_epoch(b"7")
-    7
+    >>> decode_epoch(b"7"), decode_epoch(b"+60")
+    (7, 60)
     """
-    if data is None or not _EPOCH.fullmatch(data) or int(data) > LAST_EPOCH:
+    text = (data or b"").decode(errors="replace")
+    if not re.fullmatch(r"\+?\d{1,10}", text) or int(text) > LAST_EPOCH:
         raise MalformedZnodeError(f"{data!r}, expected a decimal number, {LAST_EPOCH} at most")
-    return int(data)
+    return int(text)
 
 
 def encode_epoch(epoch: int) -> bytes:

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
+from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.advice.outage import Outage
 from jobs.core.units import format_duration
@@ -24,6 +24,7 @@ from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.text import abbreviate, plan_size, pluralise
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.znode_json import LAST_EPOCH
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0
 """Seconds after which a new snapshot is due: plans are made on snapshots, and `show` shows them."""
@@ -92,10 +93,13 @@ def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
-    yield from map(repair_suggestion, situation.health.blocking[:BLOCKING_SHOWN])
+    blocking = situation.health.blocking
+    yield from (repair_suggestion(row, situation.latest_epoch) for row in blocking[:BLOCKING_SHOWN])
+    if (more := len(blocking) - BLOCKING_SHOWN) > 0:
+        yield Suggestion(f"{pluralise(more, 'more znode', 'blocks', 'block')} a part of Kafka", "show quarantine")
 
 
-def repair_suggestion(blocking: Row) -> Suggestion:
+def repair_suggestion(blocking: Row, latest_epoch: int) -> Suggestion:
     """Say which part of Kafka a znode blocks, and suggest a repair that loses nothing, in any order.
 
     Repairs that need a decision are described in the documentation.
@@ -103,6 +107,9 @@ def repair_suggestion(blocking: Row) -> Suggestion:
     what = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
     if blocking["mend"]:
         return Suggestion(f"{what}; delete it", zookeeper_shell=blocking["mend"])
+    if blocking["path"] == CONTROLLER_EPOCH and latest_epoch:
+        command = f"set {CONTROLLER_EPOCH} {latest_epoch}"
+        return Suggestion(f"{what}; set it to the latest known controller epoch", zookeeper_shell=command)
     if blocking["path"].startswith(DELETE_TOPICS):
         return Suggestion(f"{what}; Surveyor deletes it once it is the controller", "reconcile")
     return Suggestion(f"{what}; docs/troubleshooting.md says how to repair it", "show quarantine")
@@ -113,6 +120,18 @@ def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
     if epoch_behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
         yield Suggestion(
             f"{epoch_behind}, so no election succeeds; a take-over above that epoch repairs it", "reconcile"
+        )
+
+
+def _last_epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
+    """Suggest how to mend states that no controller may overwrite: none can have a later epoch."""
+    for name in situation.health.named.get("last_epoch", ()):
+        topic, _, partition = name.rpartition("-")
+        path = f"{TOPICS}/{topic}/partitions/{partition}/state"
+        what = f"{path} has controller epoch {LAST_EPOCH}, the last one, and is not overwritten by any controller"
+        epoch = situation.health.controller_epoch or situation.latest_epoch
+        yield Suggestion(
+            f"{what}; write it again as it is, but with controller_epoch {epoch}", zookeeper_shell=f"get {path}"
         )
 
 
@@ -288,9 +307,8 @@ def _stalled(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.leader_outside_isr:
         yield Suggestion(
-            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka does not change that; electing "
-            "the preferred replica, if it is in sync, does",
-            "plan elect --preferred --refresh",
+            f"{pluralise(count, 'partition')} led by a broker outside the ISR: Kafka leaves that as it is; a preferred "
+            "election ends it where the preferred replica is in the ISR, else a restart of the leader's broker",
         )
 
 
@@ -305,6 +323,7 @@ RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _migration,
     _blocked,
     _epoch,
+    _last_epoch,
     _outage,
     _repairs,
     _gone,

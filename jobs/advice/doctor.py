@@ -199,15 +199,17 @@ def _znodes(settings: Settings, state: ClusterState) -> Checks:
     if state.migration:
         then = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, then)
-    blocking = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1).blocking
+    health = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1)
+    blocking, latest = health.blocking, max(health.latest_epoch, _recorded_epoch(settings, state))
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
     if paths:
         advice = [
             f"{step.what}: {with_full_command(settings, step).command}"
-            for step in map(repair_suggestion, blocking[:BLOCKING_SHOWN])
+            for step in (repair_suggestion(row, latest) for row in blocking[:BLOCKING_SHOWN])
         ]
         advice.append("surveyor snapshot; surveyor show quarantine")
-        yield CheckResult("znodes", CheckStatus.WARNING, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
+        status = CheckStatus.FAULT if blocking else CheckStatus.WARNING
+        yield CheckResult("znodes", status, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if state.controller.broker_id == NO_CONTROLLER:
         yield CheckResult(
             "controller", CheckStatus.WARNING, "there is none", "run `surveyor status` to see what is due"
@@ -218,13 +220,16 @@ def _znodes(settings: Settings, state: ClusterState) -> Checks:
 
 def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Checks:
     """Whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
-    recorded = 0
-    with suppress(SurveyorError):  # the tables have findings of their own
-        recorded = latest_recorded_epoch(settings.lake, state.cluster_id)
-    latest = max(recorded, latest_epoch_of_states(client))
+    latest = max(_recorded_epoch(settings, state), latest_epoch_of_states(client))
     if epoch_behind := set_back(state.control["controller_epoch"], latest):
         advice = "surveyor reconcile --apply takes the controllership over above it, and hands back"
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
+
+
+def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
+    with suppress(SurveyorError):  # the tables have a check of their own
+        return latest_recorded_epoch(settings.lake, state.cluster_id)
+    return 0
 
 
 def _permissions(client: KazooClient, hosts: str) -> CheckResult:

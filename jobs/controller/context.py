@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.cluster import EmptyRequest
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Key
+from schemas.znode_json import LAST_EPOCH
 
 FAILED: Final = "failed_replicas"
 
@@ -157,7 +158,8 @@ class ControllerContext:
         for broker in brokers_now - brokers_before:
             self._partitions_by_broker[broker].add(row.key)
         self.dirty_brokers |= brokers_now
-        self.latest_epoch = max(self.latest_epoch, row.controller_epoch or 0)
+        if row.controller_epoch is not None and row.controller_epoch < LAST_EPOCH:
+            self.latest_epoch = max(self.latest_epoch, row.controller_epoch)
         self._recount(before, row)
         self.partitions[row.key] = row
         self._partitions_by_topic[row.topic].add(row.partition)

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
+from schemas.znode_json import LAST_EPOCH
 
 _COLUMN: Final = "controller_epoch"
 
@@ -20,7 +21,7 @@ RECORDS: Final = ("snapshots", "partition_history", "answers", "commits")
 
 
 def latest_recorded_epoch(lake: Warehouse, cluster_id: str | None) -> int:
-    """Return the latest recorded controller epoch, or 0 if there is none.
+    """Return the latest recorded controller epoch before LAST_EPOCH, or 0 if there is none.
 
     `cluster_id` is the id in ZooKeeper, None if unknown. Records of another cluster with the same name are ignored.
     """
@@ -32,7 +33,8 @@ def latest_recorded_epoch(lake: Warehouse, cluster_id: str | None) -> int:
 def _latest(lake: Warehouse, table: str) -> int:
     if not lake.has(table) or _COLUMN not in lake.columns(table):
         return 0
-    return pc.max(lake.read(table, columns=[_COLUMN])[_COLUMN]).as_py() or 0
+    epochs = lake.read(table, columns=[_COLUMN])[_COLUMN]
+    return pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0
 
 
 def _is_of(lake: Warehouse, cluster_id: str | None) -> bool:

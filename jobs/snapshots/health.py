@@ -25,6 +25,7 @@ from schemas.enums import NO_LEADER
 from schemas.kafka_decoders import Blocked
 from schemas.rows import Key
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
+from schemas.znode_json import LAST_EPOCH
 
 MAX_PARTITIONS_NAMED: Final = 5
 """Partitions listed by name in each category."""
@@ -37,7 +38,7 @@ class Health:
     controller_id: int | None
     controller_epoch: int | None
     latest_epoch: int
-    """The latest controller epoch in any partition state; the controller's epoch must not be earlier."""
+    """The latest controller epoch in any partition state, before LAST_EPOCH; the controller's must not be earlier."""
     migration: str | None
     live: list[int]
     """Ids of registered brokers, whether or not their registration could be parsed."""
@@ -64,7 +65,10 @@ class Health:
     leader_outside_isr: int
     """Partitions led by a live broker outside the ISR; neither Kafka nor Surveyor changes them."""
     named: Mapping[str, list[str]]
-    """The first few partitions of `leader_outside_isr` and `not_understood`, by name."""
+    """The first few partitions of `leader_outside_isr` and `not_understood`, by name.
+
+    `last_epoch` lists those whose state carries LAST_EPOCH: no controller may write it, as none has a later epoch.
+    """
     configs_not_understood: int
     """Number of topics whose config cannot be parsed in part or as a whole."""
     mendable: int
@@ -98,6 +102,8 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     opaque = sorted(set(live) - understood)
     marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
     reassigned = _reassignments(view, live)
+    epochs = view.partitions["controller_epoch"]
+    has_last_epoch: Bools = np.asarray(pc.fill_null(pc.greater_equal(epochs, LAST_EPOCH), fill_value=False))
     void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_void}
     moving = _moving(view.partitions, view.requested.keys() - void)
     unborn = (
@@ -110,7 +116,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     return Health(
         controller_id=view.controller_id,
         controller_epoch=view.controller_epoch,
-        latest_epoch=pc.max(view.partitions["controller_epoch"]).as_py() or 0,
+        latest_epoch=pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0,
         migration=view.migration,
         live=live,
         not_understood_brokers=opaque,
@@ -124,7 +130,9 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         partitions=view.partitions.num_rows,
         offline=_count(rows.judged & marks.offline),
         **{name: _count(some) for name, some in named_kinds.items()},
-        named={name: _names(view.partitions, some) for name, some in named_kinds.items()},
+        named={
+            name: _names(view.partitions, some) for name, some in {**named_kinds, "last_epoch": has_last_epoch}.items()
+        },
         configs_not_understood=sum(config is None or None in config.values() for config in view.configs.values()),
         without_state=_count(rows.judged & marks.new),
         under_replicated=_count(rows.judged & marks.under_replicated),

@@ -160,7 +160,8 @@ def next_epoch(epoch: int) -> int:
     if epoch >= LAST_EPOCH:
         raise RefusedError(
             f"controller epoch {epoch} is the last one: the next controller could take none that brokers accept. Find "
-            "out which znode contains it (/controller_epoch, or a state: `surveyor show partitions`), and who wrote it",
+            "out which znode contains it (/controller_epoch, or a state: `surveyor show partitions -o wide`), and who "
+            "wrote it",
         )
     return epoch + 1
 
@@ -242,9 +243,13 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
     our id.
     """
     refuse_migration(state)
-    unreadable = [row["path"] for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
+    unreadable = [row for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
     if unreadable:
-        raise RefusedError(f"{unreadable[0]} could not be decoded, so the controller is unknown; repair it first")
+        path, reason = unreadable[0]["path"], unreadable[0]["reason"]
+        raise RefusedError(
+            f"{path} could not be decoded ({reason}): no controller can be elected or take over before it is "
+            "repaired; `surveyor status` shows the command"
+        )
     if controller_id in state.live:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 

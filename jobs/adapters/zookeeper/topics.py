@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
 from schemas.enums import NO_LEADER
+from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import (
     Assignment,
     MalformedZnodeError,
@@ -51,14 +52,18 @@ class TopicRows:
 
 
 def latest_epoch_of_states(client: KazooClient) -> int:
-    """Return the latest controller epoch in any partition state, 0 if there is none; undecodable states are skipped."""
+    """Return the latest controller epoch that a state carries, or 0 if there is none.
+
+    LAST_EPOCH does not count: no controller can take a later one, and only the partition with that state is blocked.
+    """
     names = children(client, TOPICS) or []
     partitions = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
     numbered = zip(names, partitions, strict=True)
     paths = (f"{TOPICS}/{name}/partitions/{number}/state" for name, numbers in numbered for number in numbers)
     latest = 0
     while chunk := list(islice(paths, PARTITIONS_PER_CHUNK)):
-        latest = max(latest, *map(_controller_epoch, read_many(client, chunk, resume=True)))
+        epochs = map(_controller_epoch, read_many(client, chunk, resume=True))
+        latest = max([latest, *(epoch for epoch in epochs if epoch < LAST_EPOCH)])
     return latest
 
 

@@ -42,6 +42,7 @@ from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Change
+from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError
 
 MAX_BATCH_CHANGES: Final = 1000
@@ -138,10 +139,11 @@ class FencedWriter:
         return (change.controller_epoch_before or 0) > self.control.epoch
 
     def _later_controller_reason(self, change: Change) -> str:
-        return (
-            f"{state_path(change)} has controller epoch {change.controller_epoch_before}, later than ours, "
-            f"{self.control.epoch}, and is not overwritten; plan again"
-        )
+        later = f"{state_path(change)} has controller epoch {change.controller_epoch_before}"
+        if change.controller_epoch_before == LAST_EPOCH:
+            again = f"write it again by zookeeper-shell with an epoch of at most {self.control.epoch}"
+            return f"{later}, the last one, and no controller overwrites it; {again}, then plan again"
+        return f"{later}, later than ours, {self.control.epoch}, and is not overwritten; plan again"
 
     def _rebase_on_own_write(self, change: Change) -> Change:
         """Base a change on the topic version that our last multi wrote.

@@ -55,6 +55,9 @@ DAY: Final = 86_400.0
 SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)}
 
 
+EPOCH_BLOCKS: Final[Row] = {"path": "/controller_epoch", "blocks": "fail-over", "reason": "why", "mend": None}
+
+
 def plan(status: str = "planned", **columns: object) -> Row:
     made = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6, "operations": 0}
     return {"plan_id": "5f", "name": "a", "names": ["a"], "kind": "elect", "status": status, **made, **columns}
@@ -80,7 +83,7 @@ def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None
     return reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
 
-REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take-over above that epoch repairs that"
+REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take-over above that epoch repairs it"
 EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one: {REFUSED}"
 GONE: Final = f"/controller_epoch does not exist, but controller epoch 57 is recorded: {REFUSED}"
 
@@ -102,10 +105,10 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {"leader_outside_isr": 2},
         {},
         (
-            "2 partitions led by a broker outside the ISR: Kafka leaves that as it is; an election of a preferred "
-            "replica that is in sync ends it"
+            "2 partitions led by a broker outside the ISR: Kafka leaves that as it is; a preferred election ends it "
+            "where the preferred replica is in the ISR, else a restart of the leader's broker"
         ),
-        "plan elect --preferred --refresh",
+        None,
     ),
     (
         {"blocking": [BLOCKING | {"path": "/config/topics/t", "blocks": "broker start"}]},
@@ -208,6 +211,35 @@ def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str
     assert steps(replace(WELL, **columns), **recent) == [Suggestion(what, command)]  # type: ignore[arg-type]
 
 
+def test_a_state_that_no_controller_may_overwrite_is_named() -> None:
+    path = "/brokers/topics/a-b/partitions/3/state"
+
+    assert steps(replace(WELL, named={"last_epoch": ["a-b-3"]})) == [
+        Suggestion(
+            f"{path} has controller epoch 2147483646, the last one, and is not overwritten by any controller; write it "
+            "again as it is, but with controller_epoch 7",
+            zookeeper_shell=f"get {path}",
+        )
+    ]
+
+
+def test_an_unreadable_epoch_is_set_to_the_latest_known() -> None:
+    health = replace(WELL, controller_epoch=None, latest_epoch=57, blocking=[EPOCH_BLOCKS])
+
+    (step,) = steps(health)
+
+    assert step.what == "/controller_epoch blocks Kafka's fail-over: why; set it to the latest known controller epoch"
+    assert step.zookeeper_shell == "set /controller_epoch 57"
+
+
+def test_blocking_znodes_that_are_not_listed_are_counted() -> None:
+    shown = steps(replace(WELL, blocking=[BLOCKING] * 5))
+
+    assert [(step.what, step.command) for step in shown[3:]] == [
+        ("2 more znodes block a part of Kafka", "show quarantine"),
+    ]
+
+
 def test_blocking_znode_comes_before_everything_else() -> None:
     blocking = [BLOCKING | {"mend": "delete /feature"}, *[BLOCKING] * 9]
     steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
@@ -215,7 +247,13 @@ def test_blocking_znode_comes_before_everything_else() -> None:
     assert steps_due[0] == Suggestion(
         "/feature blocks Kafka's fail-over: why; delete it", zookeeper_shell="delete /feature"
     )
-    assert [step.command for step in steps_due] == [None, "show quarantine", "show quarantine", "reconcile"]
+    assert [step.command for step in steps_due] == [
+        None,
+        "show quarantine",
+        "show quarantine",
+        "show quarantine",
+        "reconcile",
+    ]
 
 
 OUTAGE: Final = Outage(

@@ -80,10 +80,11 @@ def test_what_the_cluster_has_in_the_way(
     tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
     monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() - 60)
 
-    findings = look(tree.hosts)
+    findings = look(tree.hosts, code=1)
 
     warned = {check for check, state in states(findings).items() if state == CheckStatus.WARNING}
-    assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
+    assert findings["znodes"][0] == CheckStatus.FAULT
+    assert warned == {"tables", "controller", "permissions", "clock", "settings", "control requests"}
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
     assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over and broker start: ")
     assert findings["permissions"][1] == "not writable by Surveyor without credentials: /controller_epoch"
@@ -95,7 +96,7 @@ def test_blocking_znode_is_named_with_its_repair(tree: KafkaTree, look: Callable
     tree.write("/admin/preferred_replica_election", b"null")
     tree.write("/brokers/topics/empty", b"")
 
-    advice = str(look(tree.hosts)["znodes"][2])
+    advice = str(look(tree.hosts, code=1)["znodes"][2])
 
     shell = f"zookeeper-shell.sh {tree.hosts} delete /admin/preferred_replica_election"
     assert advice.startswith("/admin/preferred_replica_election blocks Kafka's fail-over: ")
