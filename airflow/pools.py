@@ -1,4 +1,4 @@
-"""Print the pools that the DAGs use, as `airflow pools import` reads them: those of pools.json, for each cluster.
+"""Print the pools of pools.json for each cluster, in the format of `airflow pools import`.
 
 SURVEYOR_CLUSTERS=payments,orders python airflow/pools.py > pools.json
 airflow pools import pools.json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def pools(clusters: list[str]) -> dict[str, dict[str, object]]:
-    """Return the pools of each cluster; those of the only one are named after none."""
+    """Return the pools of each cluster; without clusters the names have no suffix."""
     ours = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
     names = {f"{pool}.{cluster}": ours[pool] for cluster in clusters for pool in ours}
     return names or ours

@@ -1,21 +1,21 @@
 """
-### Moving replicas
+### Move replicas
 
-Started by hand, with a question: which one, its value, what limits it. The plan is shown in the log of `show`, and
-waits for somebody to approve it. Then it is carried out wave by wave and waited for to the end.
+Start it manually with the kind of reassignment, its value and its limits. The plan is shown in the log of `show` and
+waits for approval. Then it is committed wave by wave until it is complete.
 
-- **Rejected**, or not answered within a day: nothing is written to the cluster. The plan stays in the tables; start a
-  new run for another question.
-- **A task failed, or its worker died**: clear it. The commit goes on where it was; nothing is asked for twice.
-- **The commit failed for good**: `clear_throttle` runs whatever happened. Where a throttle was left, replicas still
-  move by it: the plan is cancelled, which calls them back and takes the throttle away.
+- **If it is rejected**, or without a response within a day, nothing is written to the cluster. The plan stays in the
+  tables; start a new run for other parameters.
+- **If a task failed or its worker died**, clear it. The commit continues where it stopped and submits nothing twice.
+- **If the commit failed permanently**, the task `clear_throttle` still runs. If a throttle is left, replicas are still
+  moving with it, so the plan is cancelled, which also cancels the moves and removes the throttle.
 """
 
 from typing import Any
 
 from airflow.sdk import Param, task
-from surveyor_dags import PLAN, carried_out_once_approved, optional, options, planned, surveyor_dag
-from surveyor_operators import ThrottleCleared
+from surveyor_dags import PLAN, commit_after_approval, optional, options, plan_on_snapshot, surveyor_dag
+from surveyor_operators import ClearThrottleOperator
 from surveyor_settings import clusters
 
 FLAGS = ("rebalance", "fix-racks")
@@ -32,17 +32,17 @@ LIMITS = ("broker-list", "topics", "exclude", "max-moves", "max-moves-per-broker
 SWITCHES = ("one-replica-at-a-time", "by-size", "reorder-leaders", "disable-rack-aware")
 
 PARAMS = {
-    "question": Param("rebalance", enum=[*FLAGS, *WITH_VALUES], description="What `surveyor plan reassign` is asked."),
-    "value": optional("The question's value: 4,5 or 7=107 or a file's path."),
+    "question": Param("rebalance", enum=[*FLAGS, *WITH_VALUES], description="Option of `surveyor plan reassign`."),
+    "value": optional("Value of the option, as 4,5 or 7=107 or the path of a file."),
     **{limit: optional(f"--{limit}, if any.") for limit in LIMITS},
     **{switch: Param(default=False, type="boolean", description=f"--{switch}") for switch in SWITCHES},
-    "throttle": optional("Bytes a second to copy replicas with, as 50MB/s."),
+    "throttle": optional("Copy rate of each broker, as 50MB/s."),
 }
 
 
 @task
 def question(*, params: dict[str, Any]) -> list[str]:
-    """Write the parameters of the run as the options of `surveyor plan reassign`."""
+    """Convert the parameters of the run to options of `surveyor plan reassign`."""
     asked = params["question"]
     valued = options({**params, asked: params["value"]}, asked, *LIMITS)
     flags = [f"--{name}" for name in SWITCHES if params[name]]
@@ -51,7 +51,7 @@ def question(*, params: dict[str, Any]) -> list[str]:
 
 @task
 def commit_options(*, params: dict[str, Any]) -> list[str]:
-    """Wait for the last wave, too; throttled, if that is asked for."""
+    """Return options to wait for the last wave, with the throttle if given."""
     return ["--wait", *options(params, "throttle")]
 
 
@@ -60,14 +60,14 @@ def reassign(cluster: str | None) -> None:
     with surveyor_dag(
         "reassign",
         cluster,
-        description="Move replicas between brokers: plan, approve, carry out, verify",
+        description="Move replicas between brokers: plan, approve, commit, verify",
         schedule=None,
         params=PARAMS,
         doc_md=__doc__,
     ):
-        verify = carried_out_once_approved(planned(question()), "move replicas", commit_options())
-        verify >> ThrottleCleared(task_id="clear_throttle", plan=PLAN, retries=10).as_teardown()
+        verify = commit_after_approval(plan_on_snapshot(question()), "move replicas", commit_options())
+        verify >> ClearThrottleOperator(task_id="clear_throttle", plan=PLAN, retries=10).as_teardown()
 
 
-for each in clusters():
-    reassign(each)
+for name in clusters():
+    reassign(name)

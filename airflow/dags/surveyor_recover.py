@@ -1,13 +1,13 @@
 """
-### Partitions that nobody leads
+### Recover offline partitions
 
-After each snapshot that shows newly offline partitions, or by hand. Leaders that lose nothing are given at once, in
-whatever mode it takes: this commit is not in the pool, for a repair must not wait for a move of hours.
+Runs after each snapshot with newly offline partitions, or manually. Clean elections are committed at once in any mode.
+This commit has a pool of its own, because a repair must not wait for a reassignment that takes hours.
 
-For partitions of which no member of the ISR is alive an election may lose records. It is planned, by the evidence of
-earlier snapshots, and shown with that evidence in the log of `show`; nothing happens until somebody approves it.
-**Before you approve: a broker that can be started again loses nothing.** Rejected or not answered within a day, nothing
-is written, and the partitions stay offline.
+If no ISR member of a partition is alive, an election may lose records. Such elections are planned by the evidence of
+earlier snapshots and shown with it in the log of `show`. They are not committed without approval.
+**Before you approve, consider that no record is lost if a broker can be started again.** If the plan is rejected, or
+without a response within a day, nothing is written, and the partitions stay offline.
 """
 
 from airflow.sdk import task
@@ -21,10 +21,10 @@ from surveyor_dags import (
 )
 from surveyor_operators import (
     CommitOperator,
-    PlanApproval,
-    PlanComplete,
+    PlanApprovalOperator,
+    PlanCompleteSensor,
     PlanOperator,
-    SnapshotOfRun,
+    RunSnapshotOperator,
     SurveyorOperator,
 )
 from surveyor_settings import REPAIR_POOL, clusters
@@ -37,16 +37,16 @@ def recover(cluster: str | None) -> None:
     with surveyor_dag(
         "recover",
         cluster,
-        description="Leaders for offline partitions; unclean ones once they are approved",
+        description="Elect leaders of offline partitions; unclean elections need an approval",
         schedule=[offline_asset(cluster)],
-        max_active_runs=16,  # those that wait for an approval must not hold up other partitions
+        max_active_runs=16,  # runs that wait for an approval must not delay other partitions
         doc_md=__doc__,
     ):
-        snapshot = SnapshotOfRun(task_id="snapshot", plan=PLAN)
+        snapshot = RunSnapshotOperator(task_id="snapshot", plan=PLAN)
         plan = PlanOperator(task_id="plan", question=["recover"], snapshot=SNAPSHOT_ID, plan=PLAN)
         due = task.short_circuit(task_id="due")(has_changes)(plan.output)
         commit = CommitOperator(task_id="commit", plan=PLAN, pool=REPAIR_POOL, stale="skip")
-        verify = PlanComplete(task_id="verify", plan=PLAN, poke_interval=5.0, timeout=600.0)
+        verify = PlanCompleteSensor(task_id="verify", plan=PLAN, poke_interval=5.0, timeout=600.0)
 
         rejections = SurveyorOperator(task_id="rejections", command=["show", "rejections", PLAN])
         unclean_due = task.short_circuit(task_id="unclean_due")(needs_unclean)(rejections.output)
@@ -54,18 +54,18 @@ def recover(cluster: str | None) -> None:
             task_id="plan_unclean", question=["recover", "--allow-unclean"], snapshot=SNAPSHOT_ID, plan=UNCLEAN
         )
         show = SurveyorOperator(task_id="show", command=["show", "plan", UNCLEAN], shown=True)
-        approve = PlanApproval(
+        approve = PlanApprovalOperator(
             task_id="approve",
             asked="elections that may lose records",
             plan_task="plan_unclean",
         )
         commit_unclean = CommitOperator(task_id="commit_unclean", plan=UNCLEAN, pool=REPAIR_POOL)
-        verify_unclean = PlanComplete(task_id="verify_unclean", plan=UNCLEAN, poke_interval=5.0, timeout=600.0)
+        verify_unclean = PlanCompleteSensor(task_id="verify_unclean", plan=UNCLEAN, poke_interval=5.0, timeout=600.0)
 
         snapshot >> plan >> rejections
         due >> commit >> verify
         unclean_due >> plan_unclean >> show >> approve >> commit_unclean >> verify_unclean
 
 
-for each in clusters():
-    recover(each)
+for name in clusters():
+    recover(name)

@@ -1,36 +1,36 @@
 """
-### What a plan moved goes back
+### Roll back a plan
 
-Started by hand with the plan's id or name. The way back is a plan of its own: it is shown in the log of `show`, waits
-for approval, and is carried out wave by wave, as every move of replicas is.
+Start it manually with the plan's id or name. The rollback is a plan of its own. It is shown in the log of `show`, waits
+for approval, and is committed wave by wave, like every reassignment.
 
-**Rejected**, or not answered within a day: nothing is written. **The commit failed for good**: `clear_throttle` runs
-whatever happened, and cancels a plan of which a throttle was left.
+**If it is rejected**, or without a response within a day, nothing is written. **If the commit failed permanently**, the
+task `clear_throttle` still runs and cancels the plan if a throttle is left.
 """
 
 from typing import Any
 
 from airflow.sdk import Param, task
-from surveyor_dags import PLAN, carried_out_once_approved, optional, options, surveyor_dag
-from surveyor_operators import SurveyorOperator, ThrottleCleared
+from surveyor_dags import PLAN, commit_after_approval, optional, options, surveyor_dag
+from surveyor_operators import ClearThrottleOperator, SurveyorOperator
 from surveyor_settings import clusters
 
 PARAMS = {
-    "plan": Param(type="string", minLength=1, description="Id or name of the plan to undo."),
-    "to-snapshot": optional("Back to what this snapshot shows; else to where the plan found it.", "integer"),
-    "throttle": optional("Bytes a second to copy replicas with, as 50MB/s."),
+    "plan": Param(type="string", minLength=1, description="Id or name of the plan to roll back."),
+    "to-snapshot": optional("Restore the replicas of this snapshot; default: those from before the plan.", "integer"),
+    "throttle": optional("Copy rate of each broker, as 50MB/s."),
 }
 
 
 @task
 def command(*, params: dict[str, Any], plan: str) -> list[str]:
-    """Write the parameters of the run as `surveyor rollback`, which plans and commits nothing."""
+    """Return the command `surveyor rollback` of the run, which plans without committing."""
     return ["rollback", params["plan"], "--name", plan, *options(params, "to-snapshot")]
 
 
 @task
 def commit_options(*, params: dict[str, Any]) -> list[str]:
-    """Wait for the last wave, too; throttled, if that is asked for."""
+    """Return options to wait for the last wave, with the throttle if given."""
     return ["--wait", *options(params, "throttle")]
 
 
@@ -39,15 +39,15 @@ def rollback(cluster: str | None) -> None:
     with surveyor_dag(
         "rollback",
         cluster,
-        description="Move back what a plan moved: plan, approve, carry out, verify",
+        description="Roll back a plan: plan, approve, commit, verify",
         schedule=None,
         params=PARAMS,
         doc_md=__doc__,
     ):
         plan = SurveyorOperator(task_id="plan", command=command(plan=PLAN), refused="fail")
-        verify = carried_out_once_approved(plan.output, "undo plan {{ params.plan }}", commit_options())
-        verify >> ThrottleCleared(task_id="clear_throttle", plan=PLAN, retries=10).as_teardown()
+        verify = commit_after_approval(plan.output, "undo plan {{ params.plan }}", commit_options())
+        verify >> ClearThrottleOperator(task_id="clear_throttle", plan=PLAN, retries=10).as_teardown()
 
 
-for each in clusters():
-    rollback(each)
+for name in clusters():
+    rollback(name)

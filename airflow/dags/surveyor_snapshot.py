@@ -1,11 +1,11 @@
 """
 ### Snapshots of the cluster
 
-Every five minutes ZooKeeper is read into the Delta tables. Each snapshot is an event of the asset `surveyor_snapshot`,
-which the balance of leaders waits for. Where partitions went offline since the event before, whoever took snapshots in
-between, it is an event of `surveyor_offline` first, which starts the recovery.
+Every five minutes a snapshot is stored in the Delta tables. Each snapshot is an event of the asset `surveyor_snapshot`,
+which triggers `surveyor_leader_balance`. If partitions went offline since the previous event, the snapshot is first an
+event of `surveyor_offline`, which triggers `surveyor_recover`. Manual snapshots in between do not affect this.
 
-A run that failed need not be run again: the next one sees what there is then.
+A failed run need not be repeated, because the next run reads the current state.
 """
 
 import logging
@@ -34,7 +34,7 @@ def snapshots(cluster: str | None) -> None:
 
         @task(outlets=[offline], inlets=[taken_asset])
         def announce_offline(taken: dict[str, Any], *, inlet_events: Any = None, outlet_events: Any = None) -> None:
-            """Say that partitions went offline; skipped where none did since the last snapshot that was announced."""
+            """Emit an event of newly offline partitions; skip if there are none since the last announced snapshot."""
             snapshot_id = taken["snapshot_id"]
             events = inlet_events[taken_asset].ascending(ascending=False).limit(2)
             announced = [(event.extra or {}).get("snapshot_id", 0) for event in events]
@@ -45,11 +45,11 @@ def snapshots(cluster: str | None) -> None:
 
         @task(outlets=[taken_asset], trigger_rule="none_failed")
         def announce(taken: dict[str, Any], *, outlet_events: Any = None) -> None:
-            """Say to those who plan on it which snapshot it is, once it has been looked at."""
+            """Emit the snapshot event for the DAGs that plan on it, after offline partitions were announced."""
             outlet_events[taken_asset].extra = {"snapshot_id": taken["snapshot_id"]}
 
         announce_offline(snapshot.output) >> announce(snapshot.output)
 
 
-for each in clusters():
-    snapshots(each)
+for name in clusters():
+    snapshots(name)

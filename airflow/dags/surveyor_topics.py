@@ -1,17 +1,17 @@
 """
-### New topics, and more partitions for topics
+### Create topics and add partitions
 
-Started by hand: `create` makes a topic, or all those of a file; `expand` gives a topic more partitions. Where replicas
-go is decided on the racks and brokers of a snapshot. The plan is shown in the log of `show`, and waits for approval.
+Start it manually. `create` creates a topic, or all topics of a file; `expand` adds partitions to a topic. Replicas are
+placed by the brokers and racks of a snapshot. The plan is shown in the log of `show` and waits for approval.
 
-**Records of a key may land in another partition after `expand`**, and partitions cannot be taken away again.
-**Rejected**, or not answered within a day: nothing is written.
+**After `expand`, keys may map to other partitions**, and partitions cannot be removed again.
+**If the plan is rejected**, or without a response within a day, nothing is written.
 """
 
 from typing import Any
 
 from airflow.sdk import Param, task
-from surveyor_dags import carried_out_once_approved, optional, options, planned, surveyor_dag
+from surveyor_dags import commit_after_approval, optional, options, plan_on_snapshot, surveyor_dag
 from surveyor_settings import clusters
 
 COMMANDS = {"create": "assign", "expand": "expand"}
@@ -19,19 +19,21 @@ SIZES = ("topic", "partitions")
 OF_NEW = ("replication-factor", "topics-json-file", "brokers")
 
 PARAMS = {
-    "question": Param("create", enum=[*COMMANDS], description="A new topic, or more partitions for one."),
-    "topic": optional("The topic's name."),
-    "partitions": optional("How many it is to have, with those there are.", "integer", minimum=1),
-    "replication-factor": optional("Of a new topic.", "integer", minimum=1),
-    "config": Param([], type="array", items={"type": "string"}, description="Of a new topic: key=value, one a line."),
-    "topics-json-file": optional("Many new topics, instead of one: a file on the worker."),
-    "brokers": optional("Of a new topic: the brokers to use, in this order."),
+    "question": Param("create", enum=[*COMMANDS], description="create: a new topic; expand: more partitions."),
+    "topic": optional("Name of the topic."),
+    "partitions": optional("Number of partitions afterwards, including the existing ones.", "integer", minimum=1),
+    "replication-factor": optional("Replication factor of a new topic.", "integer", minimum=1),
+    "config": Param(
+        [], type="array", items={"type": "string"}, description="Configs of a new topic as key=value, one per line."
+    ),
+    "topics-json-file": optional("File on the worker with many new topics, instead of one."),
+    "brokers": optional("Brokers to use for a new topic, in this order."),
 }
 
 
 @task
 def question(*, params: dict[str, Any]) -> list[str]:
-    """Write the parameters of the run as the options of `surveyor plan assign` or `surveyor plan expand`."""
+    """Convert the parameters of the run to options of `surveyor plan assign` or `surveyor plan expand`."""
     new = params["question"] == "create"
     configs = [word for each in params["config"] for word in ("--config", each)] if new else []
     return [COMMANDS[params["question"]], *options(params, *SIZES, *(OF_NEW if new else ())), *configs]
@@ -42,13 +44,13 @@ def topics(cluster: str | None) -> None:
     with surveyor_dag(
         "topics",
         cluster,
-        description="Create a topic, or give it more partitions: plan, approve, carry out, verify",
+        description="Create a topic or add partitions: plan, approve, commit, verify",
         schedule=None,
         params=PARAMS,
         doc_md=__doc__,
     ):
-        carried_out_once_approved(planned(question()), "{{ params.question }} topics")
+        commit_after_approval(plan_on_snapshot(question()), "{{ params.question }} topics")
 
 
-for each in clusters():
-    topics(each)
+for name in clusters():
+    topics(name)

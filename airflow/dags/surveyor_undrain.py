@@ -1,24 +1,24 @@
 """
-### Drained brokers lead again
+### Return leadership to drained brokers
 
-Started by hand with the brokers' ids, once they are back: the order of replicas becomes what it was before the drain,
-and leaders follow. The plan is shown in the log of `show`, and waits for approval.
+Start it manually with the brokers' ids after the brokers have been started. The replica order from before the drain is
+restored, and preferred leaders are elected. The plan is shown in the log of `show` and waits for approval.
 
-**Rejected**, or not answered within a day: nothing is written, and the brokers stay drained.
+**If it is rejected**, or without a response within a day, nothing is written, and the brokers stay drained.
 """
 
 from typing import Any
 
 from airflow.sdk import Param, task
-from surveyor_dags import carried_out_once_approved, options, planned, surveyor_dag
+from surveyor_dags import commit_after_approval, options, plan_on_snapshot, surveyor_dag
 from surveyor_settings import clusters
 
-PARAMS = {"brokers": Param(type="string", minLength=1, description="Broker ids, by comma; several are one decision.")}
+PARAMS = {"brokers": Param(type="string", minLength=1, description="Comma-separated broker ids, planned together.")}
 
 
 @task
 def question(*, params: dict[str, Any]) -> list[str]:
-    """Write the parameters of the run as the options of `surveyor plan undrain`."""
+    """Convert the parameters of the run to options of `surveyor plan undrain`."""
     return ["undrain", *options(params, "brokers")]
 
 
@@ -27,13 +27,13 @@ def undrain(cluster: str | None) -> None:
     with surveyor_dag(
         "undrain",
         cluster,
-        description="Let drained brokers lead again: plan, approve, carry out, verify",
+        description="Undrain brokers: plan, approve, commit, verify",
         schedule=None,
         params=PARAMS,
         doc_md=__doc__,
     ):
-        carried_out_once_approved(planned(question()), "undrain brokers {{ params.brokers }}", ["--wait"])
+        commit_after_approval(plan_on_snapshot(question()), "undrain brokers {{ params.brokers }}", ["--wait"])
 
 
-for each in clusters():
-    undrain(each)
+for name in clusters():
+    undrain(name)

@@ -1,19 +1,26 @@
-"""What the DAGs have in common: owner and retries, names, assets that link them, and the way from a plan to its end.
+"""Common parts of the DAGs: default arguments, names, assets, and the tasks from a plan to its verification.
 
-Where there are several clusters, each file makes a DAG for each of them, and `cluster` says which; else it is None.
+Each DAG file defines a DAG per cluster, with its name as `cluster`. With a single cluster, `cluster` is None.
 """
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, task
-from surveyor_operators import CommitOperator, PlanApproval, PlanComplete, PlanOperator, SnapshotOfRun, SurveyorOperator
+from surveyor_operators import (
+    CommitOperator,
+    PlanApprovalOperator,
+    PlanCompleteSensor,
+    PlanOperator,
+    RunSnapshotOperator,
+    SurveyorOperator,
+)
 from surveyor_settings import of_cluster
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 PLAN = "{{ dag.dag_id }}.{{ run_id }}"
-"""The name of a run's plan: a task that is tried again, and a run that is cleared, find it by that."""
+"""Name of a run's plan, by which retried tasks and cleared runs find it."""
 
 TAGS = ["kafka", "surveyor"]
 
@@ -26,19 +33,19 @@ DEFAULTS: dict[str, Any] = {
 }
 
 UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"
-"""Code of a rejection: only an election that may lose records would find a leader."""
+"""Code of a rejection of partitions for which only an unclean election could find a leader."""
 
 SNAPSHOT_ID = "{{ ti.xcom_pull(task_ids='snapshot')['snapshot_id'] }}"
-"""What the task `snapshot` of the run found."""
+"""The snapshot id returned by the task `snapshot` of the run."""
 
 
 def snapshot_asset(cluster: str | None) -> Asset:
-    """A snapshot was taken; the event's extra has its `snapshot_id`."""
+    """Return the asset of new snapshots; the extra of its events has the `snapshot_id`."""
     return _asset("snapshot", cluster)
 
 
 def offline_asset(cluster: str | None) -> Asset:
-    """Partitions went offline since the last event of the snapshots' asset; the extra has the `snapshot_id`."""
+    """Return the asset of partitions newly offline since the last snapshot event; the extra has the `snapshot_id`."""
     return _asset("offline", cluster)
 
 
@@ -50,9 +57,9 @@ def _asset(what: str, cluster: str | None) -> Asset:
 def surveyor_dag(
     name: str, cluster: str | None, *, schedule: Any, defaults: dict[str, Any] | None = None, **given: Any
 ) -> DAG:
-    """Return a DAG whose tasks are for a cluster; of several, its id and tags name it.
+    """Return a DAG for a cluster; with several clusters, its id and tags contain the cluster's name.
 
-    One run at a time, unless `given` says otherwise.
+    It has at most one active run, unless `given` overrides this.
     """
     of_several = {} if cluster is None else {"cluster": cluster}
     return DAG(
@@ -70,43 +77,43 @@ def surveyor_dag(
 
 
 def optional(description: str, kind: str = "string", **given: Any) -> Param:
-    """Return a parameter of a run that may be left out."""
+    """Return an optional parameter of a run."""
     return Param(None, type=["null", kind], description=description, **given)
 
 
 def options(params: dict[str, Any], *names: str) -> list[str]:
-    """Write parameters as the options that are called as they are; those that are not given are left out."""
+    """Convert the given parameters to options of the same names."""
     given = {name: params[name] for name in names if params[name] is not None}
     return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def planned(question: Any) -> Any:
-    """Take the run's snapshot and ask a question of it; return the plan's result."""
-    snapshot = SnapshotOfRun(task_id="snapshot", plan=PLAN)
+def plan_on_snapshot(question: Any) -> Any:
+    """Define the tasks `snapshot` and `plan`; return the result of the plan."""
+    snapshot = RunSnapshotOperator(task_id="snapshot", plan=PLAN)
     plan = PlanOperator(task_id="plan", question=question, snapshot=SNAPSHOT_ID, plan=PLAN)
     snapshot >> plan
     return plan.output
 
 
-def carried_out_once_approved(plan: Any, asked: str, commit_options: Any = ()) -> PlanComplete:
-    """Show a plan that changes something, wait until it is approved, carry it out; return the task that verifies it.
+def commit_after_approval(plan: Any, asked: str, commit_options: Any = ()) -> PlanCompleteSensor:
+    """Define the tasks that show a plan with changes, wait for its approval and commit it; return the task `verify`.
 
-    `asked` says what the plan is to do.
+    `asked` describes what the plan does.
     """
     due = task.short_circuit(task_id="due", ignore_downstream_trigger_rules=False)(has_changes)(plan)
     show = SurveyorOperator(task_id="show", command=["show", "plan", PLAN], shown=True)
-    approve = PlanApproval(task_id="approve", asked=asked)
+    approve = PlanApprovalOperator(task_id="approve", asked=asked)
     commit = CommitOperator(task_id="commit", plan=PLAN, options=commit_options, retries=5)
-    verify = PlanComplete(task_id="verify", plan=PLAN)
+    verify = PlanCompleteSensor(task_id="verify", plan=PLAN)
     due >> show >> approve >> commit >> verify
     return verify
 
 
 def has_changes(plan: dict[str, Any]) -> bool:
-    """Tell by a plan's result whether there is anything to commit; rejections alone are nothing."""
+    """Whether a plan's result has anything to commit; rejections do not count."""
     return bool(plan["changes"] or plan.get("operations"))
 
 
 def needs_unclean(rejections: dict[str, Any]) -> bool:
-    """Tell by a plan's rejections whether an election that may lose records would help some partition."""
+    """Whether an unclean election, which may lose records, could find a leader for a rejected partition."""
     return any(row["code"] == UNCLEAN_NOT_ALLOWED for row in rejections["rows"])

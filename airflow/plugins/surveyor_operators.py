@@ -1,7 +1,7 @@
-"""Surveyor's commands as Airflow's tasks: the result of each, the JSON object of --result-file, is the task's XCom.
+"""Airflow operators for Surveyor's commands; the JSON object of --result-file becomes the task's XCom.
 
-What starts Spark goes through spark-submit; everything else is `surveyor COMMAND`, which starts no JVM. Either runs in
-Surveyor's own environment, in a process of its own, and is told to stop by SIGTERM, which it heeds.
+Commands that need Spark run through spark-submit. All others run as `surveyor COMMAND`, which starts no JVM. Both run
+in a separate process in Surveyor's own environment and are stopped with SIGTERM, which they handle.
 """
 
 import json
@@ -24,17 +24,17 @@ from surveyor_outcomes import CHANGES, DONE, UNREADABLE, raise_for
 from surveyor_settings import COMMIT_POOL, SNAPSHOT_POOL, Settings, of_cluster, settings
 
 SHOWN_CHARACTERS = 20_000
-"""Of a command's output as much as somebody who approves may want to read; the log has all of it."""
+"""Characters of a command's output shown for an approval; the log has all of it."""
 
 QUIET = logging.getLogger("surveyor.quiet")
-"""For lists that no person reads."""
+"""Logger for output that is not worth logging."""
 QUIET.setLevel(logging.WARNING)
 
 Result = dict[str, Any]
 
 
 def result_in(file: Path) -> Result:
-    """Read what a command wrote into --result-file; nothing where it was killed before."""
+    """Read the result file of a command; empty if the command was killed before writing it."""
     if not file.is_file():
         return {}
     result: Result = json.loads(file.read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ def result_in(file: Path) -> Result:
 
 
 class Surveyor:
-    """One command line of Surveyor, run in its own environment."""
+    """A command line of Surveyor, run in Surveyor's environment."""
 
     def __init__(self, ours: Settings, words: Sequence[str]) -> None:
         self.line = [ours.command, *words, *ours.options]
@@ -50,7 +50,7 @@ class Surveyor:
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, log: Any) -> tuple[int, Result]:
-        """Run it, its output into the log; return its exit code and result."""
+        """Run the command with its output in the log; return its exit code and result."""
         log.info("%s", " ".join(self.line))
         with tempfile.TemporaryDirectory(prefix="surveyor-") as folder:
             file = Path(folder, "result.json")
@@ -73,7 +73,7 @@ class Surveyor:
 
 
 def plan_named(ours: Settings, name: str) -> Result | None:
-    """Return a plan's row as `surveyor show plans` has it, None where there is no such plan, or no table yet."""
+    """Return a plan's row of `surveyor show plans`, or None if the plan or the table does not exist."""
     code, shown = Surveyor(ours, ["show", "plans"]).run(QUIET)
     if code == UNREADABLE:
         return None
@@ -83,9 +83,9 @@ def plan_named(ours: Settings, name: str) -> Result | None:
 
 
 class SurveyorOperator(BaseOperator):
-    """A command that starts no JVM; returns its result, or with `shown` what it prints for people.
+    """Runs a command that starts no JVM; returns its result, or its text output with `shown`.
 
-    `stale`, `refused`: as `surveyor_outcomes.raise_for` takes them. `cluster`: which one, of several.
+    `stale` and `refused` are those of `surveyor_outcomes.raise_for`. `cluster` is one of several clusters, or None.
     """
 
     template_fields: Sequence[str] = ("command",)
@@ -122,7 +122,7 @@ class SurveyorOperator(BaseOperator):
 
 
 class CommitOperator(SurveyorOperator):
-    """Carries out a plan. Applies nothing twice, so it is simply tried again; one at a time by the pool."""
+    """Commits a plan. It can be retried, because no change is applied twice; the pool serialises commits."""
 
     template_fields: Sequence[str] = ("command", "options")
 
@@ -147,12 +147,12 @@ class CommitOperator(SurveyorOperator):
 NOTIFY_SECONDS = 10.0
 
 
-class ApprovalWaits(BaseNotifier):
-    """Notifies people that an approval waits, by a webhook that takes `{"text": ...}`, as those of chats do.
+class ApprovalNotifier(BaseNotifier):
+    """Notifies a webhook of a pending approval with `{"text": ...}`, the format of chat webhooks.
 
-    The connection of the setting `surveyor_notify` names it: the host is its URL, the password, if any, the secret end
-    of that. Without such a connection Airflow's *Required actions* alone show the approval. A webhook that fails is
-    logged: the approval waits all the same.
+    The Airflow connection is named by the setting `surveyor_notify`. Its host is the URL, and its password, if any, the
+    secret last part of the URL. Without the connection, the approval is shown only in Airflow's *Required actions*. If
+    the webhook fails, the error is logged and the approval still waits.
     """
 
     def __init__(self, cluster: str | None = None) -> None:
@@ -164,7 +164,7 @@ class ApprovalWaits(BaseNotifier):
         try:
             connection = BaseHook.get_connection(name)
         except AirflowNotFoundException:
-            self.log.info("there is no connection %r: this approval is shown in Airflow alone", name)
+            self.log.info("connection %r does not exist; this approval is shown in Airflow only", name)
             return
         try:
             self._post(connection, f"{context['task'].subject}\n{_link(context)}")
@@ -175,7 +175,7 @@ class ApprovalWaits(BaseNotifier):
         parts = [connection.host or "", *([connection.password] if connection.password else [])]
         url = "/".join([parts[0].rstrip("/"), *(part.lstrip("/") for part in parts[1:])])
         if not url.startswith(("https://", "http://")):
-            raise ValueError("expected a host that begins with https:// or http://")
+            raise ValueError("expected a host that starts with https:// or http://")
         body = json.dumps({"text": text}).encode()
         request = Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - its scheme is checked
         with urlopen(request, timeout=NOTIFY_SECONDS):  # noqa: S310 - as above
@@ -183,17 +183,17 @@ class ApprovalWaits(BaseNotifier):
 
 
 def _link(context: Any) -> str:
-    """Return the page on which to approve, or where that is, if this Airflow does not say its own URL."""
+    """Return the URL of the approval page, or its place in Airflow if Airflow's URL is not configured."""
     try:
         return ApprovalOperator.generate_link_to_ui_from_context(context=context)
     except ValueError:
         return f"in Airflow: Required actions of {context['dag'].dag_id}, run {context['run_id']}"
 
 
-class PlanApproval(ApprovalOperator):
-    """Waits until a person approves the plan that the task `show` shows; without an answer it counts as rejected.
+class PlanApprovalOperator(ApprovalOperator):
+    """Waits until a person approves the plan shown by the task `show`; without a response it counts as rejected.
 
-    `asked` says what the plan is to do, `plan_task` which task has planned it.
+    `asked` describes what the plan does, and `plan_task` is the task that created it.
     """
 
     def __init__(self, *, asked: str, plan_task: str = "plan", cluster: str | None = None, **kwargs: Any) -> None:
@@ -207,16 +207,16 @@ class PlanApproval(ApprovalOperator):
                 **kwargs,
             }
         )
-        self._waits = ApprovalWaits(cluster)
+        self._waits = ApprovalNotifier(cluster)
 
     def execute(self, context: Any) -> None:
-        """Notify and then ask: Airflow's `notifiers` come after that, and it loses an answer given in between."""
+        """Notify, then ask. Airflow runs `notifiers` after asking and loses a response given in between."""
         self._waits(context)
         super().execute(context)
 
 
-class PageOperator(SurveyorOperator):
-    """A command that writes a file with --out, in the folder of the settings."""
+class ReportOperator(SurveyorOperator):
+    """Runs a command that writes a file with --out to the configured folder."""
 
     def __init__(self, *, page: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -229,11 +229,11 @@ class PageOperator(SurveyorOperator):
         return super().execute(context)
 
 
-class ThrottleCleared(SurveyorOperator):
-    """A teardown: takes away what a plan's commit left of its throttle; does nothing where it left none.
+class ClearThrottleOperator(SurveyorOperator):
+    """A teardown task that removes the throttle left by a plan's commit, if any.
 
-    The commit does so itself, however it ends. What failed for good has a throttle that would stay as long as its
-    replicas move, so the plan is cancelled: what moves is called back, and then nothing needs the throttle any more.
+    The commit normally removes the throttle itself. If it failed permanently, the throttle would remain as long as
+    replicas move. So the plan is cancelled, which also cancels running reassignments and removes the throttle.
     """
 
     def __init__(self, *, plan: str, **kwargs: Any) -> None:
@@ -247,13 +247,13 @@ class ThrottleCleared(SurveyorOperator):
         code, shown = Surveyor(ours, ["show", "throttles"]).run(self.log)
         if code != DONE:
             raise_for(code, shown)
-        planned = plan_named(ours, self.plan)
-        left = [row for row in shown["rows"] if planned and row["plan_id"] == planned["plan_id"]]
-        return super().execute(context) if left else {"throttles": 0}
+        plan = plan_named(ours, self.plan)
+        throttles = [row for row in shown["rows"] if plan and row["plan_id"] == plan["plan_id"]]
+        return super().execute(context) if throttles else {"throttles": 0}
 
 
-class PlanComplete(BaseSensorOperator):
-    """Waits until a plan is complete; fails where what is left of it was changed by somebody else."""
+class PlanCompleteSensor(BaseSensorOperator):
+    """Waits until a plan is complete; fails if the remaining changes were overwritten by another client."""
 
     template_fields: Sequence[str] = ("plan",)
 
@@ -268,14 +268,14 @@ class PlanComplete(BaseSensorOperator):
         if code not in {DONE, CHANGES}:
             raise_for(code, result)
         if code == CHANGES and not result["in_progress"] and not result["not_started"]:
-            raise AirflowFailException(f"{result['diverged']} changes were carried out and changed again since")
+            raise AirflowFailException(f"{result['diverged']} changes were applied and have been changed again since")
         return code == DONE
 
 
 class SubmitOperator(SparkSubmitOperator):
-    """A command that starts Spark, by the provider's SparkSubmitOperator and Surveyor's own spark-submit.
+    """Runs a command that needs Spark, by the provider's SparkSubmitOperator and Surveyor's own spark-submit.
 
-    Returns the command's result, which the provider's operator does not. `job` is a script of Surveyor: `snapshot`.
+    It returns the command's result, unlike the provider's operator. `job` is a script of Surveyor, such as `snapshot`.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments")
@@ -291,7 +291,7 @@ class SubmitOperator(SparkSubmitOperator):
         return self.submit(context, list(self.arguments))
 
     def submit(self, context: Any, words: list[str]) -> Result:
-        """Run spark-submit with these arguments; raise for its exit code by what the result file says of it."""
+        """Run spark-submit with these arguments; on failure, raise by the exit code in the result file."""
         ours = settings(self.cluster)
         with tempfile.TemporaryDirectory(prefix="surveyor-") as folder:
             file = Path(folder, "result.json")
@@ -310,7 +310,7 @@ class SubmitOperator(SparkSubmitOperator):
             BaseHook.get_connection(ours.spark_connection)
         except AirflowNotFoundException:
             raise AirflowFailException(
-                f"there is no connection {ours.spark_connection!r}, which names Spark's master: add one, for example "
+                f"connection {ours.spark_connection!r} of Spark's master does not exist; add it, for example with "
                 f"`airflow connections add {ours.spark_connection} --conn-type spark --conn-host 'local[*]'`"
             ) from None
         submission = ours.submission()
@@ -331,7 +331,7 @@ class SubmitOperator(SparkSubmitOperator):
 
 
 class PlanOperator(SubmitOperator):
-    """Plans on a snapshot, under a name; the same name on the same snapshot is the same plan, whenever it is tried."""
+    """Creates a named plan on a snapshot; a retry with the same name and snapshot returns the same plan."""
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "question", "snapshot", "plan")
 
@@ -345,11 +345,11 @@ class PlanOperator(SubmitOperator):
         return self.submit(context, [*self.question, "--snapshot", str(self.snapshot), "--name", self.plan])
 
 
-class SnapshotOfRun(SubmitOperator):
-    """Finds the snapshot that a run plans on, whenever and how often its tasks run; returns `snapshot_id`.
+class RunSnapshotOperator(SubmitOperator):
+    """Returns the `snapshot_id` that a run plans on, which stays the same when its tasks are retried.
 
-    That of the run's plan, if it was made already; else that of the asset event which triggered the run; else one
-    that is taken now.
+    It is the snapshot of the run's plan, if the plan exists; else that of the asset event that triggered the run; else
+    a new one.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "plan")
@@ -360,19 +360,19 @@ class SnapshotOfRun(SubmitOperator):
         self.plan = plan
 
     def execute(self, context: Any) -> Result:  # type: ignore[override] # the provider's returns nothing
-        planned = plan_named(settings(self.cluster), self.plan)
-        if planned:
-            self.log.info("plan %s of this run is on snapshot %s", planned["plan_id"], planned[self.KEY])
-            return {self.KEY: planned[self.KEY]}
+        plan = plan_named(settings(self.cluster), self.plan)
+        if plan:
+            self.log.info("plan %s of this run is on snapshot %s", plan["plan_id"], plan[self.KEY])
+            return {self.KEY: plan[self.KEY]}
         events = context.get("triggering_asset_events") or {}
-        named = [event.extra[self.KEY] for several in events.values() for event in several if self.KEY in event.extra]
-        return {self.KEY: max(named) if named else self.submit(context, [])[self.KEY]}
+        ids = [event.extra[self.KEY] for several in events.values() for event in several if self.KEY in event.extra]
+        return {self.KEY: max(ids) if ids else self.submit(context, [])[self.KEY]}
 
 
 def newly_offline(snapshot_id: int, since: int, log: Any, cluster: str | None = None) -> int:
-    """Count the partitions that a snapshot shows offline, and that changed in it or in another one after `since`.
+    """Count the offline partitions of a snapshot that changed after the snapshot `since`.
 
-    That is the last one looked at for this: in between others are taken, by hand and by `plan --refresh`.
+    `since` is the last snapshot that was announced. Other snapshots, manual or by `plan --refresh`, may lie in between.
     """
     words = ["show", "partitions", "--offline", "--as-of", str(snapshot_id)]
     code, shown = Surveyor(settings(cluster), words).run(log)

@@ -1,11 +1,12 @@
-"""Where Surveyor is, and which cluster it is to look after: Airflow Variables, else environment variables.
+"""Settings of the DAGs from Airflow Variables or environment variables: Surveyor's location and the cluster.
 
-The Variable `surveyor_zookeeper` and `SURVEYOR_ZOOKEEPER` in the worker's environment are the same setting, and the
-Variable wins. Read when a task runs, never when a DAG file is parsed: Variables are rows of Airflow's database.
+The Variable `surveyor_zookeeper` and the worker's environment variable `SURVEYOR_ZOOKEEPER` are the same setting, and
+the Variable takes precedence. Settings are read when a task runs, not when a DAG file is parsed, because Variables are
+rows in Airflow's database.
 
-Where `SURVEYOR_CLUSTERS` lists clusters, each has DAGs, pools and assets of its own, named `NAME.CLUSTER`, and so may
-its Variables be: `surveyor_pages.payments` wins over `surveyor_pages`. That list is read when a DAG file is parsed, so
-it must be in the environment of the DAG processor and of all workers.
+If `SURVEYOR_CLUSTERS` lists clusters, each has its own DAGs, pools and assets, named `NAME.CLUSTER`. Its Variables may
+have such names too: `surveyor_pages.payments` takes precedence over `surveyor_pages`. The list is read when a DAG file
+is parsed, so it must be in the environment of the DAG processor and of all workers.
 """
 
 import json
@@ -23,52 +24,52 @@ PREFIX = "SURVEYOR_"
 
 CLUSTERS = f"{PREFIX}CLUSTERS"
 
-ONE_CLUSTERS_OWN = ("zookeeper", "command_config")
-"""Settings that cannot hold for several clusters at once."""
+PER_CLUSTER_SETTINGS = ("zookeeper", "command_config")
+"""Settings that cannot be shared by several clusters."""
 
 SNAPSHOT_POOL = "surveyor_snapshot"
-"""One slot: two snapshots at once may take the same id."""
+"""One slot, because two concurrent snapshots may take the same id."""
 
 COMMIT_POOL = "surveyor_commit"
-"""One slot: commits that ask Kafka's controller come one after another; one may take hours."""
+"""One slot, because commits through Kafka's controller run one at a time; each may take hours."""
 
 REPAIR_POOL = "surveyor_repair"
-"""One slot, apart from those: a repair must not wait for a move of hours."""
+"""One slot of its own, because a repair must not wait for a reassignment that takes hours."""
 
 
 def clusters() -> tuple[str | None, ...]:
-    """Return the clusters that have DAGs of their own; None alone where this Airflow looks after one."""
+    """Return the clusters with their own DAGs; only None if there is a single cluster."""
     listed = tuple(name.strip() for name in os.environ.get(CLUSTERS, "").split(",") if name.strip())
     odd = [name for name in listed if not re.fullmatch(r"[\w-]+", name, re.ASCII)]
     if odd:
-        raise ValueError(f"{CLUSTERS} lists {odd[0]!r}: expected letters, digits, - and _, as ids of DAGs take them")
+        raise ValueError(f"{CLUSTERS} lists {odd[0]!r}: expected only letters, digits, - and _, as in DAG ids")
     return listed or (None,)
 
 
 def of_cluster(name: str, cluster: str | None) -> str:
-    """Return the name of a cluster's own DAG, pool, asset or Variable."""
+    """Return the cluster-specific name of a DAG, pool, asset or Variable."""
     return name if cluster is None else f"{name}.{cluster}"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     environment: Path
-    """The virtual environment that has the command `surveyor`."""
+    """The virtual environment with the command `surveyor`."""
     cluster: str | None
     zookeeper: str | None
     warehouse: str | None
     conf: str | None
     command_config: str | None
     spark_connection: str
-    """Airflow's connection that names Spark's master."""
+    """Airflow connection with Spark's master."""
     py_files: str | None
     pages: Path
     """Folder of report.html and surveyor.prom."""
     notify: str
-    """Airflow's connection that names a webhook, which is notified of approvals that wait."""
+    """Airflow connection of a webhook that is notified of pending approvals."""
     settle: str | None
     stable_for: str | None
-    """What `plan elect --preferred` is given, unless a run's parameters say otherwise."""
+    """Options of `plan elect --preferred`, unless a run's parameters override them."""
 
     @property
     def command(self) -> str:
@@ -76,7 +77,7 @@ class Settings:
 
     @property
     def options(self) -> list[str]:
-        """The options that every command of Surveyor takes; what is not set, Surveyor finds as it always does."""
+        """The common options of Surveyor's commands; for unset ones Surveyor uses its own defaults."""
         given = {
             "--cluster": self.cluster,
             "--zookeeper": self.zookeeper,
@@ -87,14 +88,17 @@ class Settings:
         return [word for option, value in given.items() if value is not None for word in (option, value)]
 
     def submission(self) -> dict[str, Any]:
-        """Ask Surveyor's environment what spark-submit needs: `jobs.adapters.spark.submission` says which keys."""
+        """Return the parameters for spark-submit from Surveyor's environment; keys as in
+        `jobs.adapters.spark.submission`.
+        """
         python = self.environment / "bin" / "python"
         done = subprocess.run(  # noqa: S603 - the environment that the settings name
             [python, "-m", "jobs.adapters.spark.submission"], capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise AirflowFailException(
-                f"{python} cannot say how to submit Surveyor's jobs, exit code {done.returncode}: {done.stderr.strip()}"
+                f"{python} could not return the parameters of spark-submit, exit code {done.returncode}: "
+                f"{done.stderr.strip()}"
             )
         submission: dict[str, Any] = json.loads(done.stdout)
         return submission
@@ -103,8 +107,7 @@ class Settings:
 def settings(cluster: str | None = None) -> Settings:
     """Read the settings of one of several clusters, or of the only one.
 
-    Raise AirflowFailException where there is no Surveyor, or where it is not clear which cluster is meant: trying again
-    would not help.
+    Raise AirflowFailException, which is not retried, if Surveyor is not found or the settings are ambiguous.
     """
 
     def setting(name: str) -> str | None:
@@ -113,7 +116,7 @@ def settings(cluster: str | None = None) -> Settings:
     environment = setting("environment")
     if environment is None or not (Path(environment) / "bin" / "surveyor").is_file():
         raise AirflowFailException(
-            f"surveyor_environment is {environment!r}, and no virtual environment with bin/surveyor in it: set the "
+            f"surveyor_environment is {environment!r}, which is no virtual environment with bin/surveyor; set the "
             f"Airflow Variable surveyor_environment, or {PREFIX}ENVIRONMENT for the worker, to that of Surveyor"
         )
     if cluster is not None:
@@ -136,8 +139,8 @@ def settings(cluster: str | None = None) -> Settings:
 
 
 def _refuse_unclear(cluster: str, *, conf: str | None) -> None:
-    """Refuse what would let the commands of several clusters speak to one and the same."""
-    for name in ONE_CLUSTERS_OWN:
+    """Raise AirflowFailException if a setting would make several clusters use the same ZooKeeper."""
+    for name in PER_CLUSTER_SETTINGS:
         if _setting(name):
             raise AirflowFailException(
                 f"surveyor_{name} is set, and {CLUSTERS} lists several clusters: name each one's in surveyor_conf, or "
@@ -145,11 +148,11 @@ def _refuse_unclear(cluster: str, *, conf: str | None) -> None:
             )
     if conf is None and _setting(of_cluster("zookeeper", cluster)) is None:
         raise AirflowFailException(
-            f"nothing says where ZooKeeper of cluster {cluster} is: let surveyor_conf name a surveyor.toml with "
+            f"ZooKeeper of cluster {cluster} is not configured: set surveyor_conf to a surveyor.toml with "
             f"the section clusters.{cluster}, or set the Variable surveyor_zookeeper.{cluster}"
         )
 
 
 def _setting(name: str) -> str | None:
-    """Return a setting by its Variable, else by the environment, which has none of a single cluster of several."""
+    """Return a setting from its Variable, else from the environment."""
     return Variable.get(f"surveyor_{name}", default=None) or os.environ.get(f"{PREFIX}{name.upper()}") or None

@@ -39,7 +39,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.models.asset import AssetEvent
 from airflow.settings import AIRFLOW_HOME, Session
 from fastapi.testclient import TestClient
-from surveyor_operators import SnapshotOfRun
+from surveyor_operators import RunSnapshotOperator
 from surveyor_outcomes import raise_for
 from surveyor_settings import CLUSTERS, Settings, settings
 
@@ -177,7 +177,9 @@ def outcome(code: int, result: dict[str, Any], **given: str) -> str:
 def snapshot_of_run(plan: str, snapshot_ids: list[int]) -> dict[str, Any]:
     """Say which snapshot a run plans on that events with these ids have triggered."""
     events = [SimpleNamespace(extra={"snapshot_id": number}) for number in snapshot_ids]
-    snapshot = SnapshotOfRun(task_id="snapshot", plan=plan).execute({"triggering_asset_events": {"surveyor": events}})
+    snapshot = RunSnapshotOperator(task_id="snapshot", plan=plan).execute(
+        {"triggering_asset_events": {"surveyor": events}}
+    )
     return dict(snapshot)
 
 

@@ -168,7 +168,7 @@ def test_pools_of_one_cluster_are_those_of_the_file() -> None:
 
 
 NOWHERE = (
-    "nothing says where ZooKeeper of cluster orders is: let surveyor_conf name a surveyor.toml with "
+    "ZooKeeper of cluster orders is not configured: set surveyor_conf to a surveyor.toml with "
     "the section clusters.orders, or set the Variable surveyor_zookeeper.orders"
 )
 FOR_ALL = (

@@ -71,5 +71,5 @@ def test_what_a_throttle_was_set_to(tree: KafkaTree, surveyor: Surveyor, plan: P
 
     lines = "".join(_lines_of(surveyor, tree, ("show", "commits", plan.plan_id)).split())
 
-    assert ("0:1,1:1,2:1" in lines, "(--jsonhasallofit)" in lines, len(lines) < 1500) == (True, True, True)
+    assert ("0:1,1:1,2:1" in lines, "(--jsonhasthefulltext)" in lines, len(lines) < 1500) == (True, True, True)
     assert whole in _lines_of(surveyor, tree, ("show", "commits", plan.plan_id, "--json"))
