@@ -1,1 +1,1 @@
-"""What every room may use: errors and their exit codes, signals, units."""
+"""Modules that every package may import: errors and exit codes, signals, units."""

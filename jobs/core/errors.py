@@ -1,8 +1,8 @@
-"""What a command says when it cannot go on, and the exit code that goes with it.
+"""Errors of commands, and their exit codes.
 
-Every error names what was found, where, what was expected and what to do next; `jobs.cli` prints it as
-one message on stderr, never as a stack trace. The codes are a contract with schedulers and scripts. What keeps a plan
-from being made is collected as faults, so that all of it is said at once.
+Every message says what was found, where, what was expected and what to do next. `jobs.cli` prints it as one message on
+stderr, never as a stack trace. The exit codes are a contract with schedulers and scripts. Errors that prevent a plan
+are collected as faults and reported together.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     """The documented exit codes of every command."""
 
     DONE = 0
-    """Done; also when nothing was due, with rejections and with quarantined znodes."""
+    """Done, also if there was nothing to do, with rejections or with quarantined znodes."""
     ERROR = 1
     USAGE = 2
     CHANGES = 10
@@ -22,58 +22,58 @@ class ExitCode(IntEnum):
     FENCED = 20
     """Another controller took over: nothing more was written."""
     STALE = 21
-    """Nothing was applied because rows were stale; under --detailed-exitcode also if only some were."""
+    """Nothing was applied because rows were stale; with --detailed-exitcode also if only some rows were stale."""
     UNREADABLE = 22
     """Nothing could be read."""
     REFUSED = 23
-    """Limits, lint, a KRaft migration or a broker that is not understood."""
+    """Limits, lint, a KRaft migration or a broker whose registration cannot be decoded."""
     MISSING = 24
     """Java, jars, or a Spark Connect server are missing."""
     RUNNING = 25
-    """Replicas still move: --max-wait is over, or the commit was interrupted; the same command goes on."""
+    """Replicas still move after --max-wait or an interruption; the same command continues."""
     INTERRUPTED = 130
-    """Ctrl-C. Whatever was begun, the same command goes on."""
+    """Ctrl-C; the same command continues unfinished work."""
     TERMINATED = 143
-    """The same by SIGTERM."""
+    """SIGTERM; the same command continues unfinished work."""
 
 
 class SurveyorError(Exception):
-    """One clear message and its exit code."""
+    """A message for the user, and its exit code."""
 
     exit_code = ExitCode.ERROR
 
     def __init__(self, message: str, result: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.result = result or {}
-        """What had been done before, for programs."""
+        """Result of the work before the error, for the JSON output."""
 
 
 class UsageError(SurveyorError):
-    """The command line, a configuration or an input file is not what was expected."""
+    """The command line, a configuration or an input file is invalid."""
 
     exit_code = ExitCode.USAGE
 
 
 class FencedError(SurveyorError):
-    """/controller_epoch is no longer ours: another controller took over."""
+    """Another controller took over, so /controller_epoch has changed."""
 
     exit_code = ExitCode.FENCED
 
 
 class UnreadableError(SurveyorError):
-    """The cluster, or what the command needs of the warehouse, could not be read."""
+    """The cluster, or a part of the warehouse that the command needs, cannot be read."""
 
     exit_code = ExitCode.UNREADABLE
 
 
 class RefusedError(SurveyorError):
-    """Surveyor understood the request and will not do it."""
+    """The request is valid, and Surveyor refuses it."""
 
     exit_code = ExitCode.REFUSED
 
 
 class StillRunningError(SurveyorError):
-    """What was asked for goes on in the cluster, and nobody waits for it any more."""
+    """The requested moves continue in the cluster, and the command no longer waits for them."""
 
     exit_code = ExitCode.RUNNING
 
@@ -85,14 +85,18 @@ class MissingError(SurveyorError):
 
 
 Fault = tuple[type[SurveyorError], str]
-"""What is raised where there is no other, and with which words."""
+"""The class and message of an error that is raised if it is the only one."""
 
 
 MAX_FAULTS_SHOWN: Final = 50
 
 
 def raise_any(faults: Iterable[Fault]) -> None:
-    """Raise the faults, if there are any: UsageError where one of them cannot be meant, else RefusedError."""
+    """Raise the faults, if any, as one error.
+
+    A single fault is raised as its own class. Several are raised as UsageError if one of them is one, else as
+    RefusedError.
+    """
     listed = list(faults)
     if not listed:
         return

@@ -1,7 +1,7 @@
-"""Values that nobody is shown: those of settings whose names say that they are passwords, keys or the like.
+"""Masking of sensitive values: those of settings whose names contain words such as password or key.
 
-Brokers answer nothing for settings that they hold sensitive, but anybody can put anything into a topic's config or a
-plan. A name decides: too much is hidden rather than too little. Kafka's own topic configs have no such name.
+Brokers return no value for settings that they know to be sensitive, but a topic's config or a plan may contain any
+setting. The name decides, and in doubt a value is hidden. No topic config of Kafka's own has such a name.
 """
 
 import json
@@ -16,7 +16,7 @@ _IN_TEXT: Final = re.compile(rf"([\w.\-]*(?:{_SENSITIVE})[\w.\-]*\s*(?:=| is now
 
 
 def is_sensitive(name: str) -> bool:
-    """Tell whether a setting of this name must not be shown.
+    """Return whether the value of a setting with this name must be hidden.
 
     >>> [is_sensitive(name) for name in ("ssl.key.password", "sasl.jaas.config", "retention.ms")]
     [True, True, False]
@@ -25,7 +25,7 @@ def is_sensitive(name: str) -> bool:
 
 
 def masked(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
-    """Replace values of sensitive names, at any depth.
+    """Replace the values of sensitive names, at any depth.
 
     >>> masked({"after": {"sasl.jaas.config": "x", "retention.ms": "1"}, "brokers": [1]})
     {'after': {'sasl.jaas.config': '(hidden)', 'retention.ms': '1'}, 'brokers': [1]}
@@ -38,7 +38,7 @@ def masked(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
 
 
 def masked_json(text: str | None) -> str:
-    """The same for the text of an object; what is none is said to be so rather than shown.
+    """Mask the text of a JSON object; text that is not JSON is not shown at all.
 
     >>> masked_json('{"a.token": "x"}'), masked_json("a.token=x"), masked_json(None)
     ('{"a.token": "(hidden)"}', 'no JSON', '')
@@ -52,7 +52,7 @@ def masked_json(text: str | None) -> str:
 
 
 def masked_text(text: str | None) -> str:
-    """Cut a sentence off where it gives a sensitive setting's value.
+    """Cut a sentence off before the value of a sensitive setting.
 
     >>> masked_text("topic t: sasl.jaas.config is now x y: altered"), masked_text("topic keys: broker 2 is gone")
     ('topic t: sasl.jaas.config is now (hidden)', 'topic keys: broker 2 is gone')

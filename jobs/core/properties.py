@@ -1,7 +1,7 @@
-"""Java properties, as Kafka reads them, that say how a server is spoken to, and as whom; passwords among them.
+"""Java properties files with connection and authentication settings, as Kafka reads them.
 
-A file that holds a password, or a private key that one names, must be nobody's to read who has only an account on the
-machine, and the password's file no group's to write: then it is refused, not used.
+A file with a password or a private key must not be readable by other users, nor writable by its group. Otherwise it is
+refused.
 """
 
 import ssl
@@ -17,16 +17,16 @@ from jobs.core.text_files import read_text_file
 AUTHORITIES: Final = "ssl.ca.location"
 PRIVATE_KEY: Final = "ssl.key.location"
 CERTIFICATE: Final = "ssl.certificate.location"
-"""Which has its private key in it where that is not named."""
+"""A PEM file that contains its private key unless PRIVATE_KEY is set."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
 def read_key_values(path: Path, option: str, known_keys: Collection[str]) -> dict[str, str]:
-    """Read a file that `option` named; raise UsageError on what is not known, and where everybody may read a password.
+    """Read the file given by `option`; raise UsageError for unknown keys and for a password readable by other users.
 
-    No value is ever part of a message.
+    Messages never contain a value.
     """
-    import javaproperties  # noqa: PLC0415 - imports asyncio, which who has no such file need not wait for
+    import javaproperties  # noqa: PLC0415 - it imports asyncio, which is slow and not needed without such a file
 
     try:
         properties = javaproperties.loads(read_text_file(path, f"{option} {path}"))
@@ -44,7 +44,7 @@ def read_key_values(path: Path, option: str, known_keys: Collection[str]) -> dic
     named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
     if named in values and KEY_PASSWORD not in values:
         own = Path(values[named])
-        with suppress(OSError):  # whoever opens it says so
+        with suppress(OSError):  # reported when it is opened
             _refuse_shared(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
     return values
 
@@ -58,9 +58,10 @@ def load_pem(
     key: str | None = None,
     password: str = "",
 ) -> None:
-    """Load what a file of settings names, all of it PEM; raise UsageError where a file is not what it should be.
+    """Load the PEM files of a properties file; raise UsageError for an invalid one.
 
-    `file` is the option and the path that name it. Without any password OpenSSL would ask whoever is at the terminal.
+    `file` is the option and path of the properties file, for messages. `password` must not be None, because OpenSSL
+    would prompt for it on the terminal.
     """
     setting = AUTHORITIES
     try:
@@ -77,7 +78,7 @@ def load_pem(
 
 def _refuse_shared(what: str, path: Path, mode: int) -> None:
     if mode & stat.S_IRWXO:
-        raise UsageError(f"{what}, and everybody may read or change it: chmod o= {path}")
+        raise UsageError(f"{what}, and all users may read or change it: chmod o= {path}")
     if mode & stat.S_IWGRP:
         raise UsageError(f"{what}, and its group may change it: chmod g-w {path}")
 
@@ -89,7 +90,7 @@ def _error_text(error: OSError | ValueError) -> str:
 
 
 def _is_secret(key: str) -> bool:
-    """Whether a key's value must be kept.
+    """Return whether a key's value is secret.
 
     >>> [_is_secret(key) for key in ("sasl.password", "ssl.key.password", "ssl.ca.location")]
     [True, True, False]

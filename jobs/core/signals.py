@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM: one line and one exit code, 130 or 143, at any moment of any command.
+"""Ctrl-C and SIGTERM end a command with one line and exit code 130 or 143, at any time.
 
-Most commands end at once, inside the signal handler: they write only to the warehouse, whose last complete snapshot or
-plan stands whatever is killed, and no library's stack trace can come in between. What has something to put in order
-says so: `raise_on_signal` raises KeyboardInterrupt, `defer_signals` lets a commit come to the next border between two
-batches and hand the controllership back. A second signal ends these at once, too; what they had begun is what a crash
-leaves, and the next run goes on from there.
+Most commands end at once, inside the signal handler. They write to the warehouse only, where the last complete snapshot
+or plan stays valid, and no stack trace of a library can appear. Code that must clean up says so: with
+`raise_on_signal` the signal raises KeyboardInterrupt, and with `defer_signals` a commit runs until the end of the
+current batch and then releases the controllership. A second signal ends these at once, too. Unfinished work is then in
+the state that a crash leaves, and the next run continues from there.
 """
 
 import json
@@ -25,14 +25,14 @@ from jobs.core.errors import ExitCode
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 REPEAT_WINDOW_SECONDS: Final = 1.0
-"""Seconds within which a second signal counts as the first: people press Ctrl-C twice, shells send it to all."""
+"""Seconds in which a second signal is ignored: users press Ctrl-C twice, and shells send it to all processes."""
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds that children, Spark's JVM above all, have to end by themselves and remove their temporary files."""
+"""Seconds for child processes, mainly Spark's JVM, to end by themselves and remove their temporary files."""
 
 INTERRUPTED_MESSAGE: Final = "interrupted; nothing was written to the cluster"
 INTERRUPTED_AFTER_WRITES_MESSAGE: Final = (
-    "interrupted; what was asked of the cluster before stands, and `surveyor verify` shows it"
+    "interrupted; earlier changes and requests to the cluster remain, and `surveyor verify` shows them"
 )
 INTERRUPTED_AGAIN_MESSAGE: Final = (
     "interrupted again and stopped at once: run the same command again, it goes on where this one was"
@@ -46,29 +46,29 @@ class _InterruptMode(Enum):
 
 
 class _State:
-    """The signals of this process: there is one such state, as there is one set of handlers."""
+    """The signal state of this process, which has one set of handlers."""
 
     guarded = False
     as_json = False
     result_file: Path | None = None
     mode = _InterruptMode.END_AT_ONCE
     is_uninterruptible = False
-    """Whether what runs now must not be cut in two."""
+    """Whether the code that runs now must not be interrupted."""
     is_pending = False
-    """Whether KeyboardInterrupt is to be raised as soon as that has ended."""
+    """Whether KeyboardInterrupt must be raised once that code has ended."""
     first_signal: tuple[signal.Signals, float] | None = None
-    """The first signal that a way other than AT_ONCE was told of, and when."""
+    """The first signal received in another mode than END_AT_ONCE, and its time."""
     is_finished = False
-    """Whether the last line is said."""
+    """Whether the last line has been written."""
     end_message = INTERRUPTED_MESSAGE
-    """What is true of this process if it ends at once."""
+    """The last line if this process ends at once."""
 
 
 _state = _State()
 
 
 def install_handlers() -> None:
-    """Handle both signals from now on; one that whoever started us ignores, as nohup does, stays ignored."""
+    """Handle both signals from now on; a signal that the parent process ignores, as nohup does, stays ignored."""
     _state.guarded = threading.current_thread() is threading.main_thread()
     if _state.guarded:
         for number in SIGNALS:
@@ -77,58 +77,58 @@ def install_handlers() -> None:
 
 
 def is_guarded() -> bool:
-    """Whether this process is a command, and its signals are handled here."""
+    """Return whether this process is a command, whose signals are handled here."""
     return _state.guarded
 
 
 def ignore_signals() -> None:
-    """Heed neither signal any more: the command's result is settled, and said."""
+    """Ignore both signals from now on, because the command's result has been reported."""
     for number in SIGNALS:
         with suppress(ValueError):  # in another thread handlers stay as they are
             signal.signal(number, signal.SIG_IGN)
 
 
 def stop_handling() -> None:
-    """The command knows how it ends and is about to say so: a signal that comes now has nothing to add."""
+    """Ignore signals from now on, because the command is about to report its result."""
     if _state.guarded:
         _state.is_finished = True
         ignore_signals()
 
 
 def set_json_output(*, as_json: bool, result_file: Path | None) -> None:
-    """Give programs their JSON object, on stdout and in the result file, when the command is interrupted, too."""
+    """Set where an interruption is also reported as JSON: on stdout and in the result file."""
     _state.as_json, _state.result_file = as_json, result_file
 
 
 def interrupted() -> bool:
-    """Whether a signal came that a `defer_signals` commit should stop for."""
+    """Return whether a signal was received for which deferred work should stop."""
     return _state.first_signal is not None
 
 
 def exit_code() -> ExitCode:
-    """128 and the signal's number, as shells have it; Ctrl-C's where there was none."""
+    """Return 128 plus the signal's number, as in shells; that of Ctrl-C if there was no signal."""
     return ExitCode(128 + (_state.first_signal[0] if _state.first_signal else signal.SIGINT))
 
 
 @contextmanager
 def raise_on_signal() -> Iterator[None]:
-    """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` put things in order."""
+    """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` blocks clean up."""
     with _interrupt_mode(_InterruptMode.RAISE):
         yield
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Let the first signal only be noted: who holds the controllership looks at `interrupted` at every border."""
+    """Only record the first signal; code that holds the controllership checks `interrupted` between two batches."""
     with _interrupt_mode(_InterruptMode.DEFER):
         yield
 
 
 @contextmanager
 def uninterruptible() -> Iterator[None]:
-    """Let the first signal wait for what runs here: a library's objects that were cut in two cannot be tidied up.
+    """Delay KeyboardInterrupt until this block has ended, because a half-made object of a library cannot be closed.
 
-    For what takes no time, and is `raise_on_signal` otherwise.
+    Only for short blocks within `raise_on_signal`.
     """
     outer, _state.is_uninterruptible = _state.is_uninterruptible, True
     try:
@@ -145,8 +145,8 @@ def _interrupt_mode(mode: _InterruptMode) -> Iterator[None]:
     is_library_call = not _state.guarded and threading.current_thread() is threading.main_thread()
     previous_handlers = [signal.getsignal(number) for number in SIGNALS]
     outer, _state.mode = _state.mode, mode
-    _state.end_message = INTERRUPTED_AFTER_WRITES_MESSAGE  # what cannot be ended at once writes to the cluster
-    if is_library_call:  # called as a library: the caller's handlers come back afterwards
+    _state.end_message = INTERRUPTED_AFTER_WRITES_MESSAGE  # code that cannot end at once writes to the cluster
+    if is_library_call:  # the caller's handlers are restored afterwards
         install_handlers()
     try:
         yield
@@ -159,7 +159,7 @@ def _interrupt_mode(mode: _InterruptMode) -> Iterator[None]:
 
 
 def end_unless_own_interrupt() -> None:
-    """End at once where KeyboardInterrupt is a library's doing, such as PySpark's while it starts, and not ours."""
+    """End the process at once if a library raised KeyboardInterrupt, as PySpark does during its start, and not we."""
     if _state.guarded and _state.mode is _InterruptMode.END_AT_ONCE and _state.first_signal is None:
         end_process(ExitCode.INTERRUPTED, _state.end_message)
 
@@ -180,18 +180,18 @@ def _handle(number: int, _frame: FrameType | None) -> None:
 
 
 def end_line(number: int) -> None:
-    """Go to the next line of a terminal: the cursor stands behind ^C, which it has just shown, or a question."""
+    """Go to the next line of a terminal, as the cursor is behind ^C or a question."""
     status_line.clear()
     if (number == signal.SIGINT or status_line.is_asking()) and os.isatty(2):
         _write(2, "\n")
 
 
 def end_process(code: int, line: str) -> NoReturn:
-    """End this process and its children now, with one line: no handler, `finally` or library has another word."""
+    """End this process and its children now, with one line; no handler, `finally` block or library runs afterwards."""
     ignore_signals()
     _state.is_finished = True
     status_line.end()
-    # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
+    # written to the descriptors, because an interrupted print holds the locks of sys.stdout and sys.stderr
     _write(2, f"surveyor: {line}\n")
     answer = json.dumps({"error": line, "exit_code": code}) + "\n"
     if _state.as_json:
@@ -209,10 +209,10 @@ def _write(descriptor: int, text: str) -> None:
 
 
 def relay_stderr(source: int, without: bytes = b"") -> None:
-    """Hand a child's stderr, the reading end of a pipe, on to ours, in a thread, until our last line is said.
+    """Relay a child's stderr (`source` is the reading end of a pipe) to ours, in a thread, until our last line.
 
-    A JVM that is told to end in the midst of work complains of that in many words. `without` is left out, too: what it
-    says each time, and nobody needs to know.
+    After that line the output is dropped, as a JVM that is ended in the middle of work logs many errors. `without` is
+    removed from the output; it is text that every child prints and users need not see.
     """
 
     def relay() -> None:
@@ -225,7 +225,7 @@ def relay_stderr(source: int, without: bytes = b"") -> None:
 
 
 def _end_children() -> None:
-    """Ask our children to end, and kill who does not; what they started has ended with them."""
+    """Send SIGTERM to our children, and SIGKILL after GRACE_SECONDS; their own children end with them."""
     deadline = time.monotonic() + GRACE_SECONDS
     for child in _children():
         _send(child, signal.SIGTERM)
@@ -244,10 +244,10 @@ def _send(child: int, number: signal.Signals) -> None:
 
 
 def _children() -> list[int]:
-    """Our child processes, none where there is no /proc: a JVM that is just being started is known to nobody else."""
+    """Return our child processes from /proc, which also has a JVM that is just starting; empty without /proc."""
     children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # ended in the meantime
             state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if int(parent) == os.getpid() and state != "Z":
                 children.append(int(stat.parent.name))

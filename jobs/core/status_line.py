@@ -1,7 +1,7 @@
-"""The last line of a terminal: drawn anew while something takes long, or open behind a question.
+"""The status line: the last line of a terminal, redrawn during long work, or holding an open question.
 
-Whatever else is written there takes it away first, or begins on a line of its own. There is one terminal, so there is
-one such line; where stderr is none, nothing of this happens. And what a terminal is shown, it is not to obey.
+Other output removes it first, or starts on a new line. There is one terminal, so there is one status line, and none if
+stderr is not a terminal. This module also escapes control characters in text for the terminal.
 """
 
 import os
@@ -16,26 +16,26 @@ _CLEAR_LINE: Final = b"\r\x1b[K"
 _STDERR: Final = 2
 
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would do instead of showing it: delete, colour, turn text around; not the next line, nor a tab."""
+"""Characters that a terminal executes: they delete, color or reverse text. Newline and tab are allowed."""
 
 
 class _Line:
-    """What stands on it."""
+    """The state of the status line."""
 
     is_drawn = False
     is_asking = False
     is_finished = False
-    """Whether nothing is drawn any more: the process ends."""
+    """Whether nothing is drawn anymore, because the process ends."""
     lock = Lock()
 
 
 def is_live() -> bool:
-    """Whether a line can be drawn anew: stderr is a terminal that can move its cursor."""
+    """Return whether the line can be redrawn, that is, stderr is a terminal that can move its cursor."""
     return os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def escape_control_chars(text: str) -> str:
-    r"""Escape what a terminal would obey: a host, a rack, a cluster's id or who commits may be called anything.
+    r"""Escape control characters, since names of hosts, racks, clusters and users may contain any characters.
 
     >>> print(escape_control_chars("rack \x1b[2J, \u202e1\nand so on"))
     rack \x1b[2J, \u202e1
@@ -45,7 +45,7 @@ def escape_control_chars(text: str) -> str:
 
 
 def draw(text: str) -> None:
-    """Show this in place of what stood there."""
+    """Replace the status line by this text."""
     with _Line.lock:
         if not (_Line.is_asking or _Line.is_finished):
             _Line.is_drawn = True
@@ -54,28 +54,28 @@ def draw(text: str) -> None:
 
 @contextmanager
 def suspended() -> Iterator[None]:
-    """Take it away for what is written here."""
+    """Remove the status line while other output is written."""
     with _Line.lock:
         clear()
         yield
 
 
 def clear() -> None:
-    """Take it away; what is written next begins where it began. Waits for nobody, as signals' handlers must not."""
+    """Remove the status line; later output starts where it started. Takes no lock, as signal handlers call it."""
     if _Line.is_drawn:
         _Line.is_drawn = False
         _write(_CLEAR_LINE)
 
 
 def end() -> None:
-    """Draw nothing from now on."""
+    """Remove the status line, and draw nothing from now on."""
     _Line.is_finished = True
     clear()
 
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """A question stands there, and waits for its answer."""
+    """Mark the last line as an open question, which is not overwritten."""
     clear()
     _Line.is_asking = True
     try:

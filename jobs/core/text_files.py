@@ -1,6 +1,6 @@
-"""Text files as people have them: with a byte order mark, in UTF-16 as PowerShell writes it, with CRLF.
+"""Reading of text files in common encodings: with a byte order mark, in UTF-16 as PowerShell writes it, with CRLF.
 
-Every input file is read here: JSON, CSV, TOML and properties. Corresponds to what Kafka's tools take, and takes more.
+Every input file is read here: JSON, CSV, TOML and properties. All files that Kafka's tools accept are accepted.
 """
 
 import codecs
@@ -16,13 +16,13 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks and what they stand for; the mark of UTF-32 begins with that of UTF-16."""
+"""Byte order marks and their encodings; UTF-32 comes before UTF-16, as its mark begins with that of UTF-16."""
 
 
 def read_text_file(path: Path, name: str = "") -> str:
-    """Return the text of a file, each line ending in a newline alone; raise UsageError for what is no text.
+    r"""Return the text of a file with \n as line ends; raise UsageError if it cannot be read or decoded.
 
-    `name` is how messages call the file: the option and the path.
+    `name` is the file's name in messages: the option and the path.
     """
     called = name or str(path)
     try:
@@ -34,7 +34,7 @@ def read_text_file(path: Path, name: str = "") -> str:
 
 
 def decoded(content: bytes) -> str:
-    r"""Return the text of UTF-8, UTF-16 or UTF-32.
+    r"""Decode UTF-8, UTF-16 or UTF-32, with or without a byte order mark.
 
     >>> [decoded("a\r\nb".encode(encoding)) for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be")]
     ['a\nb', 'a\nb', 'a\nb', 'a\nb', 'a\nb']
@@ -48,6 +48,6 @@ def _encoding(content: bytes) -> str:
         if content.startswith(mark):
             return encoding
     start = content[:2]
-    if len(start) == 2 and 0 in start and any(start):  # noqa: PLR2004 - a character of two bytes, one of them zero
+    if len(start) == 2 and 0 in start and any(start):  # noqa: PLR2004 - a two-byte character with one zero byte
         return "utf-16-be" if start[0] == 0 else "utf-16-le"
     return "utf-8"

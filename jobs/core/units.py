@@ -1,6 +1,6 @@
-"""Bytes and seconds as people write and read them; programs get the numbers.
+"""Parsing and formatting of bytes, rates and durations; JSON output has plain numbers.
 
-What cannot be read is a UsageError: the option, what was given, and how to write it.
+Invalid input raises a UsageError with the option, the value and the expected form.
 """
 
 import re
@@ -13,7 +13,7 @@ from jobs.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How much of a whole is done.
+    """Progress: how much of a whole is done.
 
     >>> print(Part(3, 48, "tasks"))
     3 of 48 tasks
@@ -38,12 +38,12 @@ _SECONDS: Final = {"s": 1, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
-"""Whole hours, days or weeks, as 12h, 30d, 8w: what is older is deleted, and 30m may be meant for months."""
+"""Whole hours, days or weeks, as 12h, 30d, 8w. Older data is deleted, so minutes are excluded: 30m may mean months."""
 
 _BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
-"""Bytes a second, as 50000000, 50MB/s or 64MiB."""
+"""Bytes per second, as 50000000, 50MB/s or 64MiB."""
 
 _MAX_RATE: Final = 2**63 - 1
 
@@ -51,7 +51,7 @@ SLOW_BYTES_PER_SECOND: Final = 1_000
 
 
 def parse_seconds(option: str, text: str) -> float:
-    """Read a duration: 30s, 10m, 24h, 7d or 2w.
+    """Parse a duration into seconds: 30s, 10m, 24h, 7d or 2w.
 
     >>> [parse_seconds("--max-wait", text) for text in ("24h", "2w", "0")]
     [86400.0, 1209600.0, 0.0]
@@ -63,7 +63,7 @@ def parse_seconds(option: str, text: str) -> float:
 
 
 def parse_period(option: str, text: str) -> timedelta:
-    """Read a duration in whole hours, days or weeks.
+    """Parse a duration in whole hours, days or weeks.
 
     >>> parse_period("--keep", "12h"), parse_period("--keep", "8w")
     (datetime.timedelta(seconds=43200), datetime.timedelta(days=56))
@@ -74,7 +74,7 @@ def parse_period(option: str, text: str) -> timedelta:
 
 
 def parse_rate(option: str, text: str) -> int:
-    """Read bytes a second.
+    """Parse a rate in bytes per second.
 
     >>> [parse_rate("--throttle", rate) for rate in ("1048576", "200kB/s", "1.5MiB")]
     [1048576, 200000, 1572864]
@@ -87,7 +87,7 @@ def parse_rate(option: str, text: str) -> int:
 
 
 def slow_rate_warning(option: str, text: str) -> str | None:
-    """Warn of a rate below 1 kB/s, which most often lacks its unit; None for any other.
+    """Return a warning for a rate below 1 kB/s, which probably lacks its unit; None for any other rate.
 
     >>> slow_rate_warning("--throttle", "50")
     '--throttle 50 is 50 bytes a second, at which a gigabyte takes 231 days; 50MB/s is 50 million bytes a second'
@@ -106,7 +106,7 @@ def _invalid(option: str, text: str, what: str, expected: str) -> UsageError:
 
 
 def format_bytes(count: float) -> str:
-    """Write bytes in the largest unit of which there is one.
+    """Format bytes in the largest unit of at least one.
 
     >>> [format_bytes(count) for count in (0, 1023, 1536, 5 * 2**30, 2**60, -2048)]
     ['0 B', '1023 B', '1.5 KiB', '5.0 GiB', '1024.0 PiB', '-2.0 KiB']
@@ -114,7 +114,7 @@ def format_bytes(count: float) -> str:
     if abs(count) < _STEP:
         return f"{count:.0f} B"
     scaled, unit = float(count), ""
-    for unit in _UNITS:  # noqa: B007 - the last one is what is said
+    for unit in _UNITS:  # noqa: B007 - used after the loop
         scaled /= _STEP
         if abs(scaled) < _STEP:
             break
@@ -122,7 +122,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write how long something takes, about.
+    """Format an approximate duration.
 
     >>> [format_duration(seconds) for seconds in (0, 41.6, 725, 7200, 100_000, 300_000)]
     ['0 s', '42 s', '12 min', '2 h 0 min', '27 h 46 min', '3 days']

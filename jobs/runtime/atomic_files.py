@@ -1,8 +1,7 @@
-"""A file that a command writes for others to read, by --out: whole or not at all.
+"""Atomic writes of output files (--out), so that readers see the old or the new content and never a part.
 
-Readers see what it was or what it becomes, never a part of it: the new one is made beside it and moved to its place.
-What is no regular file, as a device or a pipe, is written to and stays what it is. In: a path and the text. An error
-names the option and leaves the file as it was.
+The new file is written next to the old one and renamed. A device or pipe is written to directly. An error message
+contains the option, and the old file is unchanged then.
 """
 
 import os
@@ -14,23 +13,23 @@ from typing import Final
 from jobs.core.errors import SurveyorError, UsageError
 
 _READABLE_BY_ALL: Final = 0o644
-"""Whoever collects it, or opens it, may be another user."""
+"""Mode of the file, as other users may read or collect it."""
 
 _PREFIX_CHARS: Final = 40
-"""Characters of its name that the one beside it begins with, after a dot: a name may be as long as names can be."""
+"""Characters of the file's name in the temporary name, which must not become too long."""
 
 
 def refuse_unwritable(out: Path, option: str = "--out") -> None:
-    """Find out before anything is read that the file could not be written; raise UsageError."""
-    if str(out) in {".", "-"}:  # which an empty name is, and what other programs take for stdout
-        raise UsageError(f"{option} names no file: give the name of one that is to be written")
+    """Raise UsageError if the file cannot be written; called before any other work."""
+    if str(out) in {".", "-"}:  # "." is an empty name, and "-" means stdout in other programs
+        raise UsageError(f"{option} names no file: give the name of the file to write")
     special = out.exists() and not out.is_file() and not out.is_dir()
     if not (os.access(out, os.W_OK) if special else not out.is_dir() and _accepts_files(out.absolute().parent)):
         raise UsageError(f"{option} {out} cannot be written: name a file in a folder that exists and can be written")
 
 
 def _accepts_files(folder: Path) -> bool:
-    """Try it: permissions say nothing to root, who may write to /proc by them."""
+    """Return whether a file can be created in the folder; for root, permissions alone do not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -39,7 +38,7 @@ def _accepts_files(folder: Path) -> bool:
 
 
 def replace_file(out: Path, text: str) -> int:
-    """Write it and return its bytes; a link leads to what is written. Raise SurveyorError where that fails."""
+    """Replace the file, following links, and return its size in bytes; raise SurveyorError on failure."""
     content = text.encode("utf-8", errors="replace")
     try:
         if out.exists() and not out.is_file():
@@ -48,14 +47,14 @@ def replace_file(out: Path, text: str) -> int:
             _replace(out.resolve(), content)
     except OSError as error:
         raise SurveyorError(
-            f"--out {out} could not be written: {error.strerror}; a file that was there is what it was before, so "
-            "mend that and run the command again",
+            f"--out {out} could not be written: {error.strerror}; an existing file is unchanged; fix that and run the "
+            "command again",
         ) from None
     return len(content)
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Make it under a name that node_exporter's textfile collector, which reads *.prom, passes over."""
+    """Write a temporary file and rename it; node_exporter's textfile collector only reads *.prom, so it ignores it."""
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_PREFIX_CHARS]}.")
     try:
         with os.fdopen(number, "wb") as file:

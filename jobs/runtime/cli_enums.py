@@ -1,24 +1,24 @@
-"""The words that options choose from: who writes, how a controller is asked, how results are written.
+"""Choices of options: commit modes, ways to reach the controller, output formats.
 
-They stand apart from what acts on them, which takes long to import: `--help` and completion list them.
+They are separate from the code that uses them, which is slow to import, because `--help` and completion need them.
 """
 
 from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """Who writes what a plan says."""
+    """Which controller makes the changes of a plan."""
 
     AUTO = "auto"
-    """Kafka's controller where it can execute the plan, else Surveyor."""
+    """Kafka's controller if it can execute the plan, else Surveyor."""
     ADMIN = "admin"
-    """Kafka's controller, which is asked."""
+    """Kafka's controller, by requests."""
     BATCH = "batch"
-    """Surveyor, which takes the controllership for a moment."""
+    """Surveyor, which takes over the controllership for a moment."""
 
 
 class Via(StrEnum):
-    """How Kafka's controller is asked."""
+    """How requests reach Kafka's controller."""
 
     ADMIN = "admin"
     """By the Admin API."""
@@ -27,23 +27,23 @@ class Via(StrEnum):
 
 
 class Format(StrEnum):
-    """What a plan's targets are written for."""
+    """Format of exported plan targets."""
 
     KAFKA = "kafka"
     """The JSON of kafka-reassign-partitions."""
     KAFKA_GENERATE = "kafka-generate"
-    """What its --generate prints."""
+    """The output of its --generate."""
 
 
 class TextFormat(StrEnum):
-    """In whose words a verification is written."""
+    """Wording of a verification."""
 
     SURVEYOR = "surveyor"
     KAFKA = "kafka"
 
 
 class Output(StrEnum):
-    """How results are written."""
+    """Format of results."""
 
     TABLE = "table"
     """Tables and lines for people, as without the option."""

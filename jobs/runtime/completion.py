@@ -1,8 +1,7 @@
-"""Names that a shell completes: clusters, plans, topics, brokers and snapshots, as the tables have them. No JVM.
+"""Shell completion of clusters, plans, topics, brokers and snapshots from the warehouse, without a JVM.
 
-In: what stands on the command line already, the environment included, and how the name begins. What is not there, or
-cannot be read, completes to nothing, and to no message: whoever presses Tab is not to be told what is wrong with a
-warehouse.
+A missing or unreadable warehouse completes to nothing and without a message, because pressing Tab must not print
+errors.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,16 +15,16 @@ if TYPE_CHECKING:
     from jobs.runtime.settings import Conf
 
 Completed = list[tuple[str, str]]
-"""Names, each with what a shell may show beside it."""
+"""Names, each with the help text that a shell may show."""
 
 Completer = Callable[[typer.Context, str], Completed]
 
 _MAX_OFFERED: Final = 50
-"""The newest plans and snapshots; nobody looks for an older one by Tab."""
+"""Maximum number of plans or snapshots, the newest ones."""
 
 
 def clusters(ctx: typer.Context, incomplete: str) -> Completed:
-    """Clusters of the --conf file and of the warehouse."""
+    """Complete clusters of the --conf file and of the warehouse."""
 
     def known(conf: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         seen = lake.clusters() if lake.exists() else []
@@ -35,7 +34,7 @@ def clusters(ctx: typer.Context, incomplete: str) -> Completed:
 
 
 def plans(ctx: typer.Context, incomplete: str) -> Completed:
-    """Plans by their names, those without one by their ids, the newest first."""
+    """Complete plans by alias, or by id if they have none, the newest first."""
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_MAX_OFFERED]
@@ -47,7 +46,7 @@ def plans(ctx: typer.Context, incomplete: str) -> Completed:
 
 
 def topics(ctx: typer.Context, incomplete: str) -> Completed:
-    """Topics of the last snapshot."""
+    """Complete topics of the latest snapshot."""
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         return [(name, "") for name in sorted(lake.read("topics", columns=["topic"])["topic"].to_pylist())]
@@ -56,7 +55,7 @@ def topics(ctx: typer.Context, incomplete: str) -> Completed:
 
 
 def brokers(ctx: typer.Context, incomplete: str) -> Completed:
-    """Brokers of the last snapshot: who was registered, and who was gone and is preferred by partitions."""
+    """Complete brokers of the latest snapshot, including unregistered preferred leaders."""
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         at = ("snapshot_id", "=", max(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
@@ -68,7 +67,7 @@ def brokers(ctx: typer.Context, incomplete: str) -> Completed:
 
 
 def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
-    """Snapshots with their times, UTC, the newest first."""
+    """Complete snapshots, with their time in UTC, the newest first."""
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
         taken = lake.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by([("snapshot_id", "descending")])
@@ -80,7 +79,7 @@ def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
 
 
 def comma_separated(one: Completer) -> Completer:
-    """Several by comma: the last of them is completed, and none is offered twice."""
+    """Complete the last of several comma-separated names, and offer no name twice."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Completed:
         before, comma, last = incomplete.rpartition(",")
@@ -98,8 +97,8 @@ def _completed(
 
 
 def _where(ctx: typer.Context) -> tuple["Conf", "Warehouse"]:
-    """The conf, and the tables of the cluster that the command line names."""
-    from jobs.runtime.lazy_commands import spare_pandas  # noqa: PLC0415 - only who presses Tab needs all this
+    """Return the conf, and the warehouse of the cluster on the command line."""
+    from jobs.runtime.lazy_commands import spare_pandas  # noqa: PLC0415 - only needed for completion
 
     spare_pandas()
     from jobs.adapters.delta.warehouse import Warehouse  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""What people and programs see: results on stdout, tables or one JSON object; errors on stderr."""
+"""Output of commands: results on stdout, as tables or one JSON object; errors and progress on stderr."""
 
 import json
 import os
@@ -27,29 +27,30 @@ if TYPE_CHECKING:
     from jobs.runtime.suggestions import Suggestion
 
 LINE_COLUMNS: Final = 80
-"""Columns of text that is no table: a narrow terminal has them."""
+"""Width of text other than tables, for narrow terminals."""
 
 Result = dict[str, Any]
 
 
 UNLIMITED_COLUMNS: Final = 2000
-"""Columns where stdout is no terminal: a log or a file wraps nothing, and nothing is cut off."""
+"""Width if stdout is not a terminal, so that nothing is wrapped or cut in a log or file."""
 
 
 def stdout(least: int = 0) -> "Console":
-    """Where people read; `least` columns wide at least, though a narrow terminal breaks such lines."""
-    from rich.console import Console  # noqa: PLC0415 - programs, and people who are told a line, do not need it
+    """Return a console for people, at least `least` columns wide; a narrow terminal breaks such lines."""
+    from rich.console import Console  # noqa: PLC0415 - slow, and only needed for tables
 
     console = Console()
     width = max(least, console.width if console.is_terminal else UNLIMITED_COLUMNS)
-    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # None: nor bold headings
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # None also disables bold headings
     return Console(highlight=False, emoji=False, width=width, color_system=colors)
 
 
 def escape_unencodable() -> None:
-    """Let stdout and stderr escape what their encoding lacks: on a terminal of Latin-1, in a file's name of bytes.
+    """Let stdout and stderr escape characters that their encoding lacks, as on a Latin-1 terminal.
 
-    Of one that whoever started us has closed, Python makes None: what is for stderr would then go to stdout.
+    A stream that the parent process has closed is None in Python and is replaced by /dev/null; otherwise output for
+    stderr could go to stdout.
     """
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lives
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - as above
@@ -59,13 +60,13 @@ def escape_unencodable() -> None:
 
 
 COLORS: Final = {"+": "32", "-": "31", "~": "33"}
-"""Of the signs of changes: green, red, yellow."""
+"""ANSI colors of the signs of changes: green, red, yellow."""
 
 _SIGN: Final = re.compile(r"(?<=^  )[-+~](?= )|(?<=^  would be written: )[-+~](?= )")
 
 
 def colored(line: str, stream: TextIO) -> str:
-    """Give the sign of a change its colour on a terminal, unless NO_COLOR is set or the terminal has none."""
+    """Color the sign of a change on a terminal, unless NO_COLOR is set or the terminal has no colors."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
         return line
     return _SIGN.sub(lambda sign: f"\x1b[{COLORS[sign[0]]}m{sign[0]}\x1b[0m", line, count=1)
@@ -81,9 +82,10 @@ def log(line: str) -> None:
 def emit_result(
     settings: "Settings", result: Result, *people: "Table | str", steps: "Sequence[Suggestion] | None" = None
 ) -> None:
-    """Give the result: one JSON object under --json and to --result-file, else tables and lines for people.
+    """Write the result: one JSON object for --json and --result-file, else tables and lines for people.
 
-    `steps` are what may be done next: `next` of the object, and the last lines; None where nothing could ever be.
+    `steps` are suggestions for the next command; they are `next` of the object and the last lines. None is for commands
+    without suggestions.
     """
     if steps is not None:
         result = result | next_in_json(steps)
@@ -97,33 +99,33 @@ def emit_result(
 
 
 def next_in_json(steps: "Iterable[Suggestion]") -> Result:
-    """What may be done next, for programs."""
+    """Return suggestions as part of the JSON object."""
     return {"next": [{"what": step.what, "command": step.command} for step in steps]}
 
 
 def next_lines(steps: "Iterable[Suggestion]") -> Iterator[str]:
-    """The same for people: one line each whatever its width, to be copied."""
+    """Return suggestions as lines for people; each is one unwrapped line, to be copied."""
     return (f"{step.what}: {step.command}" for step in steps)
 
 
 def is_terminal() -> bool:
-    """Tell whether somebody is there to be asked."""
+    """Return whether stdin is a terminal, so that the user can be asked."""
     return sys.stdin.isatty()
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
+    """Ask for yes or no on the terminal; the end of input (Ctrl-D) means no."""
     _discard_typed_keys()
     try:
         with status_line.asking():
             return typer.confirm(question, err=True)
     except typer.Abort:
-        log("")  # the cursor still stands behind the question
+        log("")  # the cursor is still behind the question
         return False
 
 
 def typed_answer(question: str) -> str:
-    """Ask on the terminal for a word, which is none where it is closed instead (Ctrl-D)."""
+    """Ask for a word on the terminal; the end of input (Ctrl-D) means an empty word."""
     _discard_typed_keys()
     try:
         with status_line.asking():
@@ -134,34 +136,34 @@ def typed_answer(question: str) -> str:
 
 
 def _discard_typed_keys() -> None:
-    """Keys pressed before a question was there are no answer to it."""
-    with suppress(OSError, ValueError, termios.error):  # what is no terminal has no such keys
+    """Discard keys that were pressed before the question was shown."""
+    with suppress(OSError, ValueError, termios.error):  # not a terminal
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def show(part: "Table | str") -> None:
-    """Print what people read: a line as it is, but for what a terminal would obey."""
+    """Print a table, or a line with control characters escaped."""
     if isinstance(part, str):
-        print(colored(escape_control_chars(part), sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
+        print(colored(escape_control_chars(part), sys.stdout))  # noqa: T201 - rich takes a hundred times as long
         return
     console = stdout(part.width or 0)
     if console.is_terminal:
         console.print(part)
         return
-    with console.capture() as drawn:  # rich fills every line with blanks, to the width of the table
+    with console.capture() as drawn:  # rich pads every line to the width of the table
         console.print(part)
     print("\n".join(line.rstrip() for line in drawn.get().removesuffix("\n").split("\n")))  # noqa: T201 - as above
 
 
 def wrapped(text: str, label: str) -> list[str]:
-    """Break a text into lines of LINE columns at most, its label before the first."""
+    """Wrap a text into lines of at most LINE_COLUMNS, with its label before the first."""
     return textwrap.wrap(
         text, LINE_COLUMNS, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
     ) or [label]
 
 
 def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
-    """Give programs their JSON object, on stdout and in the result file, where they asked for it."""
+    """Write the JSON object to stdout and the result file, as requested."""
     text = json.dumps(result, default=str)
     if as_json:
         print(text)  # noqa: T201 - the object and nothing else
@@ -173,7 +175,7 @@ def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:
 
 
 def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
-    """Give programs `result` and lists of rows as one JSON object, row by row: never are all of them text at once."""
+    """Write `result` and lists of rows as one JSON object or YAML, row by row, so that memory stays bounded."""
     with ExitStack() as files:
         sinks: list[TextIO] = [sys.stdout] if settings.as_json else []
         if settings.result_file is not None:
@@ -186,7 +188,7 @@ def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Ma
 
 
 def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
-    r"""Write the object in pieces.
+    r"""Yield the JSON object in pieces.
 
     >>> "".join(_texts({"plan_id": "5f"}, {"rows": [{"partition": 0}, {"partition": 1}], "rest": []}))
     '{"plan_id": "5f", "rows": [{"partition": 0}, {"partition": 1}], "rest": []}\n'
@@ -200,10 +202,10 @@ def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> 
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "Table":
-    """Lay out rows for people: numbers to the right, lists as [2,0], nothing for null.
+    """Lay out rows as a table: numbers right-aligned, lists as [2,0], null as an empty cell.
 
-    Where the terminal is narrow, texts and headings are folded, numbers never; what still has no room runs over its
-    edge, so that nothing is cut off.
+    On a narrow terminal texts and headings are folded, and numbers are not. A table that is still too wide exceeds the
+    terminal's width, so nothing is cut off.
     """
     from rich.markup import escape  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
@@ -229,13 +231,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
 
 
 _COLUMN_GAP: Final = 3
-"""Columns of the terminal between two of a table."""
+"""Terminal columns between two columns of a table."""
 
 _MIN_FOLD_COLUMNS: Final = 8
-"""Columns that a text is not folded below."""
+"""Minimum width of a folded text."""
 
 _NEVER_FOLDED: Final = ("plan_id",)
-"""Columns whose texts are never folded: people copy them into the next command."""
+"""Columns whose texts are never folded, because users copy them into the next command."""
 
 
 def _folded(heading: str) -> str:
@@ -243,7 +245,7 @@ def _folded(heading: str) -> str:
 
 
 def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], room: int) -> list[int]:
-    """Give columns what they need; take from the widest what there is no room for, down to what each must have.
+    """Return column widths: the needed ones, with the widest columns reduced to fit `room`, down to a minimum each.
 
     >>> names, cells = ("topic", "leader_epoch"), (["a" * 30], ["123456789"])
     >>> [_widths(names, cells, (False, True), room) for room in (80, 40, 25, 0)]
@@ -266,8 +268,8 @@ def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Seq
     return widths
 
 
-def format_cell(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
-    r"""Write a cell for people.
+def format_cell(value: Any) -> str:  # noqa: ANN401 - a value of any column
+    r"""Format a value as a table cell.
 
     >>> [format_cell(value) for value in (None, True, [2, 0], 0.8, {"a": "b"}, "\x1b[2J")]
     ['', 'yes', '[2,0]', '0.800', 'a=b', '\\x1b[2J']
@@ -294,7 +296,7 @@ LINES_SHOWN: Final = 50
 
 
 def truncate(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:
-    """Keep the first lines unless all are asked for, and say how many are left out and which command shows them."""
+    """Keep the first LINES_SHOWN lines, unless `everything`; say how many are left out and which command shows them."""
     if everything or len(lines) <= LINES_SHOWN:
         return list(lines)
     return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `{command}` shows them"]

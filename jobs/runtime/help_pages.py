@@ -1,6 +1,6 @@
-"""Help as a page for people: what one wants to do, the commands for it, each with its whole line, then examples.
+"""The help page: commands under headings of tasks, each with its whole help line, followed by examples.
 
-A command says which part of the page it belongs to by its `rich_help_panel`, which Typer keeps without Rich, too.
+A command's `rich_help_panel` is its heading; Typer also keeps it without Rich.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ SYNONYMS: Final = {
     **dict.fromkeys(("abort", "stop"), "cancel"),
     **dict.fromkeys(("check", "diagnose"), "doctor"),
 }
-"""What other tools call it."""
+"""Names of commands in other tools."""
 
 
 class HelpPage(TyperGroup):
-    """A group of commands whose help is such a page."""
+    """A group of commands with a help page of this form."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer's own
-        """Parse the options of the group itself; those of a command come after its name."""
-        given = [*args]  # which the parser empties
+        """Parse the group's own options; for options before a command's name, suggest the right order."""
+        given = [*args]  # the parser empties the list
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -38,11 +38,11 @@ class HelpPage(TyperGroup):
             if first and hasattr(error, "option_name"):
                 line = " ".join([ctx.command_path, *map(quote, [*given[first:], *given[:first]])])
                 error.message = f"{error.message}; options come after the command: {line}"  # type: ignore[attr-defined]
-                error.possibilities = None  # type: ignore[attr-defined] # which would follow
+                error.possibilities = None  # type: ignore[attr-defined] # they would be appended
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """Find a command; where there is none of that name, say what to type for what was meant."""
+        """Find a command; for an unknown name, suggest a command line."""
         try:
             return super().resolve_command(ctx, args)
         except Exception as error:
@@ -53,7 +53,7 @@ class HelpPage(TyperGroup):
             raise
 
     def _meant(self, ctx: Any, word: str) -> list[str] | None:  # noqa: ANN401 - as above
-        """Look for the word among the commands of other groups, then among options of commands, then synonyms."""
+        """Search the commands of other groups, then options of commands, then synonyms."""
         root = ctx.find_root()
         groups = dict(_groups(root.command))
         own = "" if ctx.parent is None else ctx.info_name
@@ -69,26 +69,26 @@ class HelpPage(TyperGroup):
         return [root.info_name, SYNONYMS[word]] if word in SYNONYMS else None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - Typer's own
-        """Write the commands, and the few options of the group itself after them."""
+        """Write the commands, then the group's own options."""
         self.format_commands(ctx, formatter)
         records = [record for param in self.get_params(ctx) if (record := param.get_help_record(ctx))]
         with formatter.section("Options"):
             formatter.write_dl(records)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as above
-        """Write each part under its title; lines are wrapped, and never cut."""
+        """Write each part under its heading; lines are wrapped and never cut."""
         widest = max(map(len, self.commands))
         for title, names in self.parts():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), self.commands[name].help or "") for name in names])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as above
-        """Write examples as they stand."""
+        """Write the examples unchanged."""
         if self.epilog:
             formatter.write(f"\n{self.epilog}\n")
 
     def parts(self) -> list[tuple[str, list[str]]]:
-        """The names of the commands by what they are for, in the order they were added in."""
+        """Return headings with the names of their commands, in the order in which they were added."""
         titles = {
             name: str(getattr(command, "rich_help_panel", None) or DEFAULT_PART)
             for name, command in self.commands.items()
@@ -97,7 +97,7 @@ class HelpPage(TyperGroup):
 
 
 def _groups(root: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - Typer's own
-    """The groups of commands within the outermost one, imported where they are not yet."""
+    """Yield the groups of the outermost command, importing them if necessary."""
     for name, command in root.commands.items():
         is_group = isinstance(command, LazyCommand) and command.leads_to_group
         group = command.callback() if is_group else command

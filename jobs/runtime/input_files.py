@@ -1,6 +1,6 @@
-"""Input files and values that people write: what they say is read strictly, how a file is written is not.
+"""Parsing of input files and option values: their content is checked strictly, the form of a file is not.
 
-Files may hold what Kafka's tools print around the JSON, and come in any encoding that `jobs.core.text_files` reads.
+Files may contain the lines that Kafka's tools print around the JSON, in any encoding that `jobs.core.text_files` reads.
 """
 
 import json
@@ -22,23 +22,23 @@ from planner.text import pluralise
 T = TypeVar("T")
 
 ANY_LOG_DIR: Final = "any"
-"""What kafka-reassign-partitions writes where it is all the same which log dir holds a replica."""
+"""Value of kafka-reassign-partitions for any log dir."""
 
 CURRENT: Final = "Current partition replica assignment"
-"""The line before the assignment that its `--generate` and `--execute` print first."""
+"""The line before the first assignment in the output of `--generate` and `--execute`."""
 
 PROPOSED: Final = "Proposed partition reassignment configuration"
-"""The line before the second assignment that its `--generate` prints."""
+"""The line before the second assignment in the output of `--generate`."""
 
 ROLLBACK: Final = "Save this to use as the --reassignment-json-file option during rollback"
-"""The line after the assignment that its `--execute` prints."""
+"""The line after the assignment in the output of `--execute`."""
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-"""What Kafka has for partitions and brokers."""
+"""Partition numbers and broker ids."""
 
 
 Version = Literal[1]
-"""`version` of Kafka's files: it reads no other one, and takes a file without it to be of this one."""
+"""`version` of Kafka's files; Kafka accepts no other one and assumes it if the field is missing."""
 
 
 class _Target(Struct):
@@ -49,7 +49,7 @@ class _Target(Struct):
 
 
 class _Reassignment(Struct):
-    """What kafka-reassign-partitions reads."""
+    """The input of kafka-reassign-partitions."""
 
     partitions: list[_Target]
     version: Version = 1
@@ -60,7 +60,7 @@ class _Topic(Struct):
 
 
 class _TopicsToMove(Struct):
-    """What kafka-reassign-partitions --generate reads."""
+    """The input of kafka-reassign-partitions --generate."""
 
     topics: list[_Topic]
     version: Version = 1
@@ -72,7 +72,7 @@ class _Partition(Struct):
 
 
 class _Election(Struct):
-    """What kafka-leader-election reads."""
+    """The input of kafka-leader-election."""
 
     partitions: list[_Partition]
 
@@ -81,7 +81,7 @@ Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class _NewTopic(Struct, forbid_unknown_fields=True):
-    """A topic of a file of new topics: sizes, or replicas by hand."""
+    """A topic in a file of new topics, with sizes or with given replicas."""
 
     topic: str
     partitions: Count | None = None
@@ -96,11 +96,11 @@ ELECTION: Final = '{"partitions":[{"topic":"t","partition":0}]}'
 NEW_TOPICS: Final = (
     '[{"topic":"a","partitions":6,"replication_factor":3,"config":{}},{"topic":"b","replica_assignment":[[0,1]]}]'
 )
-"""Examples of the files, for those that cannot be read."""
+"""Examples of the files, for error messages."""
 
 
 def read_new_topics(path: Path) -> list[Row]:
-    """Return the topics of a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
+    """Read a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
     topics = read_json(path, list[_NewTopic], NEW_TOPICS)
     if not topics:
         raise UsageError(f"{path} names no topic")
@@ -108,11 +108,10 @@ def read_new_topics(path: Path) -> list[Row]:
 
 
 def read_reassignment(path: Path) -> list[Row]:
-    """Return the targets of a reassignment file: topic, partition, replicas.
+    """Read the targets of a reassignment file: topic, partition, replicas.
 
-    What `kafka-reassign-partitions` printed may be given as it is: of `--generate` its proposal is taken, of
-    `--execute` the assignment for a rollback. Whether what the rows say may be done, and whether two are about one
-    partition, is for the lint.
+    The file may be the output of `kafka-reassign-partitions`: of `--generate` the proposal is used, of `--execute` the
+    assignment for a rollback. The lint checks whether the targets are possible, and for duplicate partitions.
     """
     text = _assignment_in(path, read_text_file(path))
     targets = _decode(path, text, _Reassignment, REASSIGNMENT).partitions
@@ -130,7 +129,7 @@ def _check_log_dirs(path: Path, target: _Target) -> None:
     name = f"{target.topic}-{target.partition}"
     if len(target.log_dirs) != len(target.replicas):
         counts = f"{pluralise(len(target.replicas), 'replica')} and {pluralise(len(target.log_dirs), 'log dir')}"
-        raise UsageError(f"{path} has {counts} for {name}: as many of both, or leave log_dirs out")
+        raise UsageError(f"{path} has {counts} for {name}: give as many log dirs as replicas, or leave log_dirs out")
     if set(target.log_dirs) - {ANY_LOG_DIR}:
         raise RefusedError(
             f"{path} wants log dirs for {name} ({', '.join(target.log_dirs)}): brokers "
@@ -139,7 +138,7 @@ def _check_log_dirs(path: Path, target: _Target) -> None:
 
 
 def _assignment_in(path: Path, text: str) -> str:
-    """Return the part of a text that holds the assignment to be reached; lines before it are left empty."""
+    """Return the text from the target assignment on, with preceding lines emptied to keep line numbers."""
     proposed, current = _after(PROPOSED, text), _after(CURRENT, text)
     if proposed is not None:
         return _from(text, proposed)
@@ -156,7 +155,7 @@ def _assignment_in(path: Path, text: str) -> str:
 
 
 def _after(line: str, text: str) -> int | None:
-    """Return where the text after the last such line begins, None if there is none."""
+    """Return the offset after the last such line, None if there is none."""
     found = [match.end() for match in re.finditer(rf"^[ \t]*{re.escape(line)}[ \t:]*$", text, re.MULTILINE)]
     return found[-1] if found else None
 
@@ -166,7 +165,7 @@ def _from(text: str, start: int) -> str:
 
 
 def read_topics_to_move(path: Path) -> list[str]:
-    """Return the topics of a file of topics to move."""
+    """Read the topics of a topics-to-move file."""
     topics = [each.topic for each in read_json(path, _TopicsToMove, TOPICS_TO_MOVE).topics]
     if not topics:
         raise UsageError(f"{path} names no topic")
@@ -177,14 +176,14 @@ def read_topics_to_move(path: Path) -> list[str]:
 
 
 def read_election(path: Path) -> list[Row]:
-    """Return the partitions of an election file: topic, partition."""
+    """Read the partitions of an election file: topic, partition."""
     rows = [{"topic": w.topic, "partition": w.partition} for w in read_json(path, _Election, ELECTION).partitions]
     refuse_repeated(path, rows)
     return rows
 
 
 def read_json(path: Path, shape: type[T], example: str) -> T:
-    """Decode a JSON file; raise UsageError with the example if it is malformed."""
+    """Decode a JSON file; raise UsageError with `example` if it is malformed."""
     return _decode(path, read_text_file(path), shape, example)
 
 
@@ -198,19 +197,19 @@ def _decode(path: Path, text: str, shape: type[T], example: str) -> T:
 
 
 def _what_is_wrong(error: msgspec.ValidationError) -> str:
-    """Return what msgspec says; of a version what Kafka says."""
+    """Return msgspec's message, with Kafka's words for an unsupported version."""
     return (
         f"not supported version: {error}; leave it out or say 1" if str(error).endswith("`$.version`") else str(error)
     )
 
 
 def _what_to_remove(text: str) -> str | None:
-    r"""Say what stands before or after the JSON; None if that is not what is wrong.
+    r"""Describe text before or after the JSON; None if that is not the error.
 
     >>> _what_to_remove('{"version":1}\n\n$ ls')
-    "line 3: remove what follows the JSON: '$ ls'"
+    "line 3: remove the text after the JSON: '$ ls'"
     >>> _what_to_remove('moved:\n{"version":1}')
-    "line 1: remove what stands before the JSON: 'moved:'"
+    "line 1: remove the text before the JSON: 'moved:'"
     >>> _what_to_remove('{"version":1}{"version":1}')
     'line 1: a second JSON value begins: keep one of them'
     """
@@ -218,7 +217,7 @@ def _what_to_remove(text: str) -> str | None:
     if start is None:
         return None
     if before := text[: start.start()].strip():
-        return f"line {_line_of(text, before)}: remove what stands before the JSON: {before.splitlines()[0]!r}"
+        return f"line {_line_of(text, before)}: remove the text before the JSON: {before.splitlines()[0]!r}"
     try:
         _, end = json.JSONDecoder().raw_decode(text, start.start())
     except (ValueError, RecursionError):
@@ -229,7 +228,7 @@ def _what_to_remove(text: str) -> str | None:
     line = text.count("\n", 0, end + text[end:].index(after[0])) + 1
     if after[0] in "{[":
         return f"line {line}: a second JSON value begins: keep one of them"
-    return f"line {line}: remove what follows the JSON: {after.splitlines()[0]!r}"
+    return f"line {line}: remove the text after the JSON: {after.splitlines()[0]!r}"
 
 
 def _line_of(text: str, part: str) -> int:
@@ -237,7 +236,7 @@ def _line_of(text: str, part: str) -> int:
 
 
 def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
-    """Raise RefusedError where a partition is named twice."""
+    """Raise RefusedError if a partition occurs twice."""
     seen: set[tuple[str, int]] = set()
     for row in rows:
         key = (row["topic"], row["partition"])
@@ -247,7 +246,7 @@ def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
 
 
 def parse_replica_assignment(text: str) -> list[list[int]]:
-    """Read what kafka-topics takes: partitions by comma, replicas by colon.
+    """Parse an assignment as in kafka-topics: partitions separated by commas, replicas by colons.
 
     >>> parse_replica_assignment("0:1:2,1:2:0")
     [[0, 1, 2], [1, 2, 0]]
@@ -262,7 +261,7 @@ def parse_replica_assignment(text: str) -> list[list[int]]:
 
 
 def assignment_faults(assignment: Sequence[Sequence[int]]) -> Iterator[str]:
-    """Say what Kafka has against replicas by hand (`AdminZkClient.validateTopicCreate`).
+    """Yield the reasons why Kafka refuses an assignment (`AdminZkClient.validateTopicCreate`).
 
     >>> list(assignment_faults([[0, 1], [2, 2]]))
     ['partition 1 names a broker twice: [2, 2]']
@@ -278,7 +277,7 @@ def assignment_faults(assignment: Sequence[Sequence[int]]) -> Iterator[str]:
 
 
 def parse_broker_ids(text: str, option: str = "--brokers") -> list[int]:
-    """Read broker ids by comma, none twice.
+    """Parse comma-separated, distinct broker ids.
 
     >>> parse_broker_ids("2,0")
     [2, 0]
@@ -292,7 +291,7 @@ def parse_broker_ids(text: str, option: str = "--brokers") -> list[int]:
 
 
 def parse_replacements(text: str) -> list[tuple[int, int]]:
-    """Read brokers and their successors.
+    """Parse pairs of a broker and its replacement.
 
     >>> parse_replacements("7=107,8=108")
     [(7, 107), (8, 108)]
@@ -307,7 +306,7 @@ def parse_replacements(text: str) -> list[tuple[int, int]]:
 
 
 def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
-    """Read key=value pairs.
+    """Parse key=value pairs.
 
     >>> parse_configs(["min.insync.replicas=2"])
     {'min.insync.replicas': '2'}

@@ -1,8 +1,8 @@
-"""Commands known by their name and one line of help; their modules are imported when they are called.
+"""Commands registered by name and help line, whose modules are imported when they are called.
 
-What commands work with, Spark, Arrow and the clients of Kafka and ZooKeeper, takes seconds to import. `--help`, the
-completion of names and a misspelt name need none of it. A command's own module holds its options, and imports what
-it works with once they are parsed; so its own `--help` is quick, too.
+Spark, Arrow and the clients of Kafka and ZooKeeper take seconds to import, and `--help`, completion and a misspelt
+command name need none of them. A command's own module contains its options and imports these libraries after parsing,
+so the command's own `--help` is quick, too.
 """
 
 import sys
@@ -14,29 +14,29 @@ from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
-"""What Typer is told of the outermost command; it holds for all within it."""
+"""Context settings of the outermost command, which all its subcommands inherit."""
 
 
 class LazyCommand(TyperCommand):
-    """Stands in its group for a command; its callback imports and returns that command, which parses and runs."""
+    """A placeholder for a command; its callback imports and returns the command, which then parses and runs."""
 
     leads_to_group = False
-    """Whether that is a group of commands."""
+    """Whether the command is a group."""
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as typer's own
         return self.callback().make_context(*arguments, **named)  # type: ignore[misc] # a LazyCommand has a callback
 
 
 class _LazyGroup(LazyCommand):
-    """The same for a group."""
+    """A placeholder for a group of commands."""
 
     leads_to_group = True
 
 
 def add_lazily(app: typer.Typer, place: str, help: str, part: str) -> None:  # noqa: A002 - typer's word
-    """Add the command or group of commands at a place, as `jobs.commit:commit`, under the name of its function.
+    """Add the command or group at `place`, such as `jobs.commit:commit`, under the name of its function.
 
-    `part` is the part of the help that it belongs to.
+    `part` is its heading in the help.
     """
     module, _, function = place.partition(":")
     name = module.rpartition(".")[2] if function == "app" else function
@@ -56,17 +56,17 @@ def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
 
 
 class _NoPandas:
-    """A finder of modules that finds no pandas."""
+    """A module finder that raises ModuleNotFoundError for pandas."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":
-            raise ModuleNotFoundError(f"no {name} where nobody needs it", name=name)
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 
 
 def spare_pandas() -> None:
-    """Keep pyarrow from importing pandas in this process, where Spark, which needs it, will never be.
+    """Prevent pyarrow from importing pandas, in a process that will not use Spark, which needs pandas.
 
-    pyarrow looks for it as soon as it makes a value, which it does while it is imported itself. Of the 1.2 s of
-    processor time that `show plans` took on an empty warehouse this saves 0.45 (pyarrow 26, pandas 2.3).
+    pyarrow imports pandas when it makes its first value, which it does during its own import. This saves 0.45 s of the
+    1.2 s of processor time of `show plans` on an empty warehouse (pyarrow 26, pandas 2.3).
     """
     sys.meta_path.insert(0, _NoPandas())

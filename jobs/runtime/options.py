@@ -1,4 +1,4 @@
-"""The options every command takes after its name, and how a command is run: settings in, exit code out."""
+"""Options that commands have in common, and the wrapper that runs a command with its settings and exit code."""
 
 import functools
 import inspect
@@ -41,7 +41,7 @@ ConfPath = Annotated[Path | None, typer.Option("--conf", help="surveyor.toml", e
 ZooKeeperConfig = Annotated[
     Path | None,
     typer.Option(
-        help="How ZooKeeper is spoken to, and as whom: TLS, SASL, digest.", envvar="SURVEYOR_ZOOKEEPER_CONFIG"
+        help="File with the security settings for ZooKeeper: TLS, SASL, digest.", envvar="SURVEYOR_ZOOKEEPER_CONFIG"
     ),
 ]
 CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers: users and TLS.")]
@@ -121,7 +121,7 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 DEBUG: Final = "SURVEYOR_DEBUG"
-"""Environment variable that lets an unexpected error through with its stack trace."""
+"""Environment variable that makes an unexpected error print its stack trace."""
 
 _ON_SPARK: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "remote": (Remote, None)}
 
@@ -129,12 +129,12 @@ Command = Callable[..., ExitCode | None]
 
 
 def command(function: Command) -> Command:
-    """Give `function(settings, ...)` the common options, and turn its errors into a message and an exit code."""
+    """Add the common options to `function(settings, ...)`; turn its errors into a message and an exit code."""
     return _with_options(function, _COMMON)
 
 
 def on_spark(function: Command) -> Command:
-    """The same for what needs Spark, which may run elsewhere."""
+    """Do the same as `command` for a command that needs Spark, with the option --remote."""
     return _with_options(function, _ON_SPARK)
 
 
@@ -150,7 +150,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
         escape_unencodable()
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
-        with report_errors(as_json=as_json, result_file=None):  # where the error of a result file cannot go
+        with report_errors(as_json=as_json, result_file=None):  # an error of the result file cannot be written to it
             if result_file is not None:
                 refuse_unwritable(result_file, "--result-file")
         with report_errors(as_json=as_json, result_file=result_file):
@@ -161,7 +161,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_options(context))
             its_own = {"context": context} if "context" in own.parameters else {}
             code = function(settings, **arguments, **its_own) or ExitCode.DONE
-            sys.stdout.flush()  # while somebody is there to say that nobody reads it
+            sys.stdout.flush()  # here, where a broken pipe is still reported
             raise typer.Exit(code)
 
     parameters = [
@@ -189,11 +189,11 @@ def check_throttle(throttle: str | None, configured: str | None = None) -> None:
 
 def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
     if as_json and output not in {None, Output.JSON}:
-        raise UsageError(f"--json is one form and -o {output} another: give one of the two")
+        raise UsageError(f"--json and -o {output} are different formats: give one of the two")
 
 
 def _refuse_non_utf8(given: Mapping[str, object]) -> None:
-    """Raise UsageError for what is no text; a path may be any bytes, a name in the tables or a folder of theirs not."""
+    """Raise UsageError for a string argument that is not UTF-8; only paths may contain any bytes."""
     for name, value in given.items():
         if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
             raise UsageError(f"{name.replace('_', ' ')} {value!r} is no UTF-8; expected text")
@@ -201,10 +201,10 @@ def _refuse_non_utf8(given: Mapping[str, object]) -> None:
 
 @contextmanager
 def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
-    """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
+    """Report an error on stderr as one message, and as the JSON object if requested; exit with its code."""
     set_json_output(as_json=as_json, result_file=result_file)
 
-    def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - for programs
+    def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - part of the JSON object
         stop_handling()
         log(f"surveyor: {message}")
         try:
@@ -218,7 +218,7 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         end_unless_own_interrupt()
-        message = "interrupted: what was begun is as a crash leaves it, the same command goes on from there"
+        message = "interrupted: unfinished work is in the state that a crash leaves; the same command continues it"
         end_with(message, exit_code())
     except SurveyorError as error:
         end_with(str(error), error.exit_code, **error.result)
@@ -227,7 +227,7 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     except BrokenPipeError:
         stop_handling()
         _drop_stdout()
-        log("surveyor: nobody reads the output any more; it is not whole")
+        log("surveyor: the output was closed by its reader and is not complete")
         raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
@@ -236,19 +236,19 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
 
 
 def _drop_stdout() -> None:
-    """Let what is still in buffers go nowhere: Python would complain of it while it ends."""
+    """Discard buffered output, for which Python would report an error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def unexpected_error_message(error: Exception) -> str:
-    """Say in one line what nobody has foreseen, or that a disk is to blame."""
+    """Return a one-line message for an unexpected error, with known causes in the disk or a remote Spark."""
     first = (str(error).splitlines() or [""])[0][:300]
     otherwise = f"unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where"
     return disk_error_message(error) or remote_error_message(error) or otherwise
 
 
 def run_as_script(function: Command) -> None:
-    """Run one command as a script, as spark-submit does."""
+    """Run one command as a script, as under spark-submit."""
     install_handlers()
     app = typer.Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP

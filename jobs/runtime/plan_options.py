@@ -1,4 +1,4 @@
-"""The options that every question of `surveyor plan` has beside its own, and what they come to."""
+"""The options that all subcommands of `surveyor plan` have in common."""
 
 import functools
 import inspect
@@ -18,22 +18,22 @@ Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What every question says beside itself: on which snapshot, under which name, with which exit code."""
+    """Values of the common options: snapshot, alias, exit code."""
 
     snapshot_id: int | None = None
     """None for the newest."""
     refresh: bool = False
-    """Take a snapshot first, and plan on it."""
+    """Take a snapshot first and plan on it."""
     name: str | None = None
     replace_name: bool = False
-    """Another plan that has the name loses it."""
+    """Take the alias from another plan that has it."""
     detailed: bool = False
     command: str | None = None
-    """What was typed, as `stated_command` writes it."""
+    """The typed command, as formatted by `stated_command`."""
 
 
 def question(ask: Callable[..., ExitCode]) -> Command:
-    """Make a command of `ask(settings, ..., options=PlanOptions(...))`: with the options that every question has."""
+    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options."""
 
     def run(
         settings: Settings,
@@ -43,12 +43,11 @@ def question(ask: Callable[..., ExitCode]) -> Command:
         name: Name = None,
         replace_name: ReplaceName = False,
         detailed_exitcode: DetailedExitcode = False,
-        **own: Any,  # noqa: ANN401 - what this question asks
+        **own: Any,  # noqa: ANN401 - the options of this subcommand
     ) -> ExitCode:
         if refresh and snapshot is not None:
             raise UsageError(
-                f"--refresh plans on a snapshot that it takes, --snapshot {snapshot} on one that is there: give one of "
-                "the two"
+                f"--refresh plans on a new snapshot, --snapshot {snapshot} on an existing one: give one of the two"
             )
         options = PlanOptions(
             snapshot_id=snapshot,

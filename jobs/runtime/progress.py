@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: a bar on a terminal, else a line now and then; and how long each part of it took."""
+"""Progress of long work on stderr: a bar on a terminal, else a line at intervals; and the duration of each phase."""
 
 import os
 import time
@@ -12,27 +12,27 @@ from jobs.core.units import Part
 from jobs.runtime.console import LINE_COLUMNS, log
 
 SHOW_AFTER_SECONDS: Final = 2.0
-"""Seconds after which a step says that it is still at work."""
+"""Seconds after which the progress of a step is shown."""
 
 LINE_INTERVAL_SECONDS: Final = 10.0
-"""Seconds between two lines of a step that goes on."""
+"""Seconds between two lines of a step."""
 
 REDRAW_INTERVAL_SECONDS: Final = 0.5
-"""Seconds between two looks of a bar."""
+"""Seconds between two updates of a bar."""
 
 _BAR_COLUMNS: Final = 20
 """Columns of a bar."""
 
 Detail = Callable[[], Part | str]
-"""How far a step is: so many of so many, or what it does just now."""
+"""Returns the progress of a step: a fraction, or its current activity."""
 
 _steps: list[object] = []
-"""Those that are under way, one inside the other: the innermost is shown."""
+"""Running steps, nested; the innermost is shown."""
 
 
 @contextmanager
 def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
-    """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
+    """Show on stderr that a long step is running, with its progress from `detail`, and finally its duration."""
     started = time.monotonic()
     done = Event()
     ticker = Thread(
@@ -75,7 +75,7 @@ def _draw_progress(step: str, detail: Detail | None, done: Event) -> None:
 
 
 def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:
-    """Write a step, how far it is and for how long it has been at work, in so many columns at most.
+    """Format a step with its progress and elapsed seconds, in at most `columns` columns.
 
     >>> bar("writing", Part(3, 4, "tasks"), 12.3, 80)
     '  ... writing ━━━━━━━━━━━━━━━───── 3 of 4 tasks, 12 s'
@@ -91,7 +91,7 @@ def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:
 
 
 def _columns() -> int:
-    """One less than there are, so that the cursor stays in the line."""
+    """Return one less than the terminal's columns, so that the cursor stays in the line."""
     try:
         columns = os.get_terminal_size(2).columns
     except OSError:
@@ -100,14 +100,14 @@ def _columns() -> int:
 
 
 class Phases:
-    """Seconds by phase, in the order the phases began."""
+    """Seconds by phase, in the order in which the phases started."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def of(self, phase: str, step: str, detail: Detail | None = None) -> Iterator[None]:
-        """Time a part of a phase; say on stderr what `step` it is when it takes long."""
+        """Time a part of a phase, and show `step` on stderr if it takes long."""
         started = time.perf_counter()
         with progress(step, detail):
             yield

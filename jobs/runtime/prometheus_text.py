@@ -1,7 +1,4 @@
-"""Metrics in Prometheus' text format, version 0.0.4: families with HELP and TYPE, a sample a line.
-
-In: families, made in any order. Out: text in the order of families, those of one name as one.
-"""
+"""Metrics in Prometheus' text format, version 0.0.4: families with HELP and TYPE, one sample per line."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value, and what tells it from others of its family."""
+    """One value with its labels."""
 
     labels: Labels
     value: float
@@ -23,7 +20,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is measured; a counter's name ends in _total."""
+    """A metric family; a counter's name ends in _total."""
 
     name: str
     help: str
@@ -32,7 +29,7 @@ class Family:
 
 
 def merged(families: Iterable[Family]) -> list[Family]:
-    """Join the families of one name, as those of several clusters: a name must come once."""
+    """Merge families of the same name, for example of several clusters, since each name may occur only once."""
     joined: dict[str, Family] = {}
     for family in families:
         previous_samples = joined[family.name].samples if family.name in joined else ()
@@ -41,7 +38,7 @@ def merged(families: Iterable[Family]) -> list[Family]:
 
 
 def render(families: Iterable[Family]) -> str:
-    r"""Write families; one without samples is left out.
+    r"""Format families as text; those without samples are left out.
 
     >>> print(render([Family("a_ratio", "Of \\ it.", (Sample({"b": 'x"y'}, 0.5), Sample({}, 2)))]), end="")
     # HELP a_ratio Of \\ it.
@@ -70,7 +67,7 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Write a value as Prometheus reads it.
+    """Format a value for Prometheus.
 
     >>> [_number(value) for value in (3, 0.25, 1.7e9, float("inf"), float("nan"))]
     ['3', '0.25', '1700000000.0', '+Inf', 'NaN']

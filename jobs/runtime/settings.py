@@ -1,7 +1,7 @@
-"""What a command runs with: what is typed, then the environment, then `surveyor.toml`, then defaults.
+"""Settings of a command, in order of precedence: command line, environment, `surveyor.toml`, defaults.
 
-To type --conf or --cluster is to type what the file says of that cluster. Where file and environment differ, a line on
-stderr says which is used: nobody means to work on another cluster than the one they named.
+If --conf or --cluster is typed, the file's values of that cluster count as typed. If file and environment differ, a
+line on stderr says which value is used, so that no command runs on an unintended cluster.
 
 `conf/surveyor.toml` in the repository is the commented example of every key.
 """
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
 
 CONTROLLER_ID: Final = 2147483647
-"""The id Surveyor takes the controllership with: the largest there is, which no broker can be given by accident."""
+"""The broker id that Surveyor uses as controller: the largest id, which no broker gets by accident."""
 
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
 NO_THROTTLE: Final = "none"
-"""What takes a throttle away."""
+"""The value of --throttle that removes a throttle."""
 
 
 class _Strict(BaseModel):
@@ -43,7 +43,7 @@ class _Strict(BaseModel):
 
 
 class LimitsConf(_Strict):
-    """What a commit refuses to exceed."""
+    """Limits that a commit refuses to exceed."""
 
     max_changes: int = Field(default=100_000, ge=0)
     max_plan_age_hours: float = Field(default=24.0, gt=0)
@@ -51,7 +51,7 @@ class LimitsConf(_Strict):
 
 
 class ClusterConf(_Strict):
-    """One cluster of the fleet."""
+    """One cluster in the file."""
 
     zookeeper: str | None = None
     zookeeper_config: Path | None = None
@@ -66,15 +66,15 @@ class ClusterConf(_Strict):
 
 
 class Conf(_Strict):
-    """The file."""
+    """The configuration file."""
 
     warehouse: str | None = None
     clusters: dict[str, ClusterConf] = {}
 
 
-@dataclass(frozen=True)  # with a __dict__, where what was read once is kept
+@dataclass(frozen=True)  # no slots, as cached_property needs a __dict__
 class Settings:
-    """What every command is told."""
+    """The settings that every command gets."""
 
     cluster: str
     warehouse: str
@@ -82,22 +82,22 @@ class Settings:
     as_json: bool = False
     result_file: Path | None = None
     fleet: tuple["Settings", ...] = ()
-    """Every cluster of the file, under --all."""
+    """Settings of every cluster in the file, with --all."""
     remote: str | None = None
-    """URL of the Spark Connect server that runs Spark, None for a Spark of this process."""
+    """URL of the Spark Connect server, None for a Spark of this process."""
     output: Output | None = None
-    """How what is shown is written, None for a table of the columns that matter most."""
+    """Format of the output, None for tables with the most important columns."""
     typed: Typed = field(default_factory=dict)
-    """The options of the command line, which the commands that it names next are to have, too."""
+    """Options typed on the command line, which suggested commands repeat."""
 
     @property
     def for_people(self) -> bool:
-        """Whether stdout gets tables and lines, not an object."""
+        """Whether stdout gets tables and lines instead of an object."""
         return not self.as_json and self.output is not Output.YAML
 
     @property
     def throttle(self) -> int | None:
-        """Bytes a second that replicas are copied with: as typed, else as the file has it; None for no bound."""
+        """Throttle of replica copies in bytes per second, from --throttle or the file; None for no throttle."""
         typed = self.typed.get("throttle")
         text = typed[-1] if typed else self.conf.throttle
         return None if text in {None, NO_THROTTLE} else parse_rate("--throttle", str(text))
@@ -110,14 +110,14 @@ class Settings:
 
     @cached_property
     def listener(self) -> "Listener":
-        """Where and how brokers are sent control requests, read once; raise UsageError on a file not to be gone by."""
+        """The listener for control requests to brokers, read once; raise UsageError for an invalid file."""
         from jobs.adapters.brokers.listeners import Listener  # noqa: PLC0415 - kafka-python, which --help does not need
 
         return Listener.of(self.conf.command_config, self.conf.control_listener)
 
     @property
     def zookeeper(self) -> str:
-        """Where the cluster's metadata is, and from now on how it is spoken to; raise UsageError where nobody said."""
+        """The ensemble's address; registers its security configuration. Raise UsageError if no address is given."""
         if self.conf.zookeeper is None:
             raise UsageError(
                 f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], or set "
@@ -131,7 +131,7 @@ class Settings:
 
 
 def load_conf(path: Path | None) -> Conf:
-    """Read the TOML file; raise UsageError naming what is wrong in it."""
+    """Read the TOML file; raise UsageError with the first error in it."""
     if path is None:
         return Conf()
     try:
@@ -159,7 +159,7 @@ def settings_from(
     output: Output | None = None,
     typed: Typed | None = None,
 ) -> Settings:
-    """Join flags and file; for a `fleet`, the file alone names the clusters."""
+    """Merge options and file; for a `fleet`, the clusters come from the file alone."""
     conf = load_conf(conf_path)
     sources = Sources(typed or {}, conf_path)
     if warehouse == "":
@@ -173,7 +173,7 @@ def settings_from(
         refuse_invalid_cluster_name(name)
     if fleet:
         if "zookeeper" in sources.typed:
-            raise UsageError("--zookeeper names one cluster, --all takes those of --conf: give one of the two")
+            raise UsageError("--zookeeper is for one cluster, --all for those of --conf: give one of the two")
         if zookeeper is not None:
             log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
         members = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
@@ -207,7 +207,7 @@ _Value = TypeVar("_Value", str, Path)
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where values come from: what was typed, and a file that was typed or that the environment names."""
+    """The typed options and the configuration file, between which values are chosen."""
 
     typed: Typed
     conf_path: Path | None
@@ -215,7 +215,10 @@ class Sources:
     def prefer(
         self, name: str, value: _Value | None, in_file: _Value | None, notify: Callable[[str], None] = log
     ) -> _Value | None:
-        """Choose between what an option or its environment variable told, and the file; tell of a choice."""
+        """Choose between `value`, from an option or its environment variable, and the file's value.
+
+        `notify` is called with a message if the two differ and the option was not typed.
+        """
         if value is None or in_file is None or value == in_file or name in self.typed:
             return in_file if value is None else value
         named = ("conf_path",) if name == "warehouse" else ("conf_path", "cluster")

@@ -1,7 +1,7 @@
-"""Command lines for people to copy: what comes next, on the cluster and warehouse that this command was told.
+"""Suggestions of next commands, as command lines to copy, for the cluster and warehouse of this command.
 
-In: the options as they were typed. What the environment says stays there for the next command, too, and is left out;
-so is what only says in which form an answer is wanted.
+They repeat the options that were typed. Values from the environment also apply to the next command and are left out,
+and so are options for the output format.
 """
 
 import shlex
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from jobs.runtime.settings import Settings
 
 Typed = Mapping[str, tuple[str, ...]]
-"""Options that were typed, by the name of their parameter: the words of each."""
+"""Typed options by parameter name, each as its words on the command line."""
 
 CLUSTER_OPTIONS: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_config", "command_config")
-"""Options that say which cluster is meant, and how it is reached."""
+"""Options that select the cluster and its connections."""
 
 LIVE_CLUSTER_OPTIONS: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
 
 WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
-"""Commands that reach no cluster, unless an option says so."""
+"""Commands that do not connect to a cluster, except with CLUSTER_ACCESS_OPTIONS."""
 
 CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--refresh", "--now"})
 
@@ -34,16 +34,16 @@ OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output"})
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Something to do; `command` is None where no command helps."""
+    """A suggested action; `command` is None if no command of Surveyor does it."""
 
     what: str
     command: str | None = None
     zookeeper_shell: str | None = None
-    """What zookeeper-shell.sh is to do, where no command of Surveyor's helps."""
+    """A command for zookeeper-shell.sh, for actions that Surveyor cannot do."""
 
 
 def typed_options(context: typer.Context) -> Typed:
-    """Return the options that were typed on this command line."""
+    """Return the options typed on this command line."""
     words = {parameter.name: _words(parameter, context) for parameter in context.command.params if parameter.name}
     return {name: some for name, some in words.items() if some}
 
@@ -61,7 +61,7 @@ def _words(parameter: object, context: typer.Context) -> tuple[str, ...]:
 
 
 def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
-    """Name a command for what may be done next, on the same cluster.
+    """Return a suggestion with a command for the same cluster.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
     >>> typed = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
@@ -78,21 +78,21 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
 
 
 def with_full_command(settings: "Settings", step: Suggestion) -> Suggestion:
-    """A step with its command as it is typed, on the same cluster."""
+    """Return the suggestion with its whole command line, for the same cluster."""
     if step.zookeeper_shell is not None:
         return Suggestion(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
     return step if step.command is None else suggestion(settings, step.what, *shlex.split(step.command))
 
 
 def command_line(settings: "Settings", *command: str) -> str:
-    """Write a command for the same cluster."""
+    """Format a command line for the same cluster."""
     reaches = command[0] not in WAREHOUSE_ONLY_COMMANDS or bool(CLUSTER_ACCESS_OPTIONS.intersection(command))
     names = [name for name in CLUSTER_OPTIONS if reaches or name not in LIVE_CLUSTER_OPTIONS]
     return _line(settings, command, names)
 
 
 def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[str] = ()) -> Suggestion:
-    """Name a command that is to have every option that this one was given, `but` some.
+    """Return a suggestion whose command repeats all options of this command, except those in `exclude`.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
     >>> settings = Settings("default", "w", ClusterConf(), typed={"mode": ("--mode", "batch"), "as_json": ("--json",)})
@@ -103,12 +103,12 @@ def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[
 
 
 def same_line(settings: "Settings", *command: str, exclude: Iterable[str] = ()) -> str:
-    """Write a command with every option that this one was given, `but` some."""
+    """Format a command line with all options of this command, except those in `exclude`."""
     return _line(settings, command, settings.typed.keys() - OUTPUT_OPTIONS - {*exclude})
 
 
 def stated_command(settings: "Settings", *command: str) -> str:
-    """Write a command as it was typed, for who approves what came of it: without where, and without secrets.
+    """Format a command as typed, for reviewers of its plan: without cluster options and secrets.
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
     >>> typed = {"config": ("--set", "ssl.key.password=x"), "by_size": ("--by-size",), "as_json": ("--json",)}

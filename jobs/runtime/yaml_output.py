@@ -1,7 +1,7 @@
-"""Results as YAML, for `-o yaml`: the object that --json has, by the same names and with the same values.
+"""Results as YAML, for `-o yaml`: the same object as with --json, with the same names and values.
 
-What JSON has no type for, such as moments, is text here as there. Lists are written row by row, so that a million rows
-are never one text. In: an object, and lists that belong to it. Out: pieces of text.
+Values without a JSON type, such as timestamps, are strings. Lists are written row by row, so a million rows are never
+in memory as one text.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def to_yaml(result: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
-    """Write an object and its lists; each piece ends a line.
+    """Yield the YAML of an object and of its lists; each piece ends with a newline.
 
     >>> print("".join(to_yaml({"plan_id": "5f", "at": None}, {"rows": [{"topic": "no", "isr": [1]}], "more": []})))
     plan_id: 5f
@@ -40,9 +40,9 @@ def _list(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _dumped(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
-    import yaml  # noqa: PLC0415 - who is not asked for YAML does not wait for it
+    import yaml  # noqa: PLC0415 - slow, and only needed for YAML
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # in C where libyaml is there: twenty times as quick
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if present, is twenty times as fast
     plain = json.loads(json.dumps(value, default=str))
     text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
     return text

@@ -20,7 +20,7 @@ _CAUSES: Final = {
     r"StatusCode.UNAVAILABLE|RETRIES_EXCEEDED|SESSION_CLOSED|SESSION_NOT_FOUND|OPERATION_NOT_FOUND": (
         "the Spark Connect server was lost; check that it runs, then run the same command again, which continues"
     ),
-    r"\[PATH_NOT_FOUND\] Path does not exist: (\S+)": (
+    r"\[PATH_NOT_FOUND\] Path does not exist: (\S*[^\s.])": (
         "{} does not exist where Spark runs: the warehouse must be a folder that this machine, Spark's driver and its "
         "executors share, under one path"
     ),

@@ -176,7 +176,7 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
     ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writing)
 
-    assert (ran.returncode, ran.stderr) == (1, "surveyor: nobody reads the output any more; it is not whole\n")
+    assert (ran.returncode, ran.stderr) == (1, "surveyor: the output was closed by its reader and is not complete\n")
 
 
 @pytest.mark.parametrize(

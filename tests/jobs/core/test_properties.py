@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, message: str) ->
 
 
 def test_a_password_is_for_its_owner_alone(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="everybody may read or change it: chmod o="):
+    with pytest.raises(UsageError, match="all users may read or change it: chmod o="):
         read(tmp_path, "sasl.password=secret", mode=0o644)
     with pytest.raises(UsageError, match="its group may change it: chmod g-w"):
         read(tmp_path, "sasl.password=secret", mode=0o660)
@@ -67,7 +67,7 @@ def test_a_private_key_is_for_its_owner_alone(tmp_path: Path, name: str) -> None
     key.touch(0o600)
     key.chmod(0o644)
 
-    with pytest.raises(UsageError, match=f"{name} {key} has a private key in it, and everybody may read"):
+    with pytest.raises(UsageError, match=f"{name} {key} has a private key in it, and all users may read"):
         read(tmp_path, named)
     assert read(tmp_path, f"{named}\nssl.key.password=secret")[name] == str(key)
     key.chmod(0o400)

@@ -75,7 +75,7 @@ def test_a_given_snapshot_is_not_refreshed(surveyor: Surveyor) -> None:
 
     assert (ran.code, ran.stdout) == (USAGE, "")
     assert ran.stderr.count("\n") == 1
-    assert "--refresh plans on a snapshot that it takes, --snapshot 1 on one that is there" in ran.stderr
+    assert "--refresh plans on a new snapshot, --snapshot 1 on an existing one" in ran.stderr
     assert not surveyor.warehouse.exists()
 
 

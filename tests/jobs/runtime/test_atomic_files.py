@@ -66,7 +66,7 @@ def test_what_is_no_name(tmp_path: Path, name: str) -> None:
 
     assert (ran.code, ran.stderr.splitlines()) == (
         2,
-        ["surveyor: --out names no file: give the name of one that is to be written"],
+        ["surveyor: --out names no file: give the name of the file to write"],
     )
 
 

@@ -74,9 +74,9 @@ def test_every_file_is_read_however_it_is_written(  # noqa: PLR0913, PLR0917 - t
 
 
 WRONG: Final[list[tuple[Callable[[Path], Any], str, str]]] = [
-    (read_reassignment, f"{JSON}\n\n$ date\n", "line 3: remove what follows the JSON: '$ date'"),
-    (read_reassignment, f"$ cat plan\n{JSON}", "line 1: remove what stands before the JSON: '$ cat plan'"),
-    (read_reassignment, f"{GENERATED}\ndone", "line 6: remove what follows the JSON: 'done'"),
+    (read_reassignment, f"{JSON}\n\n$ date\n", "line 3: remove the text after the JSON: '$ date'"),
+    (read_reassignment, f"$ cat plan\n{JSON}", "line 1: remove the text before the JSON: '$ cat plan'"),
+    (read_reassignment, f"{GENERATED}\ndone", "line 6: remove the text after the JSON: 'done'"),
     (read_reassignment, f"{NOW}\n{JSON}", "line 2: a second JSON value begins: keep one of them"),
     (read_reassignment, GENERATED.partition("\n\n")[0], "holds the current assignment and no proposal"),
     (read_reassignment, JSON.replace('"version":1', '"version":2'), "not supported version: Invalid enum value 2"),
@@ -85,7 +85,7 @@ WRONG: Final[list[tuple[Callable[[Path], Any], str, str]]] = [
     (read_size_file, SIZES.replace("{", '{"version":2,', 1), "leave it out or say 1"),
     (read_topics_to_move, '{"topics":[{"topic":"foo"},{"topic":"foo"}]}', "names twice: foo"),
     (read_reassignment, JSON.replace('["any","any"]', '["any"]'), "has 2 replicas and 1 log dir for foo-0"),
-    (read_election, '{"partitions":[{"topic":"foo","partition":0}]} ;', "remove what follows the JSON: ';'"),
+    (read_election, '{"partitions":[{"topic":"foo","partition":0}]} ;', "remove the text after the JSON: ';'"),
     (read_election, "nothing", "expected"),
 ]
 

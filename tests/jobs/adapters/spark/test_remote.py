@@ -75,7 +75,7 @@ def test_what_the_extra_brings_is_missing(planning: list[str], module: str) -> N
 def test_a_controller_decides_in_its_own_process() -> None:
     done = CliRunner().invoke(app, ["control", "--zookeeper", "127.0.0.1:1"], env={"SPARK_REMOTE": NOBODY})
     assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.USAGE, 1)
-    assert "leave out --remote, and SPARK_REMOTE out of the environment" in done.stderr
+    assert "omit --remote, and unset SPARK_REMOTE in the environment" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, mess
         ("StatusCode.UNAVAILABLE: Socket closed", "the Spark Connect server was lost"),
         (
             "[PATH_NOT_FOUND] Path does not exist: file:/data/w/x.parquet. SQLSTATE",
-            "there is no file:/data/w/x.parquet",
+            "file:/data/w/x.parquet does not exist",
         ),
         (
             "...\nModuleNotFoundError: No module named 'kazoo'\n...",
