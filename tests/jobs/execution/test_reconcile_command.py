@@ -137,7 +137,7 @@ def test_what_is_asked_for_waits_for_the_controller(surveyor: Surveyor, tree: Ka
     planned = surveyor("plan", "reconcile", "--requests")
 
     assert (ran.code, "nothing is due" in ran.stdout) == (DONE, True)
-    assert "  waits for broker 0, the controller: going: delete topic: queued for deletion" in ran.stderr
+    assert "  waiting for broker 0, the controller: going: delete topic: queued for deletion" in ran.stderr
     assert "orders-1: start_reassignment: requested replicas: 1, 2" in ran.stderr
     assert "delete_replicas going" in planned.stdout
     assert "requested replicas: 1, 2" in planned.stdout
