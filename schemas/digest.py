@@ -47,8 +47,8 @@ def _sha256(text: str) -> str:
 def plan_header(plan: Row) -> str:
     """Return the part of a plan's id besides its rows: cluster, snapshot, kind, parameters and live brokers."""
     brokers = ",".join(f"{broker['broker_id']}@{broker['broker_epoch']}" for broker in plan["brokers"])
-    named = (plan[column] for column in ("cluster", "cluster_id", "snapshot_id", "kind", "parameters"))
-    return SEPARATOR.join([*map(cell, named), brokers])
+    fields = (plan[column] for column in ("cluster", "cluster_id", "snapshot_id", "kind", "parameters"))
+    return SEPARATOR.join([*map(cell, fields), brokers])
 
 
 def plan_id_of(header: str, tables: Mapping[str, Iterable[tuple[str, str]]]) -> str:

@@ -25,8 +25,8 @@ class LeaseHolder(Struct, frozen=True):
     version: int = 1
 
     def __str__(self) -> str:
-        who = f"{self.user}@{self.host} (process {self.pid})"
-        return f"{who} since {self.since}, for `surveyor {self.command}{' ' * bool(self.plan)}{self.plan}`"
+        user = f"{self.user}@{self.host} (process {self.pid})"
+        return f"{user} since {self.since}, for `surveyor {self.command}{' ' * bool(self.plan)}{self.plan}`"
 
 
 def encode_holder(holder: LeaseHolder) -> bytes:

@@ -33,12 +33,12 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
         brokers = as_of(settings.lake, at.snapshot, "brokers")
         ids = _drainable(requested, brokers, at.snapshot["snapshot_id"])
         _refuse_no_leaders(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
-        known = partitions_with_requests(at), at["topics"], at["brokers"]
-        rejections = drain_rejections(*known, ids, mode).localCheckpoint()
+        tables = partitions_with_requests(at), at["topics"], at["brokers"]
+        rejections = drain_rejections(*tables, ids, mode).localCheckpoint()
         return PlanDraft(
             PlanKind.DRAIN,
             {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline},
-            drain_changes(*known, ids, mode),
+            drain_changes(*tables, ids, mode),
             rejections,
             refused=None if allow_offline else _offline_refusal(rejections),
         )
@@ -52,12 +52,12 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     def planner(at: SnapshotTables) -> PlanDraft:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
         ids = _drained_among(requested, drained, at.snapshot)
-        known = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
+        tables = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
-            changes, rejections = restart_changes(*known, ids), restart_rejections(*known, ids)
+            changes, rejections = restart_changes(*tables, ids), restart_rejections(*tables, ids)
         else:
             targets = undrain_targets(_applied_reorders(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
-            changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
+            changes, rejections = undrain_changes(targets, *tables), undrain_rejections(targets, *tables)
         return PlanDraft(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
     return planner
@@ -104,10 +104,10 @@ def _refuse_no_leaders(ids: Sequence[int], brokers: Sequence[Row], drained: Abst
 
 def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> list[int]:
     """Return the brokers that are drained, as the snapshot has them."""
-    others = [str(broker) for broker in ids if broker not in drained]
-    known = ", ".join(map(str, sorted(drained))) or "none"
+    not_drained_ids = [str(broker) for broker in ids if broker not in drained]
+    drained_ids = ", ".join(map(str, sorted(drained))) or "none"
     why = (
-        f"--brokers: {', '.join(others)} not drained; drained are {known}. "
+        f"--brokers: {', '.join(not_drained_ids)} not drained; drained are {drained_ids}. "
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
     ids = _keep_concerned(ids, drained, why)

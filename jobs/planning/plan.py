@@ -106,9 +106,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     if options.refresh:
         _refuse_taken_name(lake, alias)
     snapshot = find_snapshot(lake, _refreshed(settings) if options.refresh else snapshot_id)
-    named = None if alias.replaces else plan_named(lake, alias.name)
-    if named and alias.name and snapshot_id is None:
-        refuse_older(named, alias.name, snapshot["snapshot_id"])
+    existing = None if alias.replaces else plan_named(lake, alias.name)
+    if existing and alias.name and snapshot_id is None:
+        refuse_older(existing, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
     tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= SMALL_CLUSTER_PARTITIONS
@@ -116,10 +116,10 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     tables = SparkWarehouse(session, lake, one_task=session.one_task)
     with progress("planning", lambda: session.doing):
         planned = planner(PlanningTables(tables, snapshot))
-        if named and alias.name:
-            refuse_other_parameters(named, alias.name, planned.kind, planned.parameters, snapshot_id)
-            log(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
-            return _result(named, alias)
+        if existing and alias.name:
+            refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
+            log(f"surveyor: {alias.name} is this plan already, on snapshot {existing['snapshot_id']}")
+            return _result(existing, alias)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
@@ -134,9 +134,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
 
 def _refuse_taken_name(lake: Warehouse, alias: Alias) -> None:
     """Refuse before a snapshot is taken: it would be newer than that of the plan with the name."""
-    named = None if alias.replaces or not lake.exists() else plan_named(lake, alias.name)
-    if named and alias.name:
-        refuse_refresh(named, alias.name)
+    existing = None if alias.replaces or not lake.exists() else plan_named(lake, alias.name)
+    if existing and alias.name:
+        refuse_refresh(existing, alias.name)
 
 
 def _refreshed(settings: Settings) -> int:

@@ -75,8 +75,8 @@ class _SparkRows:
     extra: ExtraRows
 
     def summary(self, header: str) -> Row:
-        known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.extra.operations)}
-        lined = {table: with_lines(table, rows) for table, rows in known.items()}
+        tables = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.extra.operations)}
+        lined = {table: with_lines(table, rows) for table, rows in tables.items()}
         return plan_summary(header, lined).collect()[0].asDict()
 
     def write(self, plan_id: str) -> None:

@@ -34,14 +34,14 @@ class PlanningTables(SnapshotTables):
 def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
     """Return the last known states of these partitions, if they had one before under the same topic."""
     until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
-    known = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
-    turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
+    last_states = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
+    turns = sorted(row["gone"] for row in last_states.select("gone").distinct().collect() if row["gone"] is not None)
     rows = [row for turn in turns for row in _ids_before(at, turn)]
     ids = at.tables.spark.createDataFrame(
         [(row["topic"], row["gone"], row["topic_id"], row["topic_version"]) for row in rows],
         "topic string, gone bigint, id_then string, version_then int",
     )
-    return filter_same_topic(known, ids).localCheckpoint()
+    return filter_same_topic(last_states, ids).localCheckpoint()
 
 
 def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:

@@ -89,8 +89,8 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
 
 def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) -> PlanDraft:
     """Plan the changes after failures only; all partitions are evaluated in one pass."""
-    known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-    judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
+    tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
+    judged = reconcile_verdicts(*tables, allow_unclean=allow_unclean)
     verdicts, counts = cached_with_counts(
         judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=STATELESS
     )
@@ -256,17 +256,17 @@ def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
     refused = decisions.where(_REFUSED)
     if vanished is not None:
         refused = refused.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
-    named = refused.drop("action", "reason").withColumnsRenamed({"wanted": "action", "why_not": "reason"})
-    rows = named.transform(shaped, REJECTIONS)
+    renamed = refused.drop("action", "reason").withColumnsRenamed({"wanted": "action", "why_not": "reason"})
+    rows = renamed.transform(shaped, REJECTIONS)
     return rows if vanished is None else rows.unionByName(vanished_rejections(vanished))
 
 
 def _mark_not_understood(partitions: DataFrame, vanished: DataFrame) -> DataFrame:
     """Mark partitions with a lost state as not understood, so that no rule elects, moves or creates them."""
-    gone = vanished.selectExpr(*KEY, "true AS is_gone")
-    named = [name for name in partitions.columns if name != "understood"]
-    return partitions.join(F.broadcast(gone), KEY, "left").selectExpr(
-        *named, "understood AND is_gone IS NULL AS understood"
+    lost = vanished.selectExpr(*KEY, "true AS is_gone")
+    other_columns = [name for name in partitions.columns if name != "understood"]
+    return partitions.join(F.broadcast(lost), KEY, "left").selectExpr(
+        *other_columns, "understood AND is_gone IS NULL AS understood"
     )
 
 

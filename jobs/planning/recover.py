@@ -48,9 +48,9 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
 
 def _leaderless(at: SnapshotTables) -> DataFrame:
     """Return the partitions without a live leader, and those with a lost state."""
-    known = at["partitions"], at["topics"], at["brokers"]
+    tables = at["partitions"], at["topics"], at["brokers"]
     vanished = vanished_states(at, without_state(at["partitions"], at["topics"]))
-    return offline_partitions(*known).unionByName(stateless_partitions(vanished, *known))
+    return offline_partitions(*tables).unionByName(stateless_partitions(vanished, *tables))
 
 
 def parse_partitions(names: Sequence[str]) -> list[Row]:

@@ -119,13 +119,13 @@ def _crowded(settings: Settings, snapshot: Row) -> int:
     brokers = as_of(lake, snapshot, "brokers")
     racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
     usable = [row["broker_id"] for row in brokers if row["understood"]]
-    named = {broker: rack for broker, rack in racks.items() if rack is not None}
+    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
     assigned = table_as_of(lake, snapshot, "partitions", columns=("replicas",))["replicas"]
     alike = Counter(map(tuple, pc.fill_null(assigned, []).to_pylist()))
     return sum(
         count
         for replicas, count in alike.items()
-        if crowding(replicas, named) > least_crowding(len(replicas), named, usable)
+        if crowding(replicas, known_racks) > least_crowding(len(replicas), known_racks, usable)
     )
 
 
@@ -152,8 +152,8 @@ def _costs(settings: Settings, snapshot: Row, lose: FailureScenario) -> list[Row
     with progress("starting Spark"):
         at = PlanningTables(SparkWarehouse(start_session("surveyor whatif", remote=settings.remote), lake), snapshot)
     with progress("losing " + lose.value):
-        known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        rows = [row.asDict() for row in costs_of_losing(*known, snapshot_id=snapshot_id, lose=lose).collect()]
+        tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
+        rows = [row.asDict() for row in costs_of_losing(*tables, snapshot_id=snapshot_id, lose=lose).collect()]
     lake.replace("whatif", rows, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
     return rows
 

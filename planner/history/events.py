@@ -100,12 +100,12 @@ def partition_events(pairs: DataFrame) -> DataFrame:
 
     In: pairs of `planner.history.snapshot_diff.differing`.
     """
-    left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
+    removed, added = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")
     cases = [
         (EventKind.LEADER_CHANGED, F.col("b.leader") != F.col("a.leader"), _text("b.leader"), _text("a.leader")),
-        (EventKind.ISR_SHRUNK, F.size(left) > 0, *isr),
-        (EventKind.ISR_EXPANDED, F.size(joined) > 0, *isr),
+        (EventKind.ISR_SHRUNK, F.size(removed) > 0, *isr),
+        (EventKind.ISR_EXPANDED, F.size(added) > 0, *isr),
         (EventKind.STATE_VANISHED, _state_vanished(), _leadership("b"), _leadership("a")),
     ]
     understood = pairs.where("b.understood AND a.understood")
@@ -158,14 +158,14 @@ def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
 def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Return events of new requests in /admin and of newly reported log dir failures; REQUESTS in."""
     key = ["kind", "path", "topic", "partition"]
-    known = before.select(*(F.col(name).alias(f"known_{name}") for name in key))
-    new = after.join(known, [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in key], "left_anti")
+    earlier = before.select(*(F.col(name).alias(f"known_{name}") for name in key))
+    new = after.join(earlier, [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in key], "left_anti")
     kinds = F.create_map(*(F.lit(text) for pair in _REQUESTED.items() for text in pair))
     on_broker = F.concat(F.lit("broker "), _text("broker_id"))
-    named = F.when(F.col("topic").isNotNull(), F.concat_ws("-", "topic", _text("partition")))
+    partition_name = F.when(F.col("topic").isNotNull(), F.concat_ws("-", "topic", _text("partition")))
     return new.where(F.col("kind").isin(*_REQUESTED)).select(
         "cluster",
-        F.coalesce(named, on_broker).alias("subject"),
+        F.coalesce(partition_name, on_broker).alias("subject"),
         kinds[F.col("kind")].alias("kind"),
         F.lit(None).cast("string").alias("before"),
         F.coalesce(_text("replicas"), F.col("path")).alias("after"),
@@ -175,9 +175,9 @@ def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
 def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Return events of a controller change and of a controller epoch that grew; one SNAPSHOTS row each in."""
     pairs = paired(before, after, [], ["controller_id", "controller_epoch"])
-    who, epoch = ((_text(f"b.{name}"), _text(f"a.{name}")) for name in ("controller_id", "controller_epoch"))
+    controller, epoch = ((_text(f"b.{name}"), _text(f"a.{name}")) for name in ("controller_id", "controller_epoch"))
     cases = [
-        (EventKind.CONTROLLER_MOVED, F.col("b.controller_id") != F.col("a.controller_id"), *who),
+        (EventKind.CONTROLLER_MOVED, F.col("b.controller_id") != F.col("a.controller_id"), *controller),
         (EventKind.EPOCH_GREW, F.col("a.controller_epoch") > F.col("b.controller_epoch"), *epoch),
     ]
     return _events(pairs, F.lit("controller"), cases)

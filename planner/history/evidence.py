@@ -88,11 +88,11 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 
 def _filter_same_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
     """Keep the rows of these partitions, without those of an earlier topic of the same name."""
-    gone = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
+    last_vanished = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
     epochs = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
     return (
         history.join(F.broadcast(epochs), KEY)
-        .withColumns({"gone": F.coalesce(gone, F.lit(0).cast("bigint"))})
+        .withColumns({"gone": F.coalesce(last_vanished, F.lit(0).cast("bigint"))})
         # a row without a state ends the history before it
         .where((F.col("snapshot_id") > F.col("gone")) & (F.coalesce("leader_epoch", "epoch_now") <= F.col("epoch_now")))
     )

@@ -59,7 +59,7 @@ def last_known_states(stateless: DataFrame, history: DataFrame) -> DataFrame:
     )
 
 
-def filter_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
+def filter_same_topic(lost_states: DataFrame, ids: DataFrame) -> DataFrame:
     """Leave out partitions whose topic had another id, or a later znode version, before the state was lost.
 
     `ids` has topic, gone, id_then and version_then. An unknown id, as of topics before Kafka 2.8, decides nothing. A
@@ -67,8 +67,8 @@ def filter_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
     """
     another = F.col("topic_id").isNotNull() & F.col("id_then").isNotNull() & (F.col("topic_id") != F.col("id_then"))
     began_again = F.coalesce(F.col("version_then") > F.col("version_now"), F.lit(False))  # noqa: FBT003
-    known = known.join(F.broadcast(ids), ["topic", "gone"], "left").where(~another & ~began_again)
-    return known.drop("id_then", "version_then", "version_now")
+    lost_states = lost_states.join(F.broadcast(ids), ["topic", "gone"], "left").where(~another & ~began_again)
+    return lost_states.drop("id_then", "version_then", "version_now")
 
 
 def vanished_rejections(known: DataFrame) -> DataFrame:

@@ -33,9 +33,9 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
     illegible = topics.where(~F.col("understood")).select("topic")
     read = partitions.join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
     unread = illegible.join(F.broadcast(read), "topic", "left_anti")
-    kept = previous.withColumns({"understood": F.lit(False)})  # noqa: FBT003 - a Spark literal
-    last_known = kept.join(F.broadcast(unread), "topic", "left_semi").unionByName(
-        kept.join(F.broadcast(opaque), KEY, "left_semi"),
+    previous_rows = previous.withColumns({"understood": F.lit(False)})  # noqa: FBT003 - a Spark literal
+    last_known = previous_rows.join(F.broadcast(unread), "topic", "left_semi").unionByName(
+        previous_rows.join(F.broadcast(opaque), KEY, "left_semi"),
     )
     current = partitions.join(F.broadcast(last_known.select(*KEY)), KEY, "left_anti")
     return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)

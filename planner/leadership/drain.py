@@ -177,14 +177,16 @@ def drain_rejections(
 def _rejection_reason() -> Column:
     only = F.when(F.size("replicas") == 1, F.concat(F.lit("its only replica is "), format_ids(F.col("replicas"))))
     isr = F.concat(F.lit("no other in-sync replica can lead: ISR "), format_ids(F.col("isr")))
-    gone = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is not alive: reconcile first"))
+    leader_not_alive = F.concat(
+        F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is not alive: reconcile first")
+    )
     reasons = {
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
         RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
         RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
         RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
-        RejectionCode.LEADER_NOT_ALIVE: gone,
+        RejectionCode.LEADER_NOT_ALIVE: leader_not_alive,
         RejectionCode.LAST_IN_ISR: F.lit("no other replica is in the ISR"),
     }
     return reason_by_code(reasons)

@@ -38,8 +38,8 @@ are two transitions to Online.
 def current_state() -> Column:
     """Return the state of a partition, as a new controller initializes it."""
     leader = F.col("leader")
-    known = partition_state(leader, F.array_contains("live", leader))
-    return F.when(F.col("replicas").isNull(), PartitionState.NON_EXISTENT.value).otherwise(known)
+    state = partition_state(leader, F.array_contains("live", leader))
+    return F.when(F.col("replicas").isNull(), PartitionState.NON_EXISTENT.value).otherwise(state)
 
 
 def legal(state: Column, action: Action) -> Column:

@@ -31,8 +31,8 @@ def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, ev
 def default_recovery_state() -> Column:
     """Aggregate BROKER_CONFIGS to `unclean_state`: RECOVERING, null if a broker is known to use an older protocol."""
     major, minor = (rf"try_cast(regexp_extract(value, r'^(\d+)\.(\d+)', {group}) AS int)" for group in (1, 2))
-    known = f"name = '{IBP}' AND NOT coalesce(assumed, false)"
-    oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {known})"
+    is_known = f"name = '{IBP}' AND NOT coalesce(assumed, false)"
+    oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {is_known})"
     return F.expr(
         f"IF(coalesce({oldest}, {RECOVERING_SINCE}) >= {RECOVERING_SINCE}, {RECOVERING}, NULL) AS unclean_state"
     )

@@ -181,8 +181,8 @@ def _unclean_reason() -> Column:
     lost = F.coalesce(bound, F.lit("all that was acknowledged"))
     outside = difference(intersect(F.col("isr"), F.col("live")), F.col("replicas"))
     holders = F.concat(F.lit("; alive and in the ISR, but not assigned, so it cannot lead: "), format_ids(outside))
-    named = F.when(F.size(outside) > 0, holders).otherwise("")
-    return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"), named)
+    outside_text = F.when(F.size(outside) > 0, holders).otherwise("")
+    return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"), outside_text)
 
 
 def recover_rejections(

@@ -187,28 +187,28 @@ def _take_out(model: PlacementModel, rows: Ints, load: Ints, dispensable: Bools)
     """
     most = int(load.max()) + 1
     for start in range(0, len(rows), ROWS_PER_PLACEMENT):
-        some = rows[start : start + ROWS_PER_PLACEMENT]
-        after = model.after[:, some]
-        rank = load[after] + 2 * most * model.removal_rank[:, some]
+        batch = rows[start : start + ROWS_PER_PLACEMENT]
+        after = model.after[:, batch]
+        rank = load[after] + 2 * most * model.removal_rank[:, batch]
         rank[0] -= most
         slots = np.where(dispensable[:, start : start + ROWS_PER_PLACEMENT], rank, -2 * most).argmax(axis=0)
-        np.subtract.at(load, after[slots, np.arange(len(some))], 1)
-        model.after[slots, some] = NO_BROKER
+        np.subtract.at(load, after[slots, np.arange(len(batch))], 1)
+        model.after[slots, batch] = NO_BROKER
 
 
 def _replace_broker(model: PlacementModel, load: Ints, gone: int, successor: int) -> Bools:
     """Put the successor in place of `gone`, unless the row has it already or its racks would suffer."""
     old, new = (int(np.flatnonzero(model.ids == broker)[0]) for broker in (gone, successor))
-    was = (model.before == old) & model.movable
-    rows = np.flatnonzero(was.any(axis=0) & (model.after != new).all(axis=0) & model.target[new])
-    slots = was[:, rows].argmax(axis=0)
+    held_by_old = (model.before == old) & model.movable
+    rows = np.flatnonzero(held_by_old.any(axis=0) & (model.after != new).all(axis=0) & model.target[new])
+    slots = held_by_old[:, rows].argmax(axis=0)
     trial = model.after[:, rows]
     trial[slots, np.arange(len(rows))] = new
     racks = model.racks[trial]
-    more = model.factor[rows] - (trial != NO_BROKER).sum(axis=0)
-    good = np.minimum(spanned(racks) + more, _reach(model)[rows]) >= model.min_racks[rows]
+    vacancies = model.factor[rows] - (trial != NO_BROKER).sum(axis=0)
+    good = np.minimum(spanned(racks) + vacancies, _reach(model)[rows]) >= model.min_racks[rows]
     good &= crowding(racks) <= model.limit[rows]
-    unsure = good & (more > 0)
+    unsure = good & (vacancies > 0)
     good[unsure] &= _lowest_of(model, rows[unsure], trial[:, unsure]) <= model.limit[rows[unsure]]
     model.after[slots[good], rows[good]] = new
     load[new] += int(good.sum())

@@ -27,12 +27,12 @@ def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:
     >>> fewest_copies(np.array([4, 0]), np.array([4, 2]), everyone[:2])
     2
     """
-    more = int(after.sum() - before.sum())
-    low, high = max(more, 0), int(np.maximum(after - before, 0).sum())
+    added = int(after.sum() - before.sum())
+    low, high = max(added, 0), int(np.maximum(after - before, 0).sum())
     squares = _squares(after)
     while low < high:
         copies = (low + high) // 2
-        low, high = (low, copies) if _reaches(before, fresh, copies, copies - more, squares) else (copies + 1, high)
+        low, high = (low, copies) if _reaches(before, fresh, copies, copies - added, squares) else (copies + 1, high)
     return low
 
 

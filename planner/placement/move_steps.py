@@ -68,9 +68,9 @@ def _exchange_one(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Int
         for new in range(len(after)):
             option = current.copy()
             option[gone] = after[new]
-            there = racks[option]
-            span = spanned(there)
-            fits = (crowding(there) <= limit) & (span >= need)
+            option_racks = racks[option]
+            span = spanned(option_racks)
+            fits = (crowding(option_racks) <= limit) & (span >= need)
             merit = 2 * span + late[gone] + (2 * len(option) + 2) * fits
             merit = np.where(leaves[gone] & comes[new], merit, NO_BROKER)
             better = merit > most

@@ -94,11 +94,11 @@ def lowest_crowding(held: Ints, room: Ints, elsewhere: Ints, more: Ints) -> Ints
 
 def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
     """Return (slot, row): how many slots before it are in the same rack; -1 without a rack."""
-    named = racks != NO_RACK
-    place: npt.NDArray[np.int8] = named.astype(np.int8) - np.int8(1)
+    has_rack = racks != NO_RACK
+    place: npt.NDArray[np.int8] = has_rack.astype(np.int8) - np.int8(1)
     for slot in range(1, len(racks)):
         for other in range(slot):
-            place[slot] += (racks[slot] == racks[other]) & named[slot]
+            place[slot] += (racks[slot] == racks[other]) & has_rack[slot]
     return place
 
 

@@ -29,11 +29,11 @@ def reasons(
     for n, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
         parts = []
         if first < last:
-            some = pairs[first:last]
+            row_pairs = pairs[first:last]
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
-            parts.append(rule.of(some, span, crowd, (factors[0][n], factors[1][n])))
+            parts.append(rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])))
             parts.append(
-                "holds " + ", ".join(holds[b] for b in sorted({b for pair in some for b in pair} - {NO_BROKER}))
+                "holds " + ", ".join(holds[b] for b in sorted({b for pair in row_pairs for b in pair} - {NO_BROKER}))
             )
         was, becomes = leaders[0][n], leaders[1][n]
         if was != becomes:

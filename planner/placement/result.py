@@ -27,7 +27,7 @@ class SearchResult:
 
     forced: int
     reordered: tuple[int, Ints]
-    left: int = 0
+    undone: int = 0
     uneven: str = ""
 
 
@@ -41,7 +41,7 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
     inputs = model.order[changed]
     ascending = np.argsort(inputs)
     changed, inputs = changed[ascending], inputs[ascending]
-    lower, bound = _lower_bound(model, goal, search.forced - search.left, weighted=weights is not None)
+    lower, bound = _lower_bound(model, goal, search.forced - search.undone, weighted=weights is not None)
     ids = np.append(model.ids, NO_BROKER)
     lists = np.empty((len(model.order), len(model.after)), dtype=np.int64)
     lists[model.order] = ids[model.after].T
@@ -56,7 +56,7 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
         bound=bound,
         uneven=search.uneven,
         held=np.sort(model.order[model.held]),
-        left=search.left,
+        left=search.undone,
         brokers=brokers,
         racks=racks,
         given_up=tuple(name for name, gone in zip(model.rack_names, model.given_up.tolist(), strict=True) if gone),
@@ -165,6 +165,6 @@ def shortage(model: PlacementModel) -> tuple[int, str]:
     even[np.argsort(-had, kind="stable")[:over]] += 1
     fresh = model.may_receive[model.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
-    who = "those that have fewer" if fresh.all() else "those that may take replicas"
+    recipients = "those that have fewer" if fresh.all() else "those that may take replicas"
     shared = f"{pluralise(len(had), 'broker', 'shares', 'share')} {pluralise(total, 'replica')}"
-    return lack, f"{shared}, {share} each and one more on {over}; {who}"
+    return lack, f"{shared}, {share} each and one more on {over}; {recipients}"

@@ -53,7 +53,7 @@ def place(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> Plac
     keep_places(model)
     reordered = even_leaders(model, goal)
     return placement_of(
-        model, partitions, goal, SearchResult(forced=forced, left=undone, uneven=uneven, reordered=reordered)
+        model, partitions, goal, SearchResult(forced=forced, undone=undone, uneven=uneven, reordered=reordered)
     )
 
 
@@ -69,8 +69,8 @@ def _balance(model: PlacementModel, rows: Ints, *, voluntary: bool, budget: int)
 
 def _budget(model: PlacementModel, goal: PlacementGoal) -> int:
     """Return the copies that balancing may use: the rest of `max_moves`, and for `onto` what these brokers lack."""
-    left = UNLIMITED if goal.max_moves is None else goal.max_moves - copies(model)
-    return min(left, shortage(model)[0]) if goal.onto else left
+    remaining = UNLIMITED if goal.max_moves is None else goal.max_moves - copies(model)
+    return min(remaining, shortage(model)[0]) if goal.onto else remaining
 
 
 def _undo_beyond(model: PlacementModel, max_moves: int | None) -> int:

@@ -107,14 +107,14 @@ def cut_into_waves(
         if caps.one_at_a_time
         else single_steps(before, after)
     )
-    named = np.append(ids[1:], NO_BROKER)
+    broker_ids = np.append(ids[1:], NO_BROKER)
     return Waves(
         row=rows[steps.row],
         wave=_wave_numbers(steps, len(ids), caps),
         nth=steps.nth,
         of=np.bincount(steps.row, minlength=len(rows))[steps.row],
-        before=named[steps.before],
-        after=named[steps.after],
+        before=broker_ids[steps.before],
+        after=broker_ids[steps.after],
     )
 
 

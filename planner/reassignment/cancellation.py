@@ -91,9 +91,10 @@ def cancellation_risk(
     dead = [broker for broker in now.origin if broker not in live]
     lost = f"the copies on {list(now.adding)} would be deleted"
     if not set(alive) & set(isr or ()):
-        known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
+        isr_text = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
         reason = (
-            f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and no replica could lead it"
+            f"no original replica of {now.origin} is alive and in sync ({isr_text}): {lost}, "
+            "and no replica could lead it"
         )
         return CancellationRisk(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead and not fewer_copies:

@@ -83,7 +83,7 @@ def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -
     """
     known = {key: copy for key, copy in now.items() if copy.known}
     lags = [copy.lag for copy in now.values() if copy.lag is not None]
-    left = sum(copy.left for copy in known.values())
+    bytes_left = sum(copy.left for copy in known.values())
     arrived, shrunk = _difference(before or {}, known)
     unknown = len(now) - len(known)
     rate = None if before is None or seconds <= 0 else arrived / seconds
@@ -94,7 +94,7 @@ def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -
         bytes_total=sum(copy.total for copy in known.values()),
         lag=max(lags) if lags else None,
         bytes_per_second=rate,
-        seconds_left=_seconds_left(left, shrunk, seconds, unknown=unknown),
+        seconds_left=_seconds_left(bytes_left, shrunk, seconds, unknown=unknown),
     )
 
 
@@ -131,6 +131,6 @@ def slowest(rates: Iterable[CopyRate]) -> float | None:
     >>> slowest([]) is None
     True
     """
-    left = [pace.seconds_left for pace in rates]
-    known = [seconds for seconds in left if seconds is not None]
-    return max(known) if known and len(known) == len(left) else None
+    seconds_left = [pace.seconds_left for pace in rates]
+    known = [seconds for seconds in seconds_left if seconds is not None]
+    return max(known) if known and len(known) == len(seconds_left) else None

@@ -99,26 +99,26 @@ def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and what else is 
 
 def explode_faults(rows: DataFrame, faults: list[Column]) -> DataFrame:
     """Return one row per fault: topic, partition, code, fault."""
-    named = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("named"))
-    return named.select("topic", "partition", "named.code", "named.fault")
+    faults_by_row = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("named"))
+    return faults_by_row.select("topic", "partition", "named.code", "named.fault")
 
 
 def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", no_brokers()), F.col("replicas")
-    known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
-    resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
+    exists, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
+    resized = exists & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     faults = [
-        _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
-        _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+        _fault(~exists, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
+        _fault(exists & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
         _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
-        _fault(known & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
+        _fault(exists & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
         _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
         duplicate_fault(target),
         dead_fault(target, changes),
-        min_isr_fault(target, changes & known),
-        rack_fault(target, F.size(target), known & changes, given_up),
-        crowded_fault(target, known & changes, given_up),
+        min_isr_fault(target, changes & exists),
+        rack_fault(target, F.size(target), exists & changes, given_up),
+        crowded_fault(target, exists & changes, given_up),
     ]
     if factor_may_change:
         return faults
@@ -163,12 +163,12 @@ def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
     may_hold = F.col("understood") & drained.isNull()
     if rules.may_hold is not None:
         may_hold = F.col("broker_id").isin([int(broker) for broker in rules.may_hold])
-    known = brokers.select("broker_id", "rack", may_hold.alias("may_hold"))
+    all_brokers = brokers.select("broker_id", "rack", may_hold.alias("may_hold"))
     if rules.last_seen is not None:
         gone = rules.last_seen.select("broker_id", "rack", F.lit(False).alias("may_hold"))  # noqa: FBT003 - a literal
-        known = known.unionByName(gone)
+        all_brokers = all_brokers.unionByName(gone)
     entry = F.when(F.col("rack").isNotNull(), F.struct("broker_id", "rack"))
-    return known.agg(
+    return all_brokers.agg(
         F.map_from_entries(F.collect_list(entry)).alias("rack_of"),
         F.collect_list(F.when(F.col("may_hold"), F.col("rack"))).alias("room"),
         F.count(F.when(F.col("may_hold") & F.col("rack").isNull(), 1)).alias("elsewhere"),

@@ -48,8 +48,8 @@ def _with_tables(targets: DataFrame, partitions: DataFrame, topics: DataFrame, b
         F.coalesce(optional["earlier"], F.array().cast(OPTIONAL_COLUMNS["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    known = partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers)
-    return lists.join(known, ["topic", "partition"], "left")
+    current = partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers)
+    return lists.join(current, ["topic", "partition"], "left")
 
 
 def _code() -> Column:

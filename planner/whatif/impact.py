@@ -60,9 +60,9 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
 
 def _group_by_assignment(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Count partitions with equal assignment and state: a cluster has far fewer assignments than partitions."""
-    known = topics.select("topic", "deletion_requested", min_isr_override())
+    topic_facts = topics.select("topic", "deletion_requested", min_isr_override())
     return (
-        partitions.join(F.broadcast(known), "topic", "left")
+        partitions.join(F.broadcast(topic_facts), "topic", "left")
         .where(~F.coalesce("deletion_requested", F.lit(False)))  # noqa: FBT003 - a Spark literal
         .groupBy(*_GROUP_COLUMNS)
         .agg(F.count("*").alias("partitions"))

@@ -35,19 +35,19 @@ def lost_partitions(
     deposed = judged & (led_by != NO_LEADER) & is_in(led_by, lost)
     heirs = has_broker(candidates) & ~is_in(candidates, lost)
     in_sync = is_in(rows.isr, live)
-    left = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
+    surviving_isr = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
     newly_offline = deposed & ~heirs.any(axis=1)
     alive = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
     return Impact(
         newly_offline=newly_offline,
-        unclean_only=newly_offline & (left == 0) & alive,
-        newly_under_min_isr=judged & (in_sync.sum(axis=1) >= rows.min_isr) & (left < rows.min_isr),
+        unclean_only=newly_offline & (surviving_isr == 0) & alive,
+        newly_under_min_isr=judged & (in_sync.sum(axis=1) >= rows.min_isr) & (surviving_isr < rows.min_isr),
         leaders_moved=deposed & heirs.any(axis=1),
     )
 
 
 def _first(brokers: Ints) -> Ints:
     """Return the first broker of each row, NO_LEADER if there is none."""
-    some = has_broker(brokers)
-    first: Ints = np.where(some.any(axis=1), brokers[np.arange(len(brokers)), some.argmax(axis=1)], NO_LEADER)
+    occupied = has_broker(brokers)
+    first: Ints = np.where(occupied.any(axis=1), brokers[np.arange(len(brokers)), occupied.argmax(axis=1)], NO_LEADER)
     return first

@@ -54,8 +54,8 @@ def _pairs(brokers: DataFrame) -> DataFrame:
 def parts(of: DataFrame, lose: FailureScenario) -> DataFrame:
     """Return one row per scenario and part: no broker lost, all lost, and each broker of a pair."""
     lost = F.col("lost")
-    each = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is FailureScenario.PAIRS else []
-    return of.select("*", F.explode(F.array(no_brokers(), *each, lost)).alias("part"))
+    single_losses = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is FailureScenario.PAIRS else []
+    return of.select("*", F.explode(F.array(no_brokers(), *single_losses, lost)).alias("part"))
 
 
 def with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> DataFrame:

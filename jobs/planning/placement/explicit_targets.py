@@ -50,8 +50,8 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
 
     def planner(at: SnapshotTables) -> PlanDraft:
         past = snapshot_targets(at, snapshot_id, limits.scope())
-        known = partitions_with_requests(at), at["topics"], at["brokers"]
-        held = reassignment_rejections(past.targets, *known).localCheckpoint()
+        tables = partitions_with_requests(at), at["topics"], at["brokers"]
+        held = reassignment_rejections(past.targets, *tables).localCheckpoint()
         free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
         return _draft_of(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
 
@@ -67,10 +67,10 @@ def _draft_of(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimit
     )
     targets = replace(targets, skip_unsafe=limits.skip_unsafe)
     faults = lint.faults(at, targets.rows).localCheckpoint()
-    found = not faults.isEmpty()
-    if found and not limits.skip_unsafe:
+    has_faults = not faults.isEmpty()
+    if has_faults and not limits.skip_unsafe:
         return targets.draft(at, faults)
-    sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if found else targets.rows
+    sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if has_faults else targets.rows
     answer = evaluate_targets(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
         faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()

@@ -85,15 +85,15 @@ class StatedTargets:
         """Draft a plan of the targets without faults; refused if there is any fault, unless faults may be left out."""
         first = faults.orderBy(*KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
-        known = sound, partitions_with_requests(at), at["topics"], at["brokers"]
-        rejections = reassignment_rejections(*known)
+        tables = sound, partitions_with_requests(at), at["topics"], at["brokers"]
+        rejections = reassignment_rejections(*tables)
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)
-        named = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
-        refused = _refusal(f"the lint found faults; fix them and plan again, or {_override_advice(first)}", named)
-        changes = reassignment_changes(*known)
+        fault_lines = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
+        refused = _refusal(f"the lint found faults; fix them and plan again, or {_override_advice(first)}", fault_lines)
+        changes = reassignment_changes(*tables)
         if self.election_wave is not None:
-            changes = changes.unionByName(elections_after_moves(*known, wave=self.election_wave))
+            changes = changes.unionByName(elections_after_moves(*tables, wave=self.election_wave))
         return PlanDraft(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
 
 

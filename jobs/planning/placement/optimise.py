@@ -126,17 +126,17 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
 def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
     """Compute the result of targets (topic, partition, replicas) that passed the lint: they exist and are unique."""
     cluster = read_partitions(at, Scope())
-    known = cluster.partitions.replicas
+    current = cluster.partitions.replicas
     request = PlacementRequest(goal=PlacementGoal(), scope=Scope(), rack_aware=rack_aware)
     brokers, rackless = _brokers(at, request, cluster.partitions)
     targets = lists_of(rows["replicas"])
-    named = rows_of(rows, cluster.names)
-    replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NO_BROKER, dtype=np.int64)
-    replicas[:, : known.shape[1]] = known
-    replicas[named] = NO_BROKER
-    replicas[named, : targets.shape[1]] = targets
+    target_indexes = rows_of(rows, cluster.names)
+    replicas = np.full((len(current), max(current.shape[1], targets.shape[1])), NO_BROKER, dtype=np.int64)
+    replicas[:, : current.shape[1]] = current
+    replicas[target_indexes] = NO_BROKER
+    replicas[target_indexes, : targets.shape[1]] = targets
     answer = evaluate_given(brokers, cluster.partitions, replicas)
-    unchanged = np.setdiff1d(named, answer.changed)
+    unchanged = np.setdiff1d(target_indexes, answer.changed)
     whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
     frame, figures, _ = whole.in_waves(at, caps)
     unknown = _concerned_brokers(rackless, cluster.partitions, answer)
@@ -230,8 +230,8 @@ def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitio
     _refuse_unknown(request, ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
     may_hold = live - drained_brokers(at.tables.warehouse) - emptied
-    known = rack_of_each(registered.values(), brokers_last_seen(at.tables.warehouse, at.snapshot))
-    racks = known if request.rack_aware else {}
+    rack_by_broker = rack_of_each(registered.values(), brokers_last_seen(at.tables.warehouse, at.snapshot))
+    racks = rack_by_broker if request.rack_aware else {}
     brokers = Brokers(
         ids=np.array(ids, dtype=np.int64),
         racks=tuple(racks.get(broker) for broker in ids),
@@ -239,7 +239,7 @@ def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitio
         target=np.array([broker in may_hold for broker in ids]),
         emptied=np.array([broker in emptied for broker in ids]),
     )
-    return brokers, set(ids) - known.keys() if any(brokers.racks) else set()
+    return brokers, set(ids) - rack_by_broker.keys() if any(brokers.racks) else set()
 
 
 def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:

@@ -184,8 +184,8 @@ def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
     >>> _in_sync(np.array([[1, 2], [1, 2]]), pa.chunked_array([[[2], None]])).tolist()
     [[False, True], [True, True]]
     """
-    known = lists_of(pc.fill_null(isr, []))
-    in_sync: Bools = is_in_row(replicas.T, known.T).T | (known[:, :1] == NO_BROKER)
+    isr_lists = lists_of(pc.fill_null(isr, []))
+    in_sync: Bools = is_in_row(replicas.T, isr_lists.T).T | (isr_lists[:, :1] == NO_BROKER)
     return in_sync
 
 

@@ -29,9 +29,9 @@ def snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Snap
     """Compare two snapshots; raise UsageError for a missing snapshot, RefusedError if the scope is empty."""
     then = SnapshotTables(at.tables, find_snapshot(at.tables.warehouse, snapshot_id))
     both = {"then": then, "now": at}
-    known = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
-    inside = scope.among(known["then"] | known["now"])
-    tables = {when: _in_scope(each, known[when], inside) for when, each in both.items()}
+    topic_names = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
+    inside = scope.among(topic_names["then"] | topic_names["now"])
+    tables = {when: _in_scope(each, topic_names[when], inside) for when, each in both.items()}
     if not any(topics.count() for topics in tables.values()):
         raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is requested")
     rows = targets_from(

@@ -45,10 +45,10 @@ class Weights:
         Raise RefusedError if a file names only unknown partitions, and if no size is known at all.
         """
         if self.file is None:
-            known = _largest_logs(at.tables.warehouse, cluster)
+            sizes = _largest_logs(at.tables.warehouse, cluster)
         else:
-            known = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot['snapshot_id']}")
-        weights, assumed = fill_unknown(known, cluster.partitions.topic)
+            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot['snapshot_id']}")
+        weights, assumed = fill_unknown(sizes, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:
             log(
@@ -102,17 +102,17 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
     rows = rows_of(sizes, cluster.names)
     unknown = np.flatnonzero(rows == NO_BROKER)
     if len(unknown):
-        known = rows != NO_BROKER
+        is_known = rows != NO_BROKER
         named = [
             f"{row['topic']}-{row['partition']}"
             for row in sizes.take(pa.array(unknown[:MAX_PARTITIONS_NAMED])).to_pylist()
         ]
         more = f" and {len(unknown) - MAX_PARTITIONS_NAMED} more" if len(unknown) > MAX_PARTITIONS_NAMED else ""
         why = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
-        if not known.any():
+        if not is_known.any():
             raise RefusedError(f"{why}; take them out of the file, or take a new `surveyor snapshot`")
         log(f"surveyor: {why}; these sizes are left out")
-        rows, sizes = rows[known], sizes.filter(pa.array(known))
+        rows, sizes = rows[is_known], sizes.filter(pa.array(is_known))
     return _max_by_row(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 
 

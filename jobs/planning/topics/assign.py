@@ -110,8 +110,8 @@ class AssignRequest:
     ) -> PlanDraft:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
         rows.sort(key=lambda row: str(row["topic"]))
-        known = have_topic_ids(at)
-        ids = {name: new_topic_id(at.snapshot, name) if known else None for name in self._names}
+        with_ids = have_topic_ids(at)
+        ids = {name: new_topic_id(at.snapshot, name) if with_ids else None for name in self._names}
         configs = {topic.name: topic.configs for topic in self.topics}
         settled: dict[str, Any] = {"strategy": self.strategy, "brokers": brokers} if self._by_rule else {}
         settled |= racks_parameter(racks)
@@ -123,8 +123,8 @@ class AssignRequest:
             operation(number, OperationKind.CREATE_TOPIC, row["topic"], json.dumps(data, sort_keys=True))
             for number, (row, data) in enumerate(zip(rows, details, strict=True))
         ]
-        each = [_parameters_of(row) | data for row, data in zip(rows, details, strict=True)]
-        parameters = settled | ({"topics": each} if self.from_file else each[0])
+        stated = [_parameters_of(row) | data for row, data in zip(rows, details, strict=True)]
+        parameters = settled | ({"topics": stated} if self.from_file else stated[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         if self._may_crowd(usable):
             parameters |= crowded(assigned, usable, self._crowding_advice)

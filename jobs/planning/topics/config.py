@@ -99,11 +99,11 @@ def parse_overrides(pairs: Sequence[str], deleted: Sequence[str]) -> Overrides:
     >>> parse_overrides(["retention.ms=60000"], ["min.insync.replicas"])
     {'retention.ms': '60000', 'min.insync.replicas': None}
     """
-    named = [*map(_pair, pairs), *((name, None) for name in deleted)]
-    if not named:
+    pairs_given = [*map(_pair, pairs), *((name, None) for name in deleted)]
+    if not pairs_given:
         raise UsageError("no change is given: expected --set key=value or --delete key")
     overrides: Overrides = {}
-    for name, value in named:
+    for name, value in pairs_given:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not a config name: expected one like min.insync.replicas")
         if name in overrides:

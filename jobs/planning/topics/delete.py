@@ -34,14 +34,14 @@ class DeleteRequest:
         """Plan the deletion of topics that can be deleted; the others are rejections."""
         lake = at.tables.warehouse
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", DELETION_ENABLED)))
-        known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
-        unknown = [topic for topic in self.topics if topic not in known]
+        rows = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
+        unknown = [topic for topic in self.topics if topic not in rows]
         why_unknown = unknown_topics(unknown, at.snapshot["snapshot_id"])
-        if not known:
+        if not rows:
             raise why_unknown
-        verdicts = [(topic, _rejection(topic, known.get(topic), str(why_unknown))) for topic in self.topics]
+        verdicts = [(topic, _rejection(topic, rows.get(topic), str(why_unknown))) for topic in self.topics]
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
-        deletable = [known[topic] for topic, rejection in verdicts if rejection is None]
+        deletable = [rows[topic] for topic, rejection in verdicts if rejection is None]
         operations = [
             operation(number, OperationKind.DELETE_TOPIC, row["topic"], json.dumps({"topic_id": row["topic_id"]}))
             for number, row in enumerate(deletable)

@@ -95,8 +95,8 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
     count = Counter(names)
     faults = {name: name_fault(name) for name in count}
     yield from ((UsageError, fault) for fault in faults.values() if fault is not None)
-    known = [name for name in count if faults[name] is None]
-    yield from ((UsageError, f"topic {name} is requested {count[name]} times") for name in known if count[name] > 1)
+    valid = [name for name in count if faults[name] is None]
+    yield from ((UsageError, f"topic {name} is requested {count[name]} times") for name in valid if count[name] > 1)
     if METADATA_TOPIC in count:
         yield (
             RefusedError,
@@ -105,10 +105,10 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
     taken = _by_metric_name(
         table_as_of(at.tables.warehouse, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist()
     )
-    named = _by_metric_name(known)
-    for name in known:
+    requested = _by_metric_name(valid)
+    for name in valid:
         taken_alike = taken[_metric_name(name)]
-        others = sorted({*taken_alike, *named[_metric_name(name)]} - {name})
+        others = sorted({*taken_alike, *requested[_metric_name(name)]} - {name})
         if name in taken_alike:
             snapshot_id = at.snapshot["snapshot_id"]
             yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"

@@ -57,10 +57,10 @@ def _closure(arcs: Bools, start: Bools) -> Bools:
     """Return these brokers and all that arcs lead to from them."""
     closed = start
     while True:
-        more = closed | arcs[closed].any(axis=0)
-        if (more == closed).all():
+        extended = closed | arcs[closed].any(axis=0)
+        if (extended == closed).all():
             return closed
-        closed = more
+        closed = extended
 
 
 def _limit_reason(model: PlacementModel, goal: PlacementGoal, copied: int) -> str:

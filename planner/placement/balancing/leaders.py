@@ -90,12 +90,12 @@ def even_leaders(model: PlacementModel, goal: PlacementGoal) -> tuple[int, Ints]
         _evened(model, rows).finish()
     if not goal.leaders or goal.reorder:
         return 0, count_leaders(model.after, model.size)
-    more = _evened(model, rows)
+    unrestricted = _evened(model, rows)
     concerned = _touched(model) if goal.replication_factor is None else np.zeros_like(rows)
     if concerned.any():
         _evened(model, rows & concerned).finish()
-    left_as_they_are = (more.leader != more.after[0]) & ~concerned[more.rows]
-    return int(left_as_they_are.sum()), more.load
+    left_as_they_are = (unrestricted.leader != unrestricted.after[0]) & ~concerned[unrestricted.rows]
+    return int(left_as_they_are.sum()), unrestricted.load
 
 
 def _evened(model: PlacementModel, rows: Bools) -> LeaderGraph:
