@@ -6,17 +6,19 @@ and the next one as well. `schemas.znodes` is stricter, so every znode found her
 data. Out: what Kafka cannot do while the znode is as it is.
 """
 
-import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
 from types import NoneType
 from typing import Any, Final
 
-_INT: Final = re.compile(r"[+-]?\d{1,10}")
-"""Like Java's parser, which accepts the digits of every script."""
+from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
+from schemas.znode_json import SECURITY_PROTOCOLS
+
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 _INT_LIMIT: Final = 2**31
+_KAFKA_ENDPOINT: Final = re.compile(r"(?P<listener>.*)://\[?[0-9a-zA-Z\-%._:]*\]?:(?P<port>-?[0-9]+)")
+_LAST_FEATURE_VERSION: Final = 32767
 _GARBAGE: Final = object()
 """Stands for data that is not JSON."""
 
@@ -40,19 +42,19 @@ class _ThrownError(Exception):
     """Kafka's decoder would throw."""
 
 
+class _UnusableError(Exception):
+    """Kafka's decoder returns a value over which a controller's start throws."""
+
+
 def _tree(data: bytes | None) -> object:
     """Read the first JSON value as Jackson does; the rest is ignored."""
     if data is None or not data.strip(b" \t\r\n"):
         raise _ThrownError
     try:
-        value, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(data.decode().lstrip(" \t\r\n"))
-    except (ValueError, RecursionError):
+        value: object = first_value(data)
+    except NotJsonError:
         return _GARBAGE
     return value
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -80,9 +82,10 @@ def _list(value: object) -> list[Any]:
 
 
 def _java_int(text: str) -> int:
-    if not _INT.fullmatch(text):
+    number = java_int(text)
+    if number is None:
         raise _ThrownError
-    return _int(int(text))
+    return number
 
 
 def _field(content: dict[str, Any], name: str) -> object:
@@ -140,9 +143,35 @@ def _broker(data: bytes | None) -> None:
     if version == 1:
         _text(_field(broker, "host"))
         _int(_field(broker, "port"))
-        return
-    for endpoint in _list(_field(broker, "endpoints")):
-        _text(endpoint)
+    else:
+        _endpoints(broker)
+    if broker.get("rack") is not None:
+        _text(broker["rack"])
+    features = broker.get("features")
+    for versions in () if features is None else _object(features).values():
+        first, last = (_int(_field(_object(versions), name)) for name in ("min_version", "max_version"))
+        if not 0 <= first <= last <= _LAST_FEATURE_VERSION:
+            raise _ThrownError
+
+
+def _endpoints(broker: dict[str, Any]) -> None:
+    """No endpoints at all are decoded; the controller that then looks for its brokers' addresses resigns."""
+    protocols = _object(broker.get("listener_security_protocol_map", SECURITY_PROTOCOLS))
+    if not all(_text(protocol).upper() in SECURITY_PROTOCOLS for protocol in protocols.values()):
+        raise _ThrownError
+    texts = ",".join(map(_text, _list(_field(broker, "endpoints")))).split(",")
+    endpoints = [text.strip() for text in texts if text.strip()]
+    listeners = set()
+    for endpoint in endpoints:
+        parts = _KAFKA_ENDPOINT.fullmatch(endpoint)
+        if parts is None or parts["listener"].upper() not in protocols:
+            raise _ThrownError
+        _java_int(parts["port"])
+        listeners.add(parts["listener"].upper())
+    if len(listeners) < len(endpoints):
+        raise _ThrownError
+    if not endpoints:
+        raise _UnusableError
 
 
 def _reassignment(data: bytes | None) -> None:
@@ -156,6 +185,10 @@ def _reassignment(data: bytes | None) -> None:
     try:
         value = _tree(data)
     except _ThrownError:
+        return
+    if isinstance(value, dict) and (
+        not value.keys() <= {"version", "partitions"} or coerced_int(value.get("version")) is None
+    ):
         return
     if value is None or (isinstance(value, dict) and value.get("partitions") is None):
         raise _ThrownError
@@ -200,7 +233,9 @@ def _is_order(entry: object) -> bool:
     """Whether Jackson can bind the entry; it accepts any members in the list of replicas."""
     if entry is None:
         return True
-    if not isinstance(entry, dict) or type(entry.get("partition", 0)) is not int:
+    if not isinstance(entry, dict) or not entry.keys() <= {"topic", "partition", "replicas"}:
+        return False
+    if coerced_int(entry.get("partition")) is None or isinstance(entry.get("topic"), list | dict):
         return False
     return isinstance(entry.get("replicas", []), list | NoneType)
 
@@ -278,12 +313,12 @@ def blocked(path: str, data: bytes | None) -> Blocked | None:
     (<Blocked.FAIL_OVER: 'fail-over'>, None)
     """
     broker = _NAME_IS_A_NUMBER.fullmatch(path)
-    if broker is not None and not _INT.fullmatch(broker["number"]):
+    if broker is not None and java_int(broker["number"]) is None:
         return Blocked.ALL
     if _has_bad_name(path):
         return Blocked.FAIL_OVER
     settings = _OF_A_BROKER.fullmatch(path)
-    if settings is not None and not _INT.fullmatch(settings["name"]):
+    if settings is not None and java_int(settings["name"]) is None:
         return Blocked.START
     for pattern, decode, what in _RULES:
         if pattern.fullmatch(path):
@@ -291,6 +326,8 @@ def blocked(path: str, data: bytes | None) -> Blocked | None:
                 decode(data)
             except _ThrownError:
                 return what
+            except _UnusableError:
+                return Blocked.FAIL_OVER
     return None
 
 

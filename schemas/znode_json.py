@@ -18,18 +18,22 @@ RequestedReplicas = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 """A broker id in a request; the broker need not exist."""
 NumberOrNone = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=-1, le=65535)]
-TopicId = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{22}\Z")]
+TopicId = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{22}(==)?\Z")]
+Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 SECURITY_PROTOCOLS: Final = {name: name for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
 
 
 class Registration(Struct):
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    jmx_port: Int
     host: str | None = None
     port: Port = -1
     endpoints: list[str] = []
     listener_security_protocol_map: dict[str, str] = field(default_factory=SECURITY_PROTOCOLS.copy)
     rack: str | None = None
+    features: dict[str, dict[str, Int]] | None = None
+    """Kafka's decoder throws where one of these has another form, whether it is used or not."""
 
 
 class Topic(Struct):

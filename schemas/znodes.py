@@ -3,9 +3,10 @@
 These pure functions are the only decoders of the system. They accept and write what `kafka.zk.ZkData` does, and are
 stricter where Kafka would continue with a wrong value: anything not understood is a `MalformedZnodeError` with its
 reason, for the quarantine. For a znode with many facts, as a topic's partitions, `read_...` returns those that are
-understood and the reasons for the others, while `decode_...` refuses the whole. If a JSON object has a key twice, the
-last value counts, as in Kafka's Jackson, but both values must be well-formed. Formats and versions follow the layout
-table of ZkData.scala.
+understood and the reasons for the others, while `decode_...` refuses the whole. JSON that the fast decoder refuses is
+read again as Kafka's Jackson reads it (`schemas.jackson`): a byte order mark, UTF-16 and text after the value change
+nothing, and the last value of a key that occurs twice counts. Formats and versions follow the layout table of
+ZkData.scala.
 """
 
 import re
@@ -17,6 +18,7 @@ from msgspec import UNSET, Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from schemas.enums import RECOVERED, RECOVERING
+from schemas.jackson import NotJsonError, coerced_int, coerced_text, encoded, first_value, java_int, plain_json
 from schemas.znode_json import (
     LAST_EPOCH,
     SECURITY_PROTOCOLS,
@@ -39,8 +41,9 @@ from schemas.znode_json import (
 
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
 _EPOCH: Final = re.compile(rb"\d{1,10}")
-_PARTITION: Final = re.compile(r"-?0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_INT: Final = 2**31 - 1
+_MAX_PORT: Final = 65535
+_MAX_FEATURE_VERSION: Final = 32767
 _MAX_NAME_LENGTH: Final = 249
 _TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_NAME_LENGTH}}}")
 _MAX_PRINTED: Final = 1000
@@ -82,8 +85,7 @@ class UnreadPartition(Struct, frozen=True):
     @property
     def number(self) -> int | None:
         """The partition of the entry, None if the key is not a partition number."""
-        is_number = _PARTITION.fullmatch(self.key) and int(self.key) <= _MAX_INT
-        return int(self.key) if is_number and "partitions" in self.lists else None
+        return _partition_number(self.key) if "partitions" in self.lists else None
 
 
 class Assignment(Struct, frozen=True):
@@ -150,6 +152,7 @@ _CLUSTER_ID: Final = Decoder(ClusterId)
 
 
 def _decode(data: bytes | None, decoder: Decoder[T]) -> T:
+    """Decode plain JSON; what fails is decoded again as Jackson reads it."""
     if not data:
         raise MalformedZnodeError("empty, expected JSON")
     try:
@@ -157,7 +160,26 @@ def _decode(data: bytes | None, decoder: Decoder[T]) -> T:
             data.decode()  # msgspec only validates the strings it keeps
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error)
+    try:
+        return decoder.decode(plain_json(data))
+    except NotJsonError:
+        raise MalformedZnodeError(reason) from None
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedZnodeError(str(error)) from None
+
+
+def _decode_value(value: object, decoder: Decoder[T]) -> T:
+    try:
+        return _decode(encoded(value), decoder)
+    except NotJsonError as error:
+        raise MalformedZnodeError(str(error)) from None
+
+
+def _partition_number(key: str) -> int | None:
+    """Parse a key of `partitions` as Scala's `toInt` does; None where it is no partition number."""
+    number = java_int(key)
+    return None if number is None or number < 0 else number
 
 
 def _refuse_duplicates(what: str, broker_ids: Sequence[int]) -> None:
@@ -175,25 +197,64 @@ def _refuse_unassigned(what: str, moving: Mapping[int, list[int]], partitions: M
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
-    parts = _ENDPOINT.fullmatch(text)
+    parts = _ENDPOINT.fullmatch(text.strip())
     if parts is None:
         raise MalformedZnodeError(f"endpoint {text!r}, expected LISTENER://host:port")
-    listener, port = parts["listener"], int(parts["port"])
-    if port > 65535:  # noqa: PLR2004 - the highest port there is
+    listener, port = parts["listener"].upper(), int(parts["port"])
+    if port > _MAX_PORT:
         raise MalformedZnodeError(f"endpoint {text!r} has no such port")
     protocol = protocols.get(listener)
-    if protocol not in SECURITY_PROTOCOLS:
+    if protocol is None or protocol.upper() not in SECURITY_PROTOCOLS:
         raise MalformedZnodeError(f"endpoint {text!r} has no security protocol: {protocol!r}")
-    return Endpoint(listener, protocol, parts["host"], port)
+    return Endpoint(listener, protocol.upper(), parts["host"], port)
+
+
+def _registration(data: bytes | None) -> Registration:
+    """Decode a registration; from version 2 on Kafka reads neither host nor port, so wrong ones are left out."""
+    try:
+        return _decode(data, _REGISTRATION)
+    except MalformedZnodeError as error:
+        content = _object_of(data)
+        if type(content.get("version")) is not int or content["version"] < WITH_ENDPOINTS:
+            raise
+        left_out = {
+            *(["host"] if not isinstance(content.get("host"), str | None) else []),
+            *(["port"] if not _is_port(content.get("port", -1)) else []),
+        }
+        if not left_out:
+            raise MalformedZnodeError(str(error)) from None
+        return _decode_value({name: content[name] for name in content if name not in left_out}, _REGISTRATION)
+
+
+def _object_of(data: bytes | None) -> dict[str, Any]:
+    """The JSON object of a znode, empty where it is none."""
+    try:
+        value = first_value(plain_json(data or b""))
+    except NotJsonError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_port(value: object) -> bool:
+    return type(value) is int and -1 <= value <= _MAX_PORT
+
+
+def _refuse_features(features: Mapping[str, Mapping[str, int]]) -> None:
+    """Refuse a range of versions that Kafka refuses (`SupportedVersionRange`)."""
+    for name, versions in features.items():
+        first, last = versions.get("min_version", -1), versions.get("max_version", -1)
+        if not 0 <= first <= last <= _MAX_FEATURE_VERSION:
+            raise MalformedZnodeError(f"feature {name[:300]!r} has no range of versions: {versions}")
 
 
 def decode_broker(data: bytes | None) -> Broker:
     """Decode /brokers/ids/N of any version from 1 on (`BrokerIdZNode.decode`).
 
-    >>> decode_broker(b'{"version":1,"host":"a","port":9092}').endpoints
+    >>> decode_broker(b'{"version":1,"jmx_port":-1,"host":"a","port":9092}').endpoints
     (Endpoint(listener='PLAINTEXT', security_protocol='PLAINTEXT', host='a', port=9092),)
     """
-    registration = _decode(data, _REGISTRATION)
+    registration = _registration(data)
+    _refuse_features(registration.features or {})
     texts = (
         [f"PLAINTEXT://{registration.host or ''}:{registration.port}"]
         if registration.version == 1
@@ -237,8 +298,12 @@ def read_assignment(data: bytes | None) -> Assignment:
 def _whole_assignment(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC)
     _refuse_inconsistent({name: getattr(topic, name) for name in _LISTS})
-    topic_id = None if topic.topic_id is UNSET else topic.topic_id
+    topic_id = None if topic.topic_id is UNSET else _unpadded(topic.topic_id)
     return Assignment(topic.partitions, topic.adding_replicas, topic.removing_replicas, topic_id)
+
+
+def _unpadded(topic_id: str) -> str:
+    return topic_id.removesuffix("==")
 
 
 _LISTS: Final = ("partitions", "adding_replicas", "removing_replicas")
@@ -247,25 +312,32 @@ _LISTS: Final = ("partitions", "adding_replicas", "removing_replicas")
 def _assignment_by_part(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC_BY_PART)
     read: dict[str, dict[int, list[int]]] = {name: {} for name in _LISTS}
-    unread = []
-    for key in {key: None for name in _LISTS for key in getattr(topic, name)}:
+    unread, replaced = list[UnreadPartition](), list[UnreadPartition]()
+    keys = {key: None for name in _LISTS for key in getattr(topic, name)}
+    last_keys = {_partition_number(key): key for key in topic.partitions}
+    for key in keys:
         lists = {name: bytes(getattr(topic, name)[key]) for name in _LISTS if key in getattr(topic, name)}
         try:
             number, of_partition = _partition_lists(key, lists)
         except MalformedZnodeError as error:
             unread.append(UnreadPartition(key, str(error), lists))
             continue
+        if last_keys.get(number, key) != key:  # Kafka keeps the last of "1" and "01", without the lists of the first
+            replaced.append(UnreadPartition(key, f"partition {number} is also {last_keys[number]!r}", lists))
+            continue
         for name, broker_ids in of_partition.items():
             read[name][number] = broker_ids
     topic_id = None if topic.topic_id is UNSET else topic.topic_id
+    unread_numbers = {part.number for part in unread}
+    unread += [part for part in replaced if part.number in unread_numbers]
     return Assignment(**read, topic_id=topic_id, unread=tuple(unread))
 
 
 def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[str, list[int]]]:
     """Decode the lists of one partition; raise MalformedZnodeError if one of them makes no sense."""
-    if not _PARTITION.fullmatch(key) or int(key) > _MAX_INT:
+    number, read = _partition_number(key), dict[str, list[int]]()
+    if number is None:
         raise MalformedZnodeError(f"{key[:300]!r}, expected a partition number, {_MAX_INT} at most")
-    number, read = int(key), dict[str, list[int]]()
     for name, data in lists.items():
         try:
             read[name] = _BROKER_IDS.decode(data)
@@ -285,6 +357,9 @@ def _refuse_inconsistent(lists: Mapping[str, Mapping[int, list[int]]]) -> None:
     for name in _LISTS[1:]:
         _refuse_unassigned(name, lists.get(name, {}), partitions)
 
+
+WITH_ENDPOINTS: Final = 2
+"""Version of /brokers/ids/N from which on endpoints take the place of host and port."""
 
 WITHOUT_IDS: Final = 2
 WITH_IDS: Final = 3
@@ -322,6 +397,19 @@ def decode_state(data: bytes | None) -> State:
     state = _decode(data, _STATE)
     _refuse_duplicates("the ISR", state.isr)
     return state
+
+
+def controller_epoch_of(data: bytes | None) -> int | None:
+    """Return the controller epoch of a state, also of one that is not understood otherwise; None where it has none.
+
+    >>> controller_epoch_of(b'{"controller_epoch":99,"isr":["1"]}')
+    99
+    """
+    try:
+        return decode_state(data).controller_epoch
+    except MalformedZnodeError:
+        epoch = _object_of(data).get("controller_epoch")
+    return epoch if type(epoch) is int and 0 <= epoch <= LAST_EPOCH else None
 
 
 def encode_state(state: State) -> bytes:
@@ -366,10 +454,10 @@ def decode_epoch(data: bytes | None) -> int:
     >>> decode_epoch(b"7"), decode_epoch(b"+60")
     (7, 60)
     """
-    text = (data or b"").decode(errors="replace")
-    if not re.fullmatch(r"\+?\d{1,10}", text) or int(text) > LAST_EPOCH:
+    epoch = java_int((data or b"").decode(errors="replace"))
+    if epoch is None or not 0 <= epoch <= LAST_EPOCH:
         raise MalformedZnodeError(f"{data!r}, expected a decimal number, {LAST_EPOCH} at most")
-    return int(text)
+    return epoch
 
 
 def encode_epoch(epoch: int) -> bytes:
@@ -434,7 +522,11 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     are returned in printable form. So one invalid entry does not block the others. If a partition is listed twice, the
     last entry counts, as in Kafka.
     """
-    return _last_of_each(_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions)
+    try:
+        partitions = _decode(data, _PARTITIONS).partitions
+    except MalformedZnodeError:
+        partitions = [_listed_partition(bytes(entry)) for entry in _decode(data, _LISTED_BY_PART).partitions]
+    return _last_of_each(map(_topic_partition, partitions))
 
 
 def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]]:
@@ -449,10 +541,23 @@ def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]
     listed, reasons = [], []
     for number, entry in enumerate(entries):
         try:
-            listed.append(_topic_partition(_decode(bytes(entry), _LISTED)))
+            listed.append(_topic_partition(_listed_partition(bytes(entry))))
         except MalformedZnodeError as error:
             reasons.append(f"entry {number}: {error}")
     return _last_of_each(listed), reasons
+
+
+def _listed_partition(entry: bytes) -> ListedPartition:
+    """Decode one entry; of a reassignment Jackson makes texts and numbers of each other, as of `"partition":"0"`."""
+    try:
+        return _decode(entry, _LISTED)
+    except MalformedZnodeError:
+        content = _object_of(entry)
+        topic, partition = coerced_text(content.get("topic")), coerced_int(content.get("partition"))
+        if "replicas" not in content or topic is None or partition is None:
+            raise
+    coerced = {"topic": topic, "partition": partition, "replicas": content["replicas"]}
+    return _decode_value(coerced, _LISTED)
 
 
 def _last_of_each(listed: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -34,7 +34,7 @@ BROKER_V4: Final = (
     b'"jmx_port":-1,"timestamp":"1","listener_security_protocol_map":{"CLIENT":"SASL_SSL","REPLICATION":"PLAINTEXT"}}'
 )
 BROKER_V5: Final = (
-    b'{"version":5,"features":{"f":{"min_version":1}},"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],'
+    b'{"version":5,"features":{"f":{"min_version":1,"max_version":2}},"jmx_port":-1,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],'
     b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"rack":null}'
 )
 STATE: Final = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
@@ -61,7 +61,7 @@ BY_KAFKA: Final[dict[str, tuple[Decoder, bytes, object]]] = {
     ),
     "broker v3, a rack": (
         decode_broker,
-        b'{"version":3,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"rack":"r1"}',
+        b'{"version":3,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"rack":"r1"}',
         Broker((PLAIN,), "h", 9092, "r1"),
     ),
     "broker v4, no plaintext": (
@@ -76,17 +76,17 @@ BY_KAFKA: Final[dict[str, tuple[Decoder, bytes, object]]] = {
     ),
     "broker of the future": (
         decode_broker,
-        b'{"version":100,"endpoints":["PLAINTEXT://[::1]:9092"],"news":[1]}',
+        b'{"version":100,"endpoints":["PLAINTEXT://[::1]:9092"],"jmx_port":-1,"news":[1]}',
         Broker((Endpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092),), None, -1, None),
     ),
     "broker with an IPv6 zone": (
         decode_broker,
-        b'{"version":4,"host":null,"port":-1,"endpoints":["SSL://[fe80::1%25eth0]:1"]}',
+        b'{"version":4,"host":null,"port":-1,"jmx_port":-1,"endpoints":["SSL://[fe80::1%25eth0]:1"]}',
         Broker((Endpoint("SSL", "SSL", "fe80::1%25eth0", 1),), None, -1, None),
     ),
     "broker of the next version, tagged": (
         decode_broker,
-        b'{"version":6,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"tags":{"a":[1.5,null]},"features":{}}',
+        b'{"version":6,"jmx_port":1,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"tags":{"a":[1.5]},"features":{}}',
         Broker((PLAIN,), "h", 9092, None),
     ),
     "topic v1": (

@@ -62,13 +62,60 @@ CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
         for replicas in ("null", '["x"]', "[3000000000]", "[null]")
     ),
     (REASSIGN, '{"partitions":[{"topic":"t","partition":0}]}', OVER),
+    *(
+        (REASSIGN, f'{{"partitions":[null,{{"topic":"t","partition":{partition},"replicas":[1]}}]}}', OVER)
+        for partition in ('"0"', '" 1 "', '""', "1.5", "null", '"+1"')
+    ),
+    *(
+        (REASSIGN, f'{{"partitions":[null,{{"topic":"t","partition":{partition},"replicas":[1]}}]}}', None)
+        for partition in ('"1.5"', "true", "[0]", "3000000000")
+    ),
+    (REASSIGN, '{"partitions":[null,{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}', None),
+    (REASSIGN, '{"version":"x","partitions":[null]}', None),
+    (REASSIGN, '{"version":"1","partitions":[null]}', OVER),
     *((ELECT, data, OVER) for data in (None, "", "null", "[1]", "{}", '{"partitions":null}', '{"partitions":[null]}')),
     *((ELECT, data, None) for data in ("hello", '{"partitions":[]}', '{"partitions":[{"topic":"t","partition":-1}]}')),
     (ELECT, '{"partitions":[{"partition":0}]}', OVER),
     *(("/controller_epoch", data, OVER) for data in (None, "", "x", "7\n", " 7", "9999999999")),
-    *(("/controller_epoch", data, None) for data in ("7", "-1")),
+    *(("/controller_epoch", data, None) for data in ("7", "-1", "+7", "\u0667", "00000000007")),
     *(("/brokers/ids/7", data, Blocked.ALL) for data in (None, "", "hello", "{}", '{"version":5,"endpoints":[]}')),
     ("/brokers/ids/7", BROKER, None),
+    *(
+        ("/brokers/ids/7", BROKER.replace("}", f",{more}}}"), Blocked.ALL)
+        for more in (
+            '"rack":5',
+            *(f'"features":{features}' for features in ("5", '"x"', "[]", '{"a":5}', '{"a":null}', '{"a":{}}')),
+            '"features":{"a":{"min_version":3,"max_version":2}}',
+            '"features":{"a":{"min_version":1,"max_version":99999}}',
+            '"features":{"a":{"min_version":"1","max_version":2}}',
+            *(f'"jmx_port":{port}' for port in ('"x"', "null")),
+            *(f'"listener_security_protocol_map":{protocols}' for protocols in ("null", "5", "{}")),
+            '"listener_security_protocol_map":{"PLAINTEXT":"X"}',
+            '"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT","Y":"Z"}',
+            *(f'"endpoints":{endpoints}' for endpoints in ("null", '"PLAINTEXT://h:1"', "[5]", '["h:1"]')),
+            *(f'"endpoints":["{endpoint}"]' for endpoint in ("INT://h:1", "://h:1", "PLAINTEXT://h:9999999999")),
+            '"endpoints":["PLAINTEXT://h:1","PLAINTEXT://h:2"]',
+            '"version":"5"',
+            '"version":1,"port":"1"',
+            '"version":1,"host":null',
+        )
+    ),
+    *(
+        ("/brokers/ids/7", BROKER.replace("}", f",{more}}}"), None)
+        for more in (
+            '"rack":null',
+            '"features":null',
+            '"features":{"a":{"min_version":1,"max_version":2}}',
+            '"port":"1"',
+            '"host":5',
+            '"version":6',
+            '"version":1,"listener_security_protocol_map":5',
+            '"endpoints":["plaintext://h:1"," B://h:-1"],"listener_security_protocol_map":{"PLAINTEXT":"plaintext","B":"SSL"}',
+        )
+    ),
+    ("/brokers/ids/7", BROKER.replace("}", ',"endpoints":[]}'), OVER),
+    ("/brokers/ids/+7", BROKER, None),
+    ("/brokers/ids/00000000007", BROKER, None),
     ("/brokers/ids/x", BROKER, Blocked.ALL),
     ("/isr_change_notification/foo", "{}", OVER),
     ("/isr_change_notification/isr_change_0000000001", "null", None),

@@ -164,7 +164,7 @@ def with_endpoints(chance: random.Random) -> bytes:
     """Return a registration with up to two endpoints."""
     endpoints = [endpoint(chance) for _ in range(chance.randint(0, 2))]
     protocols = {"L": "SASL_SSL", "SSL": "SSL", "PLAINTEXT": "PLAINTEXT", "": "SSL", " ": "TELEPATHY"}
-    registration = {"version": 4, "endpoints": endpoints, "listener_security_protocol_map": protocols}
+    registration = {"version": 4, "jmx_port": -1, "endpoints": endpoints, "listener_security_protocol_map": protocols}
     return json.dumps(registration).encode()
 
 

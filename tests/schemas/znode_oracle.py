@@ -1,7 +1,7 @@
 """A second decoder of every znode, with `json` of the standard library and plain assertions.
 
-It takes the last value of a key that occurs twice and ignores the others, where the codecs refuse a malformed one. For
-such documents `StagedMetadata.ambiguous` is true, and the codecs may be stricter.
+It takes the last value of a key that occurs twice and ignores the others, and the first value of JSON in a text, in any
+encoding.
 """
 
 import json
@@ -68,7 +68,11 @@ def parse(data: bytes) -> tuple[Any, bool]:
         twice = twice or len(dict(pairs)) < len(pairs)
         return dict(pairs)
 
-    value = json.loads(data.decode(), parse_int=an_integer, parse_constant=no_constant, object_pairs_hook=as_object)
+    text = data.decode(json.detect_encoding(data), errors="replace").lstrip(" \t\r\n")
+    decoder = json.JSONDecoder(parse_int=an_integer, parse_constant=no_constant, object_pairs_hook=as_object)
+    value, end = decoder.raw_decode(text)
+    assert "\ufffd" not in text[:end]
+    assert isinstance(value, dict | list | str) or not text[end:].strip() or text[end] in " \t\r\n"
     json.dumps(value, ensure_ascii=False).encode()  # refuses halves of surrogate pairs
     return value, twice
 
@@ -105,7 +109,7 @@ def broker_ids(value: Any, *, at_least: int = 1) -> list[int]:  # noqa: ANN401
 
 
 def by_partition(value: Any, *, at_least: int) -> dict[int, list[int]]:  # noqa: ANN401
-    assert all(re.fullmatch("-?0|[1-9][0-9]{0,9}", key) and number(int(key)) >= 0 for key in value)
+    assert all(re.fullmatch(r"[+-]?\d+", key) and number(an_integer(key)) >= 0 for key in value)
     return {int(key): broker_ids(replicas, at_least=at_least) for key, replicas in value.items()}
 
 
@@ -140,6 +144,7 @@ def assignment_by_part(content: Any, _data: bytes) -> tuple[dict[str, Any], set[
 
 def topic_id_of(content: Any) -> str | None:  # noqa: ANN401
     topic_id = text(content["topic_id"]) if "topic_id" in content else None
+    topic_id = topic_id and topic_id.removesuffix("==")
     assert topic_id is None or (len(topic_id) == 22 and all(letter in LETTERS + DIGITS + "-_" for letter in topic_id))
     return topic_id
 
@@ -174,7 +179,8 @@ def assignment(content: Any, _data: bytes) -> Assignment:  # noqa: ANN401
 
 
 def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN401
-    listener, _, host_and_port = address.partition("://")
+    listener, _, host_and_port = address.strip().partition("://")
+    listener = listener.upper()
     host, _, port = host_and_port.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     assert host
@@ -183,15 +189,24 @@ def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN4
     assert all(letter in DIGITS for letter in port)
     assert listener
     assert not set(listener) & {":", "/"}
-    assert protocols[listener] in PROTOCOLS
-    return Endpoint(listener, protocols[listener], host, number(int(port), high=65535))
+    assert protocols[listener].upper() in PROTOCOLS
+    return Endpoint(listener, protocols[listener].upper(), host, number(int(port), high=65535))
 
 
 def broker(content: Any, _data: bytes) -> Broker:  # noqa: ANN401
     version = number(content["version"], low=1)
     protocols = content.get("listener_security_protocol_map", PROTOCOLS)
     assert all(isinstance(protocol, str) for protocol in protocols.values())
-    host, port = text_or_null(content.get("host")), number(content.get("port", -1), low=-1, high=65535)
+    number(content["jmx_port"], low=-LARGEST - 1)
+    for versions in (content.get("features") or {}).values():
+        assert all(number(each, low=-LARGEST - 1) is not None for each in versions.values())
+        assert number(versions["min_version"], high=32767) <= number(versions["max_version"], high=32767)
+    assert content.get("features") is None or isinstance(content["features"], dict)
+    host, port = content.get("host"), content.get("port", -1)
+    if version > 1:
+        host = host if isinstance(host, str) else None
+        port = port if type(port) is int and -1 <= port <= 65535 else -1
+    host, port = text_or_null(host), number(port, low=-1, high=65535)
     addresses = content.get("endpoints", [])
     assert isinstance(addresses, list)
     assert all(isinstance(address, str) for address in addresses)
@@ -203,9 +218,8 @@ def broker(content: Any, _data: bytes) -> Broker:  # noqa: ANN401
 
 
 def epoch(_content: Any, data: bytes) -> int:  # noqa: ANN401
-    assert data.isdigit()
-    assert len(data) <= 10
-    return number(int(data), high=LARGEST - 1)
+    assert re.fullmatch(r"[+-]?\d+", data.decode(errors="replace"))
+    return number(an_integer(data.decode()), high=LARGEST - 1)
 
 
 def controller(content: Any, data: bytes) -> Controller:  # noqa: ANN401
@@ -229,8 +243,25 @@ def ordered(value: Any) -> list[int]:  # noqa: ANN401
     return [number(broker_id, low=-LARGEST - 1) for broker_id in value]
 
 
+def bound_text(value: Any) -> Any:  # noqa: ANN401
+    """What Jackson's data binding makes of a value for a text."""
+    return value if isinstance(value, dict | list | str | None) else json.dumps(value)
+
+
+def bound_int(value: Any) -> Any:  # noqa: ANN401
+    """What it makes of a value for a number."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"[+-]?\d{1,30}", value := value.strip()) else {"": 0, "null": 0}[value]
+    if isinstance(value, float):
+        assert abs(value) < LARGEST
+        return int(value)
+    return 0 if value is None else value
+
+
 def topic_partition(content: Any) -> TopicPartition:  # noqa: ANN401
     replicas = ordered(content["replicas"]) if "replicas" in content else None
+    if replicas is not None:
+        content = content | {"topic": bound_text(content["topic"]), "partition": bound_int(content.get("partition"))}
     topic = text(content["topic"])
     assert len(topic) <= 249
     if not is_topic_name(topic):

@@ -23,6 +23,7 @@ from schemas.znodes import (
     Assignment,
     MalformedZnodeError,
     check_topic_name,
+    controller_epoch_of,
     decode_state,
     read_assignment,
     read_config,
@@ -54,7 +55,8 @@ class TopicRows:
 def latest_epoch_of_states(client: KazooClient) -> int:
     """Return the latest controller epoch that a state carries, or 0 if there is none.
 
-    LAST_EPOCH does not count: no controller can take a later one, and only the partition with that state is blocked.
+    The epoch counts even if the rest of a state is not understood. LAST_EPOCH does not count: no controller can take a
+    later one, and only the partition with that state is blocked.
     """
     names = children(client, TOPICS) or []
     partitions = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
@@ -68,10 +70,7 @@ def latest_epoch_of_states(client: KazooClient) -> int:
 
 
 def _controller_epoch(znode: Znode) -> int:
-    try:
-        return 0 if znode.stat is None else decode_state(znode.data).controller_epoch
-    except MalformedZnodeError:
-        return 0
+    return 0 if znode.stat is None else controller_epoch_of(znode.data) or 0
 
 
 @dataclass(slots=True)
@@ -185,7 +184,7 @@ def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], l
         try:
             torn |= _add_state(row, znode)
         except MalformedZnodeError as error:
-            row["understood"] = False
+            row |= {"understood": False, "controller_epoch": controller_epoch_of(znode.data)}
             quarantine.append(quarantined(znode, str(error)))
         partitions.append(row)
     for partition in topic.orphans:

@@ -165,7 +165,7 @@ def test_broker_that_is_not_understood_is_refused(tree: KafkaTree, surveyor: Sur
 
 
 def test_broker_without_plaintext_is_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    ssl = b'{"version":5,"endpoints":["SSL://a:9093"],"listener_security_protocol_map":{"SSL":"SSL"}}'
+    ssl = b'{"version":5,"jmx_port":-1,"endpoints":["SSL://a:9093"],"listener_security_protocol_map":{"SSL":"SSL"}}'
     tree.register(3, ssl)
 
     assert "no PLAINTEXT endpoint" in refused(surveyor, tree.hosts, plan)

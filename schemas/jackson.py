@@ -1,0 +1,146 @@
+"""JSON as Kafka's Jackson reads it from a znode, and numbers as Java parses them.
+
+Corresponds to `kafka.utils.Json` over `ObjectMapper.readTree`: it detects UTF-16 and UTF-32, skips a byte order mark,
+reads the first value and ignores what follows. Of a key that occurs twice it keeps the last value. Decoders of znodes
+use it where their fast decoder fails, so that what Kafka reads is read here with the same meaning.
+"""
+
+import json
+import re
+import sys
+from typing import Any, Final
+
+_WHITESPACE: Final = " \t\r\n"
+_INT: Final = re.compile(r"[+-]?\d+")
+_INT_LIMIT: Final = 2**31
+_MAX_DIGITS: Final = 30
+
+_BYTE_ORDER_MARKS: Final = (
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\xfe\xff", "utf-16-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xef\xbb\xbf", "utf-8"),
+)
+_ZERO_BYTES: Final = (
+    (re.compile(rb"\x00\x00\x00[^\x00]", re.DOTALL), "utf-32-be"),
+    (re.compile(rb"[^\x00]\x00\x00\x00", re.DOTALL), "utf-32-le"),
+    (re.compile(rb"\x00[^\x00]", re.DOTALL), "utf-16-be"),
+    (re.compile(rb"[^\x00]\x00", re.DOTALL), "utf-16-le"),
+)
+"""Beginnings of text without a mark, by where the bytes of its first character are zero."""
+
+
+class NotJsonError(ValueError):
+    """Data that Jackson does not parse."""
+
+
+def first_value(data: bytes) -> Any:  # noqa: ANN401 - JSON
+    r"""Parse the first JSON value of a znode; raise NotJsonError where Jackson fails.
+
+    >>> first_value(b'\xef\xbb\xbf{"a": 1} and more')
+    {'a': 1}
+    >>> first_value('{"a": 1}'.encode("utf-16"))
+    {'a': 1}
+    """
+    text = _text(data).lstrip(_WHITESPACE)
+    try:
+        value, end = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_bounded).raw_decode(text)
+        text[:end].encode()  # what is not UTF-8 was decoded to surrogates, which cannot be encoded
+    except (ValueError, RecursionError) as error:
+        raise NotJsonError(str(error)) from None
+    follower = text[end : end + 1]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if follower and ((is_number and follower not in _WHITESPACE) or (_is_word(value) and follower.isalnum())):
+        raise NotJsonError(f"{follower!r} follows a value")
+    return value
+
+
+def plain_json(data: bytes) -> bytes:
+    r"""Return the first JSON value of a znode as plain JSON; raise NotJsonError where Jackson fails.
+
+    >>> plain_json('\ufeff{"a": 1, "a": 2}}'.encode())
+    b'{"a": 2}'
+    """
+    return encoded(first_value(data))
+
+
+def encoded(value: object) -> bytes:
+    """Encode a JSON value; raise NotJsonError where a text of it is no Unicode, as half of a surrogate pair."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise NotJsonError(str(error)) from None
+
+
+def java_int(text: str) -> int | None:
+    r"""Parse text as `Integer.parseInt`: a sign and digits of any script; None where it throws.
+
+    >>> java_int("+01"), java_int("\u0661"), java_int(" 1"), java_int("2147483648")
+    (1, 1, None, None)
+    """
+    if not _INT.fullmatch(text) or max(text) > "\uffff":
+        return None
+    digits = text.lstrip("+-").lstrip("0")
+    value = int(text) if len(digits) <= len(str(_INT_LIMIT)) else _INT_LIMIT
+    return value if -_INT_LIMIT <= value < _INT_LIMIT else None
+
+
+def coerced_int(value: object) -> int | None:
+    """Return what Jackson's data binding makes of a value for an `int` field; None where it throws.
+
+    >>> [coerced_int(value) for value in (" 1 ", "", None, 1.5, "1.5", True, [0])]
+    [1, 0, 0, 1, None, None, None]
+    """
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        text = value.strip()
+        return 0 if text in {"", "null"} else java_int(text)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _INT_LIMIT:
+        return None
+    return int(value) if -_INT_LIMIT <= int(value) < _INT_LIMIT else None
+
+
+def coerced_text(value: object) -> str | None:
+    """Return what Jackson's data binding makes of a value for a `String` field; None where it throws, or for null.
+
+    >>> [coerced_text(value) for value in ("t", 5, True, [])]
+    ['t', '5', 'true', None]
+    """
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float) else None
+
+
+def _text(data: bytes) -> str:
+    """Decode text as Jackson does; bytes that are no UTF-8 become surrogates."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return _decoded(data[len(mark) :], encoding)
+    for beginning, encoding in _ZERO_BYTES:
+        if beginning.match(data):
+            return _decoded(data, encoding)
+    return _decoded(data, "utf-8")
+
+
+def _decoded(data: bytes, encoding: str) -> str:
+    return data.decode(encoding, errors="surrogateescape" if encoding == "utf-8" else "replace")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _finite(digits: str) -> float:
+    """Parse a number; JSON has no infinity, and no field of a znode takes so large a number."""
+    return max(-sys.float_info.max, min(sys.float_info.max, float(digits)))
+
+
+def _bounded(digits: str) -> int:
+    """Parse a number; of one that no field takes, and Python may refuse, the first digits suffice."""
+    return int(digits[:_MAX_DIGITS])
+
+
+def _is_word(value: object) -> bool:
+    return value is None or isinstance(value, bool)
