@@ -49,8 +49,8 @@ _INTERRUPTED: Final = PlanResult(
     int(ExitCode.ERROR),
     {},
     [],
-    "the controller was interrupted while it carried out the plan: commit the plan again; rows that are already "
-    "written are recognised",
+    "the controller was interrupted while it carried out the plan; commit the plan again, which finds what is already "
+    "written",
 )
 
 
@@ -91,8 +91,8 @@ class PlanInbox:
         """Announce to commits that this process carries out plans."""
         if not announce_resident(self.control.client, this_process("control")):
             self.log_line(
-                "surveyor: ZooKeeper denies writing /surveyor (NoAuth): commits cannot submit plans while this process "
-                "is the controller; create /surveyor with a client that may, and allow this user to write it",
+                "surveyor: cannot write /surveyor in ZooKeeper (NoAuth): commits cannot submit plans while this "
+                "process is the controller; ask an administrator to create /surveyor and to permit writes",
             )
 
     @property

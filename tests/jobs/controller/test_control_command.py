@@ -106,7 +106,7 @@ def test_stop_signal_makes_it_resign(tree: KafkaTree, surveyor: Surveyor, monkey
 
 
 def run_after_quiet(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Run `then` after a cycle in which nothing was due; the controller continues."""
+    """Run `action` after a cycle in which nothing was due; the controller continues."""
     cycle = ResidentController.cycle
 
     def cycle_then(controller: ResidentController) -> bool:
@@ -133,7 +133,7 @@ def test_fenced_controller_reports_totals_and_successor(
         row[1:] for row in surveyor.rows("commits", "action", "outcome", "message") if row[0] == "hand_back"
     ]
     assert last == "applied"
-    assert "1 create, 1 elect; broker 2 is the controller" in why
+    assert "1 create, 1 elect; broker 2 became the controller" in why
 
 
 def fail(*_: object) -> None:
