@@ -42,47 +42,47 @@ TARGET: Final = 1.5
 class Spent(NamedTuple):
     """Seconds to decide and to make the notices, with precomputed decisions and with a query."""
 
-    foreseen: float
+    precomputed: float
     by_spark: float
 
 
 def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
     """Let a broker fail that has as many partitions in a small cluster as in a large one."""
     small, large = min(sizes), max(sizes)
-    concerned = min(CONCERNED, small // 10)
-    before, of_large, after = (_spent(spark, partitions, concerned) for partitions in (small, large, small))
+    affected = min(CONCERNED, small // 10)
+    before, of_large, after = (_measure(spark, partitions, affected) for partitions in (small, large, small))
     of_small = Spent(*map(min, before, after))
-    of = f"a failure concerns {concerned:,} of {large:,} partitions"
-    baseline = f"{concerned:,} of {small:,}"
-    yield Figure(f"{of}: decided, as foreseen", of_large.foreseen, baseline, of_small.foreseen, TARGET)
+    of = f"a failure concerns {affected:,} of {large:,} partitions"
+    baseline = f"{affected:,} of {small:,}"
+    yield Figure(f"{of}: decided, as foreseen", of_large.precomputed, baseline, of_small.precomputed, TARGET)
     yield Figure(f"{of}: decided by asking Spark", of_large.by_spark, baseline, of_small.by_spark, TARGET)
 
 
-def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
+def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         lake = Warehouse(folder, "bench")
         lake.ensure_tables()
-        decider = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
+        engine = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
         with progress(f"{partitions:,} partitions are learned"):
-            memory = _filled(partitions, concerned)
-        decider.precompute_failure(memory, VICTIM, MAX_CLASSES)
-        foreseen = _quickest(decider, memory, concerned, is_foreseen=True)
-        return Spent(foreseen, _quickest(decider, memory, concerned, is_foreseen=False))
+            context = _filled_context(partitions, affected)
+        engine.precompute_failure(context, VICTIM, MAX_CLASSES)
+        precomputed = _quickest(engine, context, affected, is_precomputed=True)
+        return Spent(precomputed, _quickest(engine, context, affected, is_precomputed=False))
 
 
-def _filled(partitions: int, concerned: int) -> ControllerContext:
+def _filled_context(partitions: int, affected: int) -> ControllerContext:
     """Spread leaders and followers over the other brokers; the victim leads a third of its partitions."""
-    memory = ControllerContext()
+    context = ControllerContext()
     for broker in range(BROKER_COUNT):
-        memory.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
-    every = partitions // concerned
+        context.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
+    every = partitions // affected
     for first in range(0, partitions, TOPIC_SIZE):
         name = f"topic-{first // TOPIC_SIZE:05d}"
         topic = {"topic": name, "topic_version": 0, "topic_id": name, "config": {}, "understood": True}
         rows = [_partition(name, number, first + number, every) for number in range(TOPIC_SIZE)]
-        memory.put_topic(topic | {"deletion_requested": False}, rows)
-    assert len(memory.of_broker(VICTIM)) == concerned, len(memory.of_broker(VICTIM))
-    return memory
+        context.put_topic(topic | {"deletion_requested": False}, rows)
+    assert len(context.of_broker(VICTIM)) == affected, len(context.of_broker(VICTIM))
+    return context
 
 
 def _partition(topic: str, number: int, count: int, every: int) -> PartitionInfo:
@@ -107,20 +107,20 @@ def _partition(topic: str, number: int, count: int, every: int) -> PartitionInfo
     )
 
 
-def _quickest(decider: DecisionEngine, memory: ControllerContext, concerned: int, *, is_foreseen: bool) -> float:
-    victim = memory.brokers.pop(VICTIM)
+def _quickest(engine: DecisionEngine, context: ControllerContext, affected: int, *, is_precomputed: bool) -> float:
+    victim = context.brokers.pop(VICTIM)
     seconds = []
     for _ in range(TURNS):
-        if not is_foreseen:
-            decider.cache = DecisionCache()
+        if not is_precomputed:
+            engine.cache = DecisionCache()
         gc.collect()
         started = time.perf_counter()
-        decided = decider.decide(memory, memory.of_broker(VICTIM), deletions=False)
-        notices = notices_for(decided.changes, memory.live)
+        decided = engine.decide(context, context.of_broker(VICTIM), deletions=False)
+        notices = notices_for(decided.changes, context.live)
         seconds.append(time.perf_counter() - started)
-        assert len(decided.changes) == concerned <= len(notices), (len(decided.changes), len(notices))
+        assert len(decided.changes) == affected <= len(notices), (len(decided.changes), len(notices))
         del decided, notices
-    memory.brokers[VICTIM] = victim
+    context.brokers[VICTIM] = victim
     return min(seconds)
 
 

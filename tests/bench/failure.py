@@ -47,49 +47,49 @@ class Spent(NamedTuple):
     """Seconds until all changes are written, leaders first, and until all brokers have responded."""
 
     written: float
-    told: float
+    sent: float
 
 
 def bench_failure(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
     """Let a broker fail that has as many partitions in a small cluster as in a large one."""
     small, large = min(sizes), max(sizes)
-    concerned = min(CONCERNED, small // 10)
-    of_small, of_large = (_spent(spark, partitions, concerned) for partitions in (small, large))
-    of = f"a failure concerns {concerned:,} of {large:,} partitions"
+    affected = min(CONCERNED, small // 10)
+    of_small, of_large = (_measure(spark, partitions, affected) for partitions in (small, large))
+    of = f"a failure concerns {affected:,} of {large:,} partitions"
     for what, slow, quick in zip(("all is written", "all is told"), of_large, of_small, strict=True):
-        yield Figure(f"{of}: {what}", slow, f"{concerned:,} of {small:,}", quick, TARGET)
+        yield Figure(f"{of}: {what}", slow, f"{affected:,} of {small:,}", quick, TARGET)
 
 
-def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
+def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
-        cluster(partitions, _placed(partitions // concerned)) as synthetic,
+        cluster(partitions, _placement(partitions // affected)) as synthetic,
         instant_brokers(BROKER_COUNT) as ports,
         controllership(synthetic.hosts, _OURS) as control,
     ):
         synthetic.listen(ports)
         lake = Warehouse(folder, "bench")
         lake.ensure_tables()
-        decider = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
-        warm_up(decider)
-        behind = WriteBehindLog(lake)
-        behind.start()
-        controller = ResidentController(control, decider, behind, {"snapshot_id": 1, "cluster_id": "bench"}, log)
+        engine = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
+        warm_up(engine)
+        log_writer = WriteBehindLog(lake)
+        log_writer.start()
+        controller = ResidentController(control, engine, log_writer, {"snapshot_id": 1, "cluster_id": "bench"}, log)
         with progress(f"{partitions:,} partitions are read"):
             controller.reader.load_all()
         gc.collect()
         gc.freeze()
         try:
-            _rest(controller)
-            turns = [_failure(controller, synthetic.client, victim, concerned) for victim in VICTIMS]
+            _run_until_idle(controller)
+            turns = [_failure(controller, synthetic.client, victim, affected) for victim in VICTIMS]
         finally:
             gc.unfreeze()
             controller.stop()
-            behind.close()
+            log_writer.close()
     return Spent(*map(min, zip(*turns, strict=True)))
 
 
-def _placed(every: int) -> Place:
+def _placement(every: int) -> Place:
     """Each victim is on one of so many partitions, and leads every third of these; the others are spread evenly."""
     others = BROKER_COUNT - len(VICTIMS)
 
@@ -104,25 +104,25 @@ def _placed(every: int) -> Place:
     return place
 
 
-def _rest(controller: ResidentController) -> None:
+def _run_until_idle(controller: ResidentController) -> None:
     while controller.cycle() or controller.broker_requests.queues.busy:
         pass
 
 
-def _failure(controller: ResidentController, client: KazooClient, victim: int, concerned: int) -> Spent:
-    memory = controller.context
-    assert len(memory.of_broker(victim)) == concerned, len(memory.of_broker(victim))
-    controller.engine.precompute_failure(memory, victim, MAX_CLASSES)
+def _failure(controller: ResidentController, client: KazooClient, victim: int, affected: int) -> Spent:
+    context = controller.context
+    assert len(context.of_broker(victim)) == affected, len(context.of_broker(victim))
+    controller.engine.precompute_failure(context, victim, MAX_CLASSES)
     written = controller.summary.by_action.total()
     client.delete(f"/brokers/ids/{victim}")
     started = time.perf_counter()
     all_written = 0.0
     while not all_written or controller.broker_requests.queues.busy:
         controller.cycle()
-        if not all_written and controller.summary.by_action.total() - written == concerned:
+        if not all_written and controller.summary.by_action.total() - written == affected:
             all_written = time.perf_counter() - started
     spent = Spent(all_written, time.perf_counter() - started)
-    log(f"  written after {spent.written:.3f} s, told after {spent.told:.3f} s")
+    log(f"  written after {spent.written:.3f} s, sent after {spent.sent:.3f} s")
     return spent
 
 
