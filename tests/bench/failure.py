@@ -56,7 +56,7 @@ def bench_failure(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]
     affected = min(CONCERNED, small // 10)
     of_small, of_large = (_measure(spark, partitions, affected) for partitions in (small, large))
     of = f"a failure concerns {affected:,} of {large:,} partitions"
-    for what, slow, quick in zip(("all is written", "all is told"), of_large, of_small, strict=True):
+    for what, slow, quick in zip(("all is written", "all is sent"), of_large, of_small, strict=True):
         yield Figure(f"{of}: {what}", slow, f"{affected:,} of {small:,}", quick, TARGET)
 
 

@@ -57,7 +57,7 @@ def test_rows_are_written_once_the_disk_has_space(
     )
     assert rows == [("hand_back", plan["plan_id"], 8), ("take_over", plan["plan_id"], 8)]
     stderr = capsys.readouterr().err
-    assert stderr.count("the warehouse could not be written: No space left on device") == 1
+    assert stderr.count("cannot write to the warehouse: No space left on device") == 1
     assert stderr.count("writing to the warehouse has resumed") == 1
 
 

@@ -153,7 +153,7 @@ def test_everything_is_brought_to_its_end(
     assert ran.code == 0, ran.stderr + ran.stdout
     assert [planned for planned, _ in pairs] == [due for _, due in pairs]
     assert {name: ran.json[name] for name in ("cycles", "stale", "due")} == {"cycles": 3, "stale": 0, "due": 0}
-    assert [step["what"] for step in ran.json["next"]] == ["why it is left"]
+    assert [step["what"] for step in ran.json["next"]] == ["see why"]
     assert [step["command"] for step in ran.json["next"] if fault(step["command"].split()[1:])] == []
     assignment = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
     assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [1, 2]}, {}, {})
