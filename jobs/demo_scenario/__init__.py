@@ -1,1 +1,1 @@
-"""The demo: a story on embedded servers, and a producer that writes all through it."""
+"""The demo: a scenario on embedded servers, with a producer that writes throughout."""

@@ -1,4 +1,4 @@
-"""`surveyor control` beside the story, as in another terminal: a process of its own, which Ctrl-C ends."""
+"""Runs `surveyor control` in a separate process during the demo, as in another terminal."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from typing import Final
 from jobs.core.errors import SurveyorError
 
 STOP_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds that it may take to resign."""
+"""Time limit for the process to resign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +19,22 @@ class ResidentProcess:
     process: "subprocess.Popen[bytes]"
 
     def until(self, happened: Callable[[], bool]) -> Callable[[], bool]:
-        """Make a condition that fails at once, should the process have ended before."""
+        """Wrap a condition so that it raises SurveyorError if the process has ended."""
 
-        def looked() -> bool:
+        def checked() -> bool:
             if self.process.poll() is not None:
                 raise SurveyorError(f"`surveyor control` ended with exit code {self.process.returncode}")
             return happened()
 
-        return looked
+        return checked
 
 
 @contextmanager
 def run_resident(arguments: Sequence[str]) -> Iterator[ResidentProcess]:
-    """Let it be the controller inside the block; its session is its own, so that Ctrl-C is the story's to hand on."""
+    """Run `surveyor control` within the block.
+
+    The process has its own session, so Ctrl-C reaches only the demo, which then stops the process.
+    """
     command = [sys.executable, "-m", "jobs.entry", "control", *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as process:  # noqa: S603 - ours
         try:

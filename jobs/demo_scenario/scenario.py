@@ -1,6 +1,6 @@
-"""The main job on embedded, real servers, told as a story, with a producer writing all through it.
+"""The demo scenario: the main workflow on embedded, real servers, while a producer writes.
 
-Every step runs the command a person would type, which is shown before its output.
+Every step runs a Surveyor command as a user would type it, and shows the command before its output.
 """
 
 import json
@@ -32,33 +32,30 @@ from schemas.enums import NO_CONTROLLER
 from schemas.znodes import State, decode_state
 
 ORDERS: Final = "orders"
+TEST: Final = "test"
 
-
-SEEDS: Final = "test"
-
-
-TOPICS: Final = (ORDERS, SEEDS)
-
+TOPICS: Final = (ORDERS, TEST)
 
 VICTIM: Final = 1
-
+"""The broker that is killed."""
 
 NEWCOMER: Final = 3
-
+"""The broker that joins."""
 
 STEP_TIMEOUT_SECONDS: Final = 600.0
-"""Seconds that anything may take on a busy machine; what goes wrong before that ends the story by itself."""
+"""Time limit of each step on a busy machine; errors end the demo earlier."""
 
 
 SETTINGS: Final = {"inter.broker.protocol.version": "2.6"}
-"""Of the brokers: later ones ask the controller for ISR changes, which `surveyor control` does not serve."""
+"""Broker settings; with later versions brokers request ISR changes from the controller, which Surveyor does not serve.
+"""
 
 Run = Callable[[list[str]], int]
 
 
 @dataclass(frozen=True, slots=True)
 class DemoScenario:
-    """The steps, in order."""
+    """The steps of the demo, in order."""
 
     run: Run
     cluster: EmbeddedCluster
@@ -69,9 +66,11 @@ class DemoScenario:
     def zookeeper(self) -> str:
         return str(self.cluster.zookeeper.connect)
 
-    def tell(self) -> tuple[set[bytes], set[bytes]]:
+    def execute(self) -> tuple[set[bytes], set[bytes]]:
         """Run every step; return the records acknowledged and the records read back."""
-        stdout().print(f"Every command below was also given --zookeeper {self.zookeeper} --warehouse {self.warehouse}")
+        stdout().print(
+            f"Every command below also has the options --zookeeper {self.zookeeper} --warehouse {self.warehouse}"
+        )
         self.heading("1. A snapshot of the empty cluster")
         self.surveyor("snapshot")
         self.create_topics()
@@ -83,40 +82,40 @@ class DemoScenario:
         self.balance()
         self.grow()
         self.diff_step()
-        self.heading("8. The reckoning: everything acknowledged is read back")
+        self.heading("8. Verification: every acknowledged record is read back")
         traffic.stop()
         with progress("reading every record"):
             return traffic.acked, read_everything(self.cluster.bootstrap, TOPICS)
 
     def create_topics(self) -> None:
-        self.heading("2. Two topics: one by the algorithm, one by hand; written under the fence")
+        self.heading("2. Two topics, one placed by the algorithm, one manually; written in batch mode")
         config = ["--config", "min.insync.replicas=2"]
         size = ["--partitions", "12", "--replication-factor", "3"]
         self.surveyor("plan", "assign", "--topic", ORDERS, *size, *config, "--name", "create-orders")
         by_hand = ["--replica-assignment", "0:1:2,1:2:0,2:1:0"]
-        self.surveyor("plan", "assign", "--topic", SEEDS, *by_hand, "--name", "create-test")
+        self.surveyor("plan", "assign", "--topic", TEST, *by_hand, "--name", "create-test")
         for name in ("create-orders", "create-test"):
             self.surveyor("commit", name, "--mode", "batch", "--apply", "--yes")
 
     def broker_failure_step(self) -> None:
-        self.heading(f"4. Surveyor is the controller, as in another terminal, and broker {VICTIM} is killed")
+        self.heading(f"4. `surveyor control` runs as in another terminal, and broker {VICTIM} is killed")
         self.surveyor("snapshot")
         say = stdout().print
         control = ["--apply", "--yes"]
         say(f"\n$ surveyor control {' '.join(control)} &", markup=False)
         with run_resident([*control, *self.common]) as controller:
-            self.wait_until(controller.until(self.is_ours))  # it says itself how far it is
-            say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session ends at once, and not after its timeout")
+            self.wait_until(controller.until(self.is_ours))  # the process reports its own progress
+            say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session is ended at once instead of after its timeout")
             self.cluster.brokers[VICTIM].kill()
             self.cluster.brokers[VICTIM].expire()
             self.wait_until(controller.until(self.has_repaired))
             self.surveyor("status")
-            say("\nCtrl-C ends it; Kafka elects a controller of its own")
+            say("\nCtrl-C stops it; a broker becomes the controller")
         with progress("waiting for a broker to become the controller"):
             self.wait_until(self.has_controller)
 
     def balance(self) -> None:
-        self.heading(f"5. Broker {VICTIM} comes back; leadership goes back to the preferred replicas")
+        self.heading(f"5. Broker {VICTIM} restarts; leadership returns to the preferred replicas")
         self.cluster.brokers[VICTIM].start()
         with progress(f"waiting for broker {VICTIM} to rejoin every ISR"):
             self.cluster.brokers[VICTIM].wait_ready()
@@ -128,10 +127,10 @@ class DemoScenario:
         self.surveyor("snapshot")
         self.surveyor("show", "imbalance")
         if any(row["not_led"] for row in self.rows("imbalance")):
-            raise SurveyorError("leadership is still off the preferred replicas")
+            raise SurveyorError("some partitions are still not led by their preferred replica")
 
     def grow(self) -> None:
-        self.heading(f"6. Broker {NEWCOMER} joins and takes replicas over; Kafka's own controller executes it")
+        self.heading(f"6. Broker {NEWCOMER} joins and receives replicas through Kafka's controller")
         with progress(f"starting broker {NEWCOMER}"):
             self.cluster.add_broker(NEWCOMER)
         self.surveyor("snapshot")
@@ -142,7 +141,7 @@ class DemoScenario:
         self.wait_until(lambda: self.surveyor("verify", "grow", "--detailed-exitcode") == ExitCode.DONE)
 
     def targets(self) -> list[Row]:
-        """The first half of the partitions give their last replica to the new broker."""
+        """Return the targets: the last replica of the first half of the partitions moves to the new broker."""
         chosen = sorted(self.rows("partitions"), key=lambda row: (row["topic"], row["partition"]))[:8]
         return [
             {"topic": row["topic"], "partition": row["partition"], "replicas": [*row["replicas"][:-1], NEWCOMER]}
@@ -150,7 +149,7 @@ class DemoScenario:
         ]
 
     def diff_step(self) -> None:
-        self.heading("7. History: who led when, and the cluster before and after")
+        self.heading("7. History: the leaders of a partition, and the cluster before and after")
         self.surveyor("snapshot")
         self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
         self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
@@ -166,7 +165,7 @@ class DemoScenario:
 
     @property
     def settings(self) -> Settings:
-        """The settings the commands get by their flags."""
+        """The settings that the commands receive as options."""
         return settings_from(
             cluster=self.name,
             zookeeper=self.zookeeper,
@@ -178,16 +177,16 @@ class DemoScenario:
         )
 
     def rows(self, table: str) -> list[Row]:
-        """Rows of the newest snapshot."""
+        """Return the rows of a table at the newest snapshot."""
         snapshot = find_snapshot(self.settings.lake)
-        mine = (("snapshot_id", "=", snapshot["snapshot_id"]),) if table == "imbalance" else ()
-        return as_of(self.settings.lake, snapshot, table, *mine)
+        filters = (("snapshot_id", "=", snapshot["snapshot_id"]),) if table == "imbalance" else ()
+        return as_of(self.settings.lake, snapshot, table, *filters)
 
     def heading(self, title: str) -> None:
         stdout().print(f"\n[bold]{title}[/bold]")
 
     def surveyor(self, *arguments: str) -> int:
-        """Show a command, run it, and return its exit code; stop the story if it fails."""
+        """Show and run a command, and return its exit code; raise SurveyorError if it fails."""
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
         code = self.run([*arguments, *self.common])
         if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
@@ -199,7 +198,7 @@ class DemoScenario:
     def wait_until(self, happened: Callable[[], bool]) -> None:
         if not poll_until(happened, bool, STEP_TIMEOUT_SECONDS):
             raise SurveyorError(
-                f"it did not happen within {STEP_TIMEOUT_SECONDS:g} s; broker logs: {self.cluster.folder}"
+                f"the step did not complete within {STEP_TIMEOUT_SECONDS:g} s; broker logs: {self.cluster.folder}"
             )
 
     def is_ours(self) -> bool:
@@ -215,7 +214,7 @@ class DemoScenario:
         return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())
 
     def states(self) -> Iterator[tuple[Row, State]]:
-        """The partitions of the newest snapshot, and their states as they are now."""
+        """Yield the partitions of the newest snapshot with their current states in ZooKeeper."""
         rows = self.rows("partitions")
         paths = [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in rows]
         with connected(self.zookeeper) as client:
@@ -225,11 +224,14 @@ class DemoScenario:
 
 
 def run_demo(settings: Settings, run: Run) -> ExitCode:
-    """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
-    os.environ.pop(REMOTE, None)  # the demo needs nothing but this machine
+    """Run the demo; it fails unless every acknowledged record is read back.
+
+    `run` executes a Surveyor command line in this process.
+    """
+    os.environ.pop(REMOTE, None)  # the demo runs on this host only
     with raise_on_signal(), _warehouse(settings) as warehouse, EmbeddedCluster(3, overrides=SETTINGS) as cluster:
-        story = DemoScenario(run, cluster, settings.cluster, warehouse)
-        acked, read_back = story.tell()
+        scenario = DemoScenario(run, cluster, settings.cluster, warehouse)
+        acked, read_back = scenario.execute()
     lost = acked - read_back
     result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
     emit_result(settings, result, "records " + " ".join(f"{name}={count}" for name, count in result.items()))
@@ -238,7 +240,7 @@ def run_demo(settings: Settings, run: Run) -> ExitCode:
 
 @contextmanager
 def _warehouse(settings: Settings) -> Iterator[str]:
-    """The warehouse asked for, else one that goes with the demo."""
+    """Yield the given warehouse, else a temporary one that is deleted afterwards."""
     if settings.warehouse != DEFAULT_WAREHOUSE:
         yield settings.warehouse
         return

@@ -1,4 +1,4 @@
-"""The demo's witness: a producer that never stops writing, and a consumer that reads everything back."""
+"""The demo's traffic: a producer that writes throughout, and a consumer that reads all records back."""
 
 import threading
 import time
@@ -12,10 +12,10 @@ from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
 
 FLUSH_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds to wait for the first acknowledgement, the last ones, and the end of each partition."""
+"""Time limit for the first acknowledgement, the last ones, and the end of each partition."""
 
 _PAUSE: Final = 0.1
-"""Seconds between two records of a topic; with a fiftieth of it, replicating them is half of all that the demo does."""
+"""Seconds between two records of a topic; at 2 ms, their replication would be half of the demo's work."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Traffic:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Write from now on; return once the first record is acknowledged."""
+        """Start writing; return when the first record is acknowledged."""
         self._thread = threading.Thread(target=self._write, name="producer", daemon=True)
         self._thread.start()
         if not poll_until(lambda: self.acked, bool, FLUSH_TIMEOUT_SECONDS):
@@ -50,7 +50,7 @@ class Traffic:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "log_level": 0,
-                "error_cb": _ignore,  # connections to a killed broker; what matters is in the delivery reports
+                "error_cb": _ignore,  # connection errors; delivery reports have the relevant ones
             },
         )
         number = 0
@@ -75,7 +75,7 @@ def _ignore(_: object) -> None:
 
 
 def read_everything(bootstrap: str, topics: tuple[str, ...]) -> set[bytes]:
-    """Read all records of the topics from the beginning to the end they have now."""
+    """Read all records of the topics up to their current end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

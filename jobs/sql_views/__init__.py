@@ -1,1 +1,1 @@
-"""The tables summed up for people: small views in SQL, read by DuckDB, by pages and by whoever has the tables."""
+"""SQL views that summarise the tables, run by DuckDB for the pages and for users."""

@@ -1,8 +1,8 @@
-"""Views for people over the tables: each is one SQL query that DuckDB runs, and that anybody may run.
+"""SQL views over the tables, run by DuckDB; users can run them too.
 
-The queries stand in `sql/`, a file a view; docs/pages.md shows them. They name tables as the warehouse does, and take
-from them the rows of one cluster: of `partitions`, `brokers` and `topics` as one snapshot left them, of tables with a
-`snapshot_id` in their key those up to that snapshot, of plans and commits all there are.
+Each view is a file in `sql/` and is listed in docs/pages.md. The views use the table names of the warehouse and see the
+rows of one cluster: `partitions`, `brokers` and `topics` at one snapshot, tables with `snapshot_id` in their key up to
+that snapshot, and all plans and commits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 Reads = Mapping[str, Sequence[str]]
-"""Tables and the columns that are taken of them."""
+"""Tables and the columns that a view reads."""
 
 _SNAPSHOTS: Final = (
     "snapshot_id",
@@ -82,7 +82,7 @@ _COMMITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A query's name, and what it reads: tables, and other views."""
+    """A view: its name, and the tables and views that it reads."""
 
     name: str
     reads: Reads
@@ -90,7 +90,7 @@ class View:
 
     @property
     def sql(self) -> str:
-        """The query, as the file has it."""
+        """The query in the file of the view."""
         return files(__package__).joinpath("sql", f"{self.name}.sql").read_text(encoding="utf-8")
 
 
@@ -129,4 +129,4 @@ VIEWS: Final[Mapping[str, View]] = {
         View("under_replicated", {}, ["staying"]),
     )
 }
-"""Every view, in the order in which pages show them."""
+"""All views, in the order of the pages."""

@@ -1,6 +1,6 @@
--- A row for each commit of a plan, and each cancellation, the newest first: who, when, and what became of the changes.
+-- A row for each commit of a plan and each cancellation, the newest first: author, time and outcomes of the changes.
 WITH last_words AS (
-    SELECT                                          -- a partition that is called back in two steps is one
+    SELECT                                          -- a cancellation in two steps counts once
         plan_id,
         attempt,
         arg_max(outcome, (outcome = 'pending', outcome <> 'applied', committed_at)) AS outcome
@@ -41,10 +41,10 @@ times AS (
 SELECT
     plan_id,
     attempt,
-    spans.kind,                                     -- commit, cancel, roll_back (all was found back) or throttle
+    spans.kind,                                     -- commit, cancel, roll_back (everything already restored) or throttle
     coalesce(names, CASE WHEN name IS NULL THEN [] ELSE [name] END) AS names,
     plans.kind AS plan_kind,
-    plans.changes,                                  -- that the plan has
+    plans.changes,                                  -- number of changes of the plan
     CASE
         WHEN in_all IS NULL THEN last_outcome
         WHEN applied = in_all THEN 'applied'
@@ -54,18 +54,18 @@ SELECT
         WHEN unknown > 0 THEN 'unknown'
         WHEN stale > 0 THEN 'stale'
         ELSE 'skipped'
-    END AS outcome,                                 -- applied where all of it was, else the gravest
+    END AS outcome,                                 -- applied if all rows were, else the most severe
     who,
     began_at,
     ended_at,
     coalesce(applied, 0) AS applied,
-    coalesce(stale, 0) AS stale,                    -- the cluster had changed: not written
-    coalesce(fenced, 0) AS fenced,                  -- another controller took over: not written
+    coalesce(stale, 0) AS stale,                    -- not written, because the cluster had changed
+    coalesce(fenced, 0) AS fenced,                  -- not written, because another controller took over
     coalesce(failed, 0) AS failed,
-    coalesce(unknown, 0) AS unknown,                -- the answer was lost
+    coalesce(unknown, 0) AS unknown,                -- the response was lost
     coalesce(skipped, 0) AS skipped,
-    coalesce(pending, 0) AS pending,                -- written down before, and nothing after: it was killed
-    message                                         -- the last one, of what was not applied first
+    coalesce(pending, 0) AS pending,                -- intents without an outcome, because the commit was killed
+    message                                         -- the last message, of rows not applied first
 FROM spans
 JOIN times USING (plan_id, attempt)
 LEFT JOIN plans USING (plan_id)

@@ -1,4 +1,4 @@
--- Each row of a plan once in each attempt, with the last word on it: an outcome, or pending where none was recorded.
+-- Each row of a plan once per attempt with its last outcome, or pending if none was recorded.
 WITH attempts AS (
     SELECT
         plan_id,
@@ -27,7 +27,7 @@ SELECT
     cluster,
     plan_id,
     attempt,
-    kind,                                           -- commit, cancel, roll_back (all was found back) or throttle
+    kind,                                           -- commit, cancel, roll_back (everything already restored) or throttle
     wave,
     topic,
     partition,
@@ -44,7 +44,7 @@ JOIN attempts USING (plan_id, attempt)
 WHERE if(
     topic IS NOT NULL,
     place = 1,
-    outcome <> 'pending' OR NOT EXISTS (             -- the intent of a step begins the message of its outcome
+    outcome <> 'pending' OR NOT EXISTS (             -- the message of a step's outcome starts with that of its intent
         FROM steps
         WHERE (steps.plan_id, steps.attempt, steps.action) = (ranked.plan_id, ranked.attempt, ranked.action)
             AND starts_with(steps.message, ranked.message)

@@ -1,4 +1,4 @@
--- One row: how the cluster is, as the snapshot found it.
+-- One row with the health of the cluster at the snapshot.
 WITH counted AS (
     SELECT
         count(*) AS partitions,
@@ -21,23 +21,23 @@ SELECT
     snapshot_id,
     taken_at,
     cluster_id,
-    controller_id,                                  -- -1: there is none
+    controller_id,                                  -- -1: none
     controller_epoch,
-    (SELECT count(*) FROM brokers) AS brokers,      -- registered ones
+    (SELECT count(*) FROM brokers) AS brokers,      -- registered brokers
     (SELECT count(DISTINCT broker_id) FROM holding WHERE broker_id NOT IN (SELECT broker_id FROM brokers))
-        AS brokers_gone,                            -- that hold replicas and are not registered
+        AS brokers_gone,                            -- brokers with replicas that are not registered
     (SELECT count(DISTINCT rack) FROM brokers) AS racks,
     (SELECT count(*) FROM topics) AS topics,
-    (SELECT count(*) FROM topics WHERE deletion_requested) AS deleting_topics,  -- their partitions are no trouble
+    (SELECT count(*) FROM topics WHERE deletion_requested) AS deleting_topics,  -- their partitions count as healthy
     counted.partitions,
     offline,                                        -- partitions without a live leader
     under_replicated,                               -- partitions with a replica that is not in the ISR
     under_min_isr,                                  -- partitions whose ISR is smaller than min.insync.replicas
     reassigning,                                    -- partitions whose replicas are being moved
-    not_led_by_preferred,                           -- partitions that another replica than the first one leads
+    not_led_by_preferred,                           -- partitions not led by their first replica
     not_understood,                                 -- partitions with a znode that could not be decoded
     quarantined,                                    -- znodes that could not be decoded
-    migration                                       -- the sign of a KRaft migration, null if none
+    migration                                       -- the sign of a KRaft migration, or null
 FROM snapshots CROSS JOIN counted CROSS JOIN judged
 ORDER BY snapshot_id DESC
 LIMIT 1

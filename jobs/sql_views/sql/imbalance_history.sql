@@ -1,9 +1,9 @@
--- A row for each snapshot and broker that is anyone's preferred replica: how far leadership was from them.
+-- A row for each snapshot and broker with preferred partitions: the leader imbalance.
 SELECT
     snapshot_id,
     taken_at,
     broker_id,
-    preferred_partitions,                           -- partitions whose preferred replica it is
+    preferred_partitions,                           -- partitions whose preferred replica is on the broker
     not_led,                                        -- of these, the ones it does not lead
     ratio,                                          -- not_led / preferred_partitions
     exceeds,                                        -- ratio is above the threshold

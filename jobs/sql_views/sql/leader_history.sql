@@ -1,4 +1,4 @@
--- A row for each time that a broker led a partition: from which snapshot, and until which one found another leader.
+-- A row for each period in which a broker led a partition: its first snapshot, and the first with another leader.
 WITH seen AS (
     SELECT
         topic,
@@ -25,12 +25,12 @@ reigns AS (
 SELECT
     topic,
     partition,
-    leader,                                         -- -1: nobody; null: not there, or without a state znode
-    leader_before,                                  -- null also for the first one seen
-    seen_before > 1 AS changed,                     -- false: the first one seen
+    leader,                                         -- -1: none; null: no partition or no state znode
+    leader_before,                                  -- null also for the first period
+    seen_before > 1 AS changed,                     -- false for the first period
     reigns.snapshot_id AS from_snapshot,
-    began.taken_at AS from_at,                      -- null: that snapshot was dropped by vacuum
-    until_snapshot,                                 -- null: still so
+    began.taken_at AS from_at,                      -- null if vacuum deleted that snapshot
+    until_snapshot,                                 -- null if still current
     ended.taken_at AS until_at
 FROM reigns
 LEFT JOIN snapshots AS began ON began.snapshot_id = reigns.snapshot_id

@@ -1,4 +1,4 @@
--- A row for each snapshot and broker that was ever registered or led: how many partitions it led, and if it was there.
+-- A row for each snapshot and broker that was ever registered or a leader: partitions led, and presence.
 WITH steps AS (
     SELECT leader AS broker_id, from_snapshot AS snapshot_id, count(*) AS step
     FROM leader_history WHERE leader >= 0 GROUP BY ALL

@@ -1,4 +1,4 @@
--- A row for each broker that is registered or holds a replica: what it leads and holds.
+-- A row for each broker that is registered or holds a replica: its leaders and replicas.
 WITH led AS (
     SELECT leader AS broker_id, count(*) AS leaders FROM partitions WHERE leader >= 0 GROUP BY leader
 ),
@@ -23,13 +23,13 @@ everyone AS (
 )
 SELECT
     broker_id,
-    coalesce(brokers.host, seen.host) AS host,      -- of one that is gone, as it was last seen
-    coalesce(brokers.rack, seen.rack) AS rack,      -- the same; null if it has none, or is not known
+    coalesce(brokers.host, seen.host) AS host,      -- from the last registration if it is gone
+    coalesce(brokers.rack, seen.rack) AS rack,      -- likewise; null if there is none or it is unknown
     brokers.broker_id IS NOT NULL AS registered,
     coalesce(leaders, 0) AS leaders,                -- partitions it leads
-    coalesce(preferred, 0) AS preferred,            -- partitions that stay whose first replica it is
+    coalesce(preferred, 0) AS preferred,            -- partitions not being deleted whose first replica it is
     coalesce(replicas, 0) AS replicas,              -- partitions it holds a replica of
-    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, the ones that stay whose ISR it is not in
+    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, those not being deleted where it is not in the ISR
 FROM everyone
 LEFT JOIN brokers USING (broker_id)
 LEFT JOIN brokers_last_seen AS seen ON seen.broker_id = everyone.broker_id AND brokers.broker_id IS NULL

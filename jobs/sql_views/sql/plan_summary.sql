@@ -1,4 +1,4 @@
--- A row for each plan, the newest first: what it is about, why, and how far its commits have come.
+-- A row for each plan, the newest first: its size, main reason and commits.
 WITH reasons AS (
     SELECT plan_id, reason, count(*) AS times FROM changes GROUP BY ALL
 ),
@@ -19,17 +19,17 @@ SELECT
     coalesce(names, CASE WHEN name IS NULL THEN [] ELSE [name] END) AS names,
     kind,
     status,
-    verified_at,                                    -- when `surveyor verify` found all of it complete, null before
+    verified_at,                                    -- when `surveyor verify` found it complete, else null
     verified_at IS NOT NULL AND status NOT IN ('cancelled', 'rolled_back') AS complete,
     snapshot_id,
     created_at,
     plans.changes,
-    coalesce(operations, 0) AS operations,          -- work on topics as a whole
-    rejected,                                       -- partitions that were asked for and get no change
+    coalesce(operations, 0) AS operations,          -- operations on topics
+    rejected,                                       -- requested partitions without a change
     moves,                                          -- replicas that are copied to another broker
     coalesce(topics, 0) AS topics,                  -- topics with a change
     why,                                            -- the most frequent reason of its changes
-    coalesce(reasons, 0) AS reasons,                -- how many different ones there are
+    coalesce(reasons, 0) AS reasons,                -- number of different reasons
     coalesce(attempts, 0) AS attempts,              -- commits so far
     last_commit_at
 FROM plans

@@ -1,4 +1,4 @@
--- A row for each partition whose topic is not queued for deletion; the others are in no trouble, whatever they lack.
+-- A row for each partition whose topic is not queued for deletion; other partitions count as healthy.
 SELECT
     topic,
     partition,

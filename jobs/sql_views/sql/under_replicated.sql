@@ -3,7 +3,7 @@ SELECT
     topic,
     partition,
     partition_state,
-    leader,                                         -- -1: nobody
+    leader,                                         -- -1: none
     replicas,                                       -- the preferred one first
     isr,
     list_filter(replicas, lambda broker: NOT list_contains(coalesce(isr, []), broker)) AS missing,

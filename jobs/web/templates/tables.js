@@ -1,11 +1,11 @@
 "use strict";
-// Tables of many rows: the rows stand in a JSON island, column by column; the page holds only those in view.
-// Everything is shown as text, never as markup.
+// Tables of many rows: the rows are in a JSON script element, by column; the page contains only visible rows.
+// All values are shown as text, never as markup.
 
-const SPARE = 12; // rows drawn above and below those in view
-// letters above which a name is shown without its middle: a partition's number is at its end
+const SPARE = 12; // rows drawn above and below the visible ones
+// letters above which the middle of a name is omitted; its end may be a partition number
 const LONG = matchMedia("(max-width: 40rem)").matches ? 28 : 60;
-const FEW = 8; // rows that everybody sees at once, and nobody needs to search
+const FEW = 8; // rows up to which a table needs no search
 const collator = new Intl.Collator(undefined, { numeric: true });
 
 class Column {
@@ -22,7 +22,7 @@ class Column {
     if (value === null || value === undefined) return "";
     return this.kind === "number" && !Number.isInteger(value) ? value.toFixed(3) : String(value);
   }
-  // Which of the different values satisfy a test: each is looked at once, however many rows have it.
+  // Which of the distinct values satisfy a test; each value is tested once.
   matching(test) {
     if (!this.lower) this.lower = this.values.map((value) => (value === null ? "" : String(value).toLowerCase()));
     return Uint8Array.from(this.lower, (value) => (test(value) ? 1 : 0));
@@ -34,7 +34,7 @@ class Column {
       : (a, b) => collator.compare(this.values[a], this.values[b]);
     order.sort(compare);
     const ranks = new Float64Array(order.length);
-    // equal values have equal ranks, so that a sort leaves their rows in order
+    // equal values have equal ranks, so that sorting is stable
     order.forEach((number, place) => {
       ranks[number] = place > 0 && compare(number, order[place - 1]) === 0 ? ranks[order[place - 1]] : place;
     });
@@ -49,7 +49,7 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// Only what is one word, as a name is: of a sentence the beginning says more, and the style cuts its end.
+// Only single words, such as names; sentences are cut at the end by the style.
 function shortened(text) {
   return text.length > LONG && !/\s/.test(text) ? `${text.slice(0, LONG / 2)}…${text.slice(1 - LONG / 2)}` : text;
 }
@@ -103,11 +103,11 @@ class RowTable {
     this.controls.append(element("label", {}, label, input));
   }
 
-  // Every word in some column, the broker in one that names brokers, and what was chosen.
+  // Every word in some column, the broker in a column of brokers, and the selected values.
   tests() {
     const tests = this.words.map((word) => this.columns.map((column) => [column, column.matching((v) => v.includes(word))]));
     if (this.broker) {
-      // what is no number names no broker
+      // only numbers are broker ids
       const named = /^[0-9]+$/.test(this.broker) ? new RegExp(`(?<![0-9])${this.broker}(?![0-9])`) : /^\b$/;
       const about = this.columns.filter((column) => column.kind === "brokers");
       tests.push(about.map((column) => [column, column.matching((value) => named.test(value))]));
@@ -160,7 +160,7 @@ class RowTable {
     const drawn = this.body.querySelector("tr[aria-rowindex]");
     if (this.high || !drawn) return;
     this.high = drawn.getBoundingClientRect().height || undefined;
-    if (this.high) this.draw(); // the space around the rows was a guess
+    if (this.high) this.draw(); // the height of the rows was an estimate
   }
 
   space(high) {
@@ -182,7 +182,7 @@ class RowTable {
 
 document.querySelectorAll("[data-rows]").forEach((section) => new RowTable(section));
 
-// How old the snapshot is now, beside how old it was when the page was made.
+// The age of the snapshot now, after its age when the page was generated.
 document.querySelectorAll("time[data-age]").forEach((taken) => {
   const minutes = Math.round((Date.now() - Date.parse(taken.dateTime)) / 60000);
   const words = minutes < 120 ? `${minutes} min` : minutes < 2880 ? `${Math.round(minutes / 60)} h`

@@ -109,7 +109,7 @@ def test_from_a_broker_to_its_partitions(lake: Warehouse, monkeypatch: pytest.Mo
 
 def test_who_led_what_when_plans_and_commits(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(lake, monkeypatch), "Leader history")
-    assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "nobody", "2"], ["orders-0", "1", "2"]]
+    assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "none", "2"], ["orders-0", "1", "2"]]
     app = _turned(app, "Plans")
     assert sorted(row[1] for row in _cells(app)) == ["altered", "grow"]
     grow = next(row[0] for row in _cells(app) if row[1] == "grow")

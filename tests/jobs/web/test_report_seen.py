@@ -104,7 +104,7 @@ def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
         )
         labels = "[...document.querySelectorAll('svg.lines .value')].map((label) => label.textContent)"
         assert sight.value(labels) == ["66.7 %", "100 %", "10 %"]
-        assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "nobody"]
+        assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "none"]
         assert "orders-0\t1\t2\t2" in "\n".join(_rows(sight, "leaders"))
         assert [row.split("\t")[5:7] for row in _rows(sight, "commits")] == [["0", "0"], ["1", "1"]]
         assert "(unknown)" in sight.value("document.querySelector('main').textContent")
