@@ -30,11 +30,11 @@ QUICK: Final = INTERPRETED | {
     "spark.default.parallelism": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
+"""Settings for tables of a few rows: no unneeded shuffles, and no compilation of code that runs once."""
 
 OWN: Final = {"spark.master": "local[2]"}
 FOR_ALL: Final = {"spark.master": "local[6]", "spark.driver.memory": "4g"}
-"""Nobody waits for a core while the task of another worker's test waits for a server."""
+"""Enough cores, so that no test waits for a core while the task of another worker's test waits for a server."""
 
 ROOMY: Final = "-Xms2g -Xmn1g -XX:+UseTransparentHugePages"
 """A JVM that begins with little collects its young objects three times a second, a twentieth of the time. Large pages
@@ -58,7 +58,7 @@ def own_session() -> Iterator[SparkSession]:
 
 def way_to(session: SparkSession) -> dict[str, str]:
     """Return the variables by which `join`, in another process, finds the JVM of this session."""
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nobody else knows
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark has no public way
     parameters = gateway.gateway_parameters
     return {PORT: str(parameters.port), SECRET: parameters.auth_token}
 
@@ -73,7 +73,7 @@ def join() -> SparkSession:
 
 @contextmanager
 def session_of_run(folder: Path) -> Iterator[SparkSession]:
-    """Use the Spark of the run, whose workers have `folder` in common; whoever comes first starts it."""
+    """Use the Spark of the run, whose workers have `folder` in common; the first worker starts it."""
     gateway = folder / GATEWAY
     with (folder / USERS).open("w") as users:
         with (folder / "spark-starting").open("w") as starting:
@@ -125,7 +125,7 @@ def keep(folder: Path) -> None:
 
 
 def _tell(file: Path, session: SparkSession) -> None:
-    """Write down how to connect: the file is whole as soon as it is there, and nobody else's to read."""
+    """Write the connection data to a file, which is complete once it exists and not readable by other users."""
     unfinished = file.with_suffix(".new")
     unfinished.touch(0o600)
     unfinished.write_text(json.dumps(way_to(session)))

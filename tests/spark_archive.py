@@ -80,7 +80,7 @@ def _run(folder: Path, variables: Mapping[str, str]) -> None:
         surveyor.json("whatif", "--lose", "brokers=1")
         client.stop()
         client.close()
-        jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - nobody else waits for it
+        jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - PySpark does not wait for it
         session.stop()
         jvm.stdin.close()
         jvm.wait(_EXIT_SECONDS)

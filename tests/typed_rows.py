@@ -1,4 +1,4 @@
-"""Changes of which a test names some columns, and nobody looks at the others."""
+"""Changes of which a test sets some columns; the other columns are irrelevant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from schemas.rows import Change
 
 
 def typed(**columns: Any) -> Change:  # noqa: ANN401 - columns of CHANGES
-    """A change that nobody looks at but for these columns."""
+    """Return a change of which only these columns matter."""
     lists = ("replicas_after", "adding_after", "removing_after", "isr_after")
     brokers = ("leader_and_isr_to", "requires_live", "requires_dead")
     nothing: dict[str, Any] = {name: [] for name in (*lists, *brokers)}

@@ -91,7 +91,7 @@ SnapshotId = Annotated[
 Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
 ReplaceName = Annotated[
     bool,
-    typer.Option("--replace-name", help="Plan anew, and take --name from the plan that has it."),
+    typer.Option("--replace-name", help="Make a new plan, and take --name from the plan that has it."),
 ]
 
 Remote = Annotated[

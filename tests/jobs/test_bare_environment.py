@@ -154,9 +154,7 @@ exec {java} "$@"
 """
 
 
-def test_a_start_that_fails_with_what_makes_it_quick_goes_on_without(
-    user: Path, orders: KafkaTree, tmp_path: Path
-) -> None:
+def test_a_failed_quick_start_is_retried_without_options(user: Path, orders: KafkaTree, tmp_path: Path) -> None:
     """The archive of classes is there, and this Java knows nothing of it: one line says so, and the job is done."""
     (user / ".cache" / "kafka-surveyor" / "archives").symlink_to(cache_folder().absolute() / "archives")
     java = tmp_path / "jdk" / "bin" / "java"

@@ -1,4 +1,4 @@
-"""The command line before its commands: what is listed is what is there, and nobody waits for what is not needed."""
+"""The command line without its commands: all commands are listed, and unneeded modules are not imported."""
 
 import os
 import subprocess

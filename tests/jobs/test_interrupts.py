@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, at many moments of real processes: one line, 130 or 143, and nobody left behind."""
+"""Ctrl-C and SIGTERM at many moments of real processes: one line, exit code 130 or 143, no process left over."""
 
 import json
 import os

@@ -1,1 +1,1 @@
-"""HTTP: one page of text, made anew for whoever asks."""
+"""HTTP: a server for one page of text, which is rendered for each request."""

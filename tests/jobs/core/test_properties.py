@@ -60,7 +60,7 @@ def test_a_password_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ssl.key.location", "ssl.certificate.location"])
 def test_a_private_key_is_for_its_owner_alone(tmp_path: Path, name: str) -> None:
-    """Unless it has a password itself; a file that is not there is somebody else's to notice."""
+    """Unless it has a password itself; a missing file is reported by other code."""
     key = tmp_path / "key.pem"
     named = f"{name}={key}"
     assert read(tmp_path, named) == {name: str(key)}

@@ -26,7 +26,7 @@ def test_a_file_is_what_it_was_until_it_is_replaced(tmp_path: Path, monkeypatch:
 
 
 def test_a_pipe_stays_one(tmp_path: Path) -> None:
-    """So does a device: whoever is root would replace /dev/null for everybody."""
+    """So does a device: root would otherwise replace /dev/null for all processes."""
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
     reader = Thread(target=lambda: read.append(pipe.read_text()), daemon=True)

@@ -1,11 +1,11 @@
-"""What people read where nobody looks at a terminal: in a pipe, a log, a file."""
+"""Output for people that does not go to a terminal, but to a pipe, a log or a file."""
 
 import pytest
 
 from jobs.runtime.console import log, show, table
 
 
-def test_lines_of_a_table_in_a_pipe_end_where_their_text_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_lines_in_a_pipe_have_no_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:
     show(table("brokers", ["broker_id", "rack"], [{"broker_id": 1, "rack": "a"}, {"broker_id": 2, "rack": None}]))
 
     lines = capsys.readouterr().out.splitlines()
@@ -19,7 +19,7 @@ def test_lines_of_a_table_in_a_pipe_end_where_their_text_does(capsys: pytest.Cap
 
 
 def test_what_a_terminal_would_obey_is_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who holds the lease, a cluster's id, a setting's value: all of it is somebody's word in a znode."""
+    """The lease holder, a cluster's id and a setting's value come from znodes that other clients write."""
     odd = "rack \x1b[2J\x9b\x07\r\u202e end"
 
     log(odd)

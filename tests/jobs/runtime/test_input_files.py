@@ -91,9 +91,7 @@ WRONG: Final[list[tuple[Callable[[Path], Any], str, str]]] = [
 
 
 @pytest.mark.parametrize(("read", "text", "message"), WRONG)
-def test_what_is_wrong_with_a_file_is_said_with_what_to_remove(
-    tmp_path: Path, read: Callable[[Path], Any], text: str, message: str
-) -> None:
+def test_file_errors_say_what_to_remove(tmp_path: Path, read: Callable[[Path], Any], text: str, message: str) -> None:
     path = tmp_path / "file"
     path.write_text(text)
     with pytest.raises(UsageError) as raised:

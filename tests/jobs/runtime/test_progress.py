@@ -58,7 +58,7 @@ def ran(script: str, **environment: str) -> tuple[int, str]:
         try:
             while piece := os.read(reading, 1 << 16):
                 told += piece
-        except OSError:  # nobody has the terminal any more
+        except OSError:  # the process has closed the terminal
             pass
     os.close(reading)
     return process.returncode, told.decode()
@@ -70,7 +70,7 @@ def left_of(told: str) -> list[str]:
     return [re.sub(r"\d+\.\d", "N", line.rpartition("\x1b[K")[2]) for line in lines]
 
 
-def test_bar_is_drawn_anew_and_goes_away() -> None:
+def test_bar_is_redrawn_and_removed() -> None:
     code, told = ran(WRITES)
 
     assert (code, left_of(told)) == (0, ["a line", "  ... writing: N s", "  ... outer: N s", ""])

@@ -24,7 +24,7 @@ from jobs.core.errors import UsageError
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
-SECRET: Final = "correct-horse"  # noqa: S105 - nobody's
+SECRET: Final = "correct-horse"  # noqa: S105 - not a real password
 NAMES: Final = {*KAFKA_DEFAULTS, *(f"api.{api.name}" for api in APIS)}
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
 STATIC: Final = {
@@ -201,7 +201,7 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
         configs = ask([*brokers, opaque], patience=1.0, properties=properties)
 
     assert configs == dict.fromkeys(range(4), ASSUMED)
-    # nobody waits for those who close what did not answer, so they may still be at it
+    # threads that close unanswered connections are not joined, so they may still run
     assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 
 
@@ -238,7 +238,7 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
     assert all(row["assumed"] for row in rows)
 
 
-def test_one_silent_broker_does_not_take_all_the_time_there_is() -> None:
+def test_one_unresponsive_broker_does_not_take_all_the_time() -> None:
     started = time.monotonic()
     with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
         configs = ask([broker(1, silent.getsockname()[1])], patience=PATIENT)

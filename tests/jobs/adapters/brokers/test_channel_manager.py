@@ -80,9 +80,7 @@ def apis(brokers: FakeBrokers, broker: int) -> list[str]:
     return [told.api for told in brokers[broker].told]
 
 
-def test_one_is_told_in_order_and_who_is_alive_only_where_that_is_news(
-    brokers: FakeBrokers, queues: ChannelManager
-) -> None:
+def test_requests_are_in_order_and_live_brokers_sent_on_change(brokers: FakeBrokers, queues: ChannelManager) -> None:
     state, metadata = notice(), notice(UPDATE_METADATA, brokers=(1, 2))
 
     queues.send(announced(brokers, [metadata, state]), alone=[1])
@@ -109,7 +107,7 @@ def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
     assert apis(brokers, 2) == ["update_metadata"]
 
 
-def test_a_queue_that_no_cycle_knows_yet_is_kept_until_one_does(brokers: FakeBrokers, queues: ChannelManager) -> None:
+def test_a_queue_ahead_of_the_cycle_is_kept(brokers: FakeBrokers, queues: ChannelManager) -> None:
     """It is dropped where the broker goes, and where its registration is an older one."""
     starting = announced(brokers, [notice(UPDATE_METADATA)])
     row = dict(starting.brokers[0], broker_epoch=9)
@@ -129,7 +127,7 @@ def test_a_queue_that_no_cycle_knows_yet_is_kept_until_one_does(brokers: FakeBro
     assert apis(brokers, 1)[:2] == ["update_metadata", "leader_and_isr"]
 
 
-def test_a_broker_that_registers_before_it_listens_is_tried_again_at_once(
+def test_a_starting_broker_is_retried_quickly(
     brokers: FakeBrokers, queues: ChannelManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some fifty times a second at first; one that answered once is tried again as Kafka's controller does."""
@@ -150,9 +148,7 @@ def test_a_broker_that_registers_before_it_listens_is_tried_again_at_once(
     assert tries[-1] - tries[0] < 5 * RETRY_BACKOFF_SECONDS
 
 
-def test_a_silent_broker_holds_up_nobody_and_hears_the_latest_when_it_wakes(
-    brokers: FakeBrokers, queues: ChannelManager
-) -> None:
+def test_an_unresponsive_broker_delays_no_other_broker(brokers: FakeBrokers, queues: ChannelManager) -> None:
     brokers[1].stop()
     for epoch in range(1, 6):
         queues.send(announced(brokers, [notice(brokers=(1, 2), leader_epoch=epoch)]))
@@ -188,7 +184,7 @@ def test_what_was_lost_is_sent_until_it_is_answered(
 
 
 @pytest.mark.parametrize("mistaken", [lambda answer: answer[:6], lambda answer: b"\0\0\1\0" + answer[4:]])
-def test_an_answer_that_is_none_to_the_request_is_as_good_as_lost(
+def test_a_response_to_another_request_counts_as_lost(
     brokers: FakeBrokers, queues: ChannelManager, heard: SimpleQueue[BrokerResponse], mistaken: Callable[[bytes], bytes]
 ) -> None:
     """Cut off, or to an earlier one: it must not count as a word about this one."""
@@ -202,9 +198,7 @@ def test_an_answer_that_is_none_to_the_request_is_as_good_as_lost(
     assert heard.empty()
 
 
-def test_who_registers_anew_gets_a_queue_of_its_own_and_nothing_of_the_old_one(
-    brokers: FakeBrokers, queues: ChannelManager
-) -> None:
+def test_a_new_registration_gets_a_new_queue(brokers: FakeBrokers, queues: ChannelManager) -> None:
     brokers[1].stop()
     queues.send(announced(brokers, [notice(leader_epoch=1)]))
     queues.send(announced(brokers, [notice(leader_epoch=2)]))
@@ -219,7 +213,7 @@ def test_who_registers_anew_gets_a_queue_of_its_own_and_nothing_of_the_old_one(
     assert 2 not in [state.leader_epoch for told in brokers[1].told for state in _states(told)]
 
 
-def test_who_is_gone_is_told_nothing_more(brokers: FakeBrokers, queues: ChannelManager) -> None:
+def test_deregistered_broker_gets_nothing(brokers: FakeBrokers, queues: ChannelManager) -> None:
     queues.send(announced(brokers, [notice(brokers=(1, 2))]))
     assert eventually(lambda: queues.busy == [])
 
@@ -229,7 +223,7 @@ def test_who_is_gone_is_told_nothing_more(brokers: FakeBrokers, queues: ChannelM
     assert (len(brokers[1].told), len(brokers[2].told)) == (1, 2)
 
 
-def test_later_words_take_the_place_of_earlier_ones_and_new_and_deleted_stay_so() -> None:
+def test_later_notices_replace_earlier_ones_and_keep_flags() -> None:
     notices = [
         notice(is_new=True, leader_epoch=1),
         notice(leader_epoch=2),
@@ -250,5 +244,5 @@ def test_later_words_take_the_place_of_earlier_ones_and_new_and_deleted_stay_so(
 
 
 @pytest.mark.parametrize("apis", [(LEADER_AND_ISR, STOP_REPLICA), (STOP_REPLICA, LEADER_AND_ISR)])
-def test_who_is_stopped_after_all_is_not_started_before_and_the_other_way_round(apis: tuple[str, str]) -> None:
+def test_opposite_notices_replace_each_other(apis: tuple[str, str]) -> None:
     assert [row.api for row in merged([notice(api) for api in apis], 1)] == [apis[1]]

@@ -37,7 +37,7 @@ from tests.typed_rows import typed
 
 LOOPBACK = "127.0.0.1"
 LONG = 60.0
-PASSWORD = "hunter-2-hunter"  # noqa: S105 - nobody's
+PASSWORD = "hunter-2-hunter"  # noqa: S105 - not a real password
 
 ENDPOINTS = [("INSIDE", "PLAINTEXT"), ("CLIENTS", "SASL_SSL"), ("CONTROL", "SASL_SSL")]
 
@@ -57,7 +57,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever answers is waited for, however busy the machine is; and nobody waits for what cannot change."""
+    """Responses have enough time on a busy machine, and hopeless waits end early."""
     monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
 
 
@@ -104,9 +104,7 @@ def by(folder: Path, **properties: object) -> Listener:
         ("PLAINTEXT", "INSIDE", 1),
     ],
 )
-def test_endpoint_is_the_first_of_the_protocol_or_the_one_that_is_named(
-    protocol: str, name: str | None, port: int
-) -> None:
+def test_endpoint_is_chosen_by_protocol_and_name(protocol: str, name: str | None, port: int) -> None:
     assert Listener(protocol, name).address(row(listeners=ENDPOINTS)) == (LOOPBACK, port)
 
 
@@ -141,7 +139,7 @@ def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: s
         ),
     ],
 )
-def test_properties_that_nobody_can_be_spoken_to_by(properties: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_unsupported_properties(properties: dict[str, str], why: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         by(tmp_path, sasl_password=PASSWORD, **properties)
 
@@ -150,7 +148,7 @@ def test_properties_that_nobody_can_be_spoken_to_by(properties: dict[str, str], 
 
 
 def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None:
-    """Nobody is asked for it where it is not given, and a wrong one is not shown."""
+    """OpenSSL does not prompt for a missing password, and a wrong one is not shown."""
     data, pem = certificates.client.read_bytes(), serialization.Encoding.PEM
     encrypted = serialization.BestAvailableEncryption(PASSWORD.encode())
     key = serialization.load_pem_private_key(data, None)
@@ -208,7 +206,7 @@ def why(port: int, listener: Listener) -> str:
     return reason
 
 
-def test_certificate_of_somebody_else(
+def test_certificate_of_another_authority(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
 ) -> None:
     others = Certificates.made_in(tmp_path / "others")
@@ -335,7 +333,7 @@ def test_reader_of_tls_is_woken_up(
     assert (reader.is_alive(), len(raised)) == (False, 1)
 
 
-def test_who_may_not_tell_is_refused_before_anything_is_told(serve: Callable[..., FakeBroker]) -> None:
+def test_unauthorized_user_is_refused_before_any_request(serve: Callable[..., FakeBroker]) -> None:
     broker = serve()
     broker.may_be_told = False
     registered = row(broker.port, [("L", "PLAINTEXT")])
@@ -387,7 +385,7 @@ def test_plain_is_taken() -> None:
         ("SCRAM-SHA-512", scripted(answer(data=b"\xff")), "are not those of a broker that knows the user"),
     ],
 )
-def test_who_is_not_let_in_by_sasl(mechanism: str, answers: list[bytes], why: str) -> None:
+def test_refused_by_sasl(mechanism: str, answers: list[bytes], why: str) -> None:
     with pytest.raises(AuthenticationFailedError) as refused:
         speak(mechanism, answers)
 

@@ -57,7 +57,7 @@ def _broker(broker_id: int, protocol: str = "PLAINTEXT", *, understood: bool = T
     return {"broker_id": broker_id, "endpoints": [endpoint], "understood": understood}
 
 
-def test_why_nobody_answers() -> None:
+def test_reasons_without_answers() -> None:
     brokers = [_broker(2), _broker(1, "SSL"), _broker(0, understood=False)]
     told, silent = read_log_dirs(brokers, None, lambda _: None, patience=5.0)
     assert (told, list(silent)) == ({}, [0, 1, 2])

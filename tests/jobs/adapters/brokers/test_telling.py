@@ -1,4 +1,4 @@
-"""Who is told what, in which order and how often, and whom nobody waits for: on brokers that listen and remember."""
+"""Delivery of control requests to fake brokers that record them: recipients, order, retries, unresponsive brokers."""
 
 import os
 import socket
@@ -77,9 +77,7 @@ def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
     return [error for answer, codes in pairs if answer.broker["broker_id"] == broker_id for error in codes]
 
 
-def test_each_is_told_what_concerns_it_in_order_on_one_connection(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_broker_gets_its_requests_in_order(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         broker_channel, "IDLE_BEFORE_PROBE_SECONDS", 30.0
     )  # on a busy machine it would ask whether they are there
@@ -122,7 +120,7 @@ def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBro
 
 
 @pytest.mark.usefixtures("impatient")
-def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
+def test_unresponsive_stopping_broker_does_not_delay_leaders(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "STOP_REPLICA_WAIT_SECONDS", 0.2)
@@ -145,9 +143,7 @@ def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers)
     assert time.monotonic() - started < LONG / 2
 
 
-def test_broker_that_is_no_longer_registered_is_not_asked_any_more(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deregistered_broker_is_dropped(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "UNRESPONSIVE_SECONDS", LONG)
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[1].close()
@@ -160,7 +156,7 @@ def test_broker_that_is_no_longer_registered_is_not_asked_any_more(
 
 
 def test_broker_that_registers_anew_is_told_again(brokers: FakeBrokers) -> None:
-    """Broker 1 starts anew in the middle: it has forgotten what it was told, and has another epoch."""
+    """Broker 1 restarts during the delivery: it has lost its state and has a new broker epoch."""
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[0].slow["leader_and_isr"] = 1.0
     anew = [live[0], registered(brokers, 1, epoch=2)]
@@ -181,7 +177,7 @@ def test_broker_that_says_its_epoch_is_newer_is_told_again(brokers: FakeBrokers)
     assert (answers.accepted, set(errors(answers, 1))) == ([0, 1], {0})
 
 
-def test_broker_that_registers_meanwhile_is_told_what_is_due_to_it(brokers: FakeBrokers) -> None:
+def test_newly_registered_broker_gets_its_requests(brokers: FakeBrokers) -> None:
     brokers[0].slow["leader_and_isr"] = 1.0
     live = [registered(brokers, 0)]
     now = [*live, registered(brokers, 1)]
@@ -194,7 +190,7 @@ def test_broker_that_registers_meanwhile_is_told_what_is_due_to_it(brokers: Fake
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_replicas_that_are_deleted_are_in_a_request_of_their_own(brokers: FakeBrokers, version: int) -> None:
+def test_deletions_are_in_a_separate_request(brokers: FakeBrokers, version: int) -> None:
     """Up to version 2 a request says once for all of its partitions whether logs are deleted."""
     brokers[0].versions[5] = version
     live = [registered(brokers, 0)]
@@ -239,7 +235,7 @@ def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
     assert (BrokerResponses.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
 
 
-def test_channel_on_which_a_broker_was_given_up_is_not_used_again(brokers: FakeBrokers) -> None:
+def test_aborted_connection_is_not_reused(brokers: FakeBrokers) -> None:
     """Its answer may come yet, and would be taken for that to the next request."""
     live = [registered(brokers, 0)]
     brokers[0].on_told = lambda _: brokers[0].stop()
@@ -254,7 +250,7 @@ def test_channel_on_which_a_broker_was_given_up_is_not_used_again(brokers: FakeB
 
 
 def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
-    """Who registers anew listens anew, be it at the same address."""
+    """A broker that registers again gets a new connection, even at the same address."""
     with ConnectionPool(str(OURS)) as channels:
         for epoch in (1, 2):
             told = announcement([registered(brokers, 0, epoch)], [state(0, [0])])
@@ -289,7 +285,7 @@ def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> Non
 
 @pytest.mark.usefixtures("impatient")
 def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
-    """Longer than anybody is silent: a broker at work still answers who asks whether it is there."""
+    """A broker that is busy for longer than UNRESPONSIVE_SECONDS still answers probes."""
     brokers[0].slow["leader_and_isr"] = 4.0
 
     answers = tell([registered(brokers, 0)], [state(partition, [0]) for partition in range(50)])
@@ -297,7 +293,7 @@ def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
     assert (answers.accepted, len(brokers[0].of("leader_and_isr"))) == ([0], 1)
 
 
-def test_answer_that_was_lost_is_asked_for_again_and_eleven_means_that_it_has_it(brokers: FakeBrokers) -> None:
+def test_lost_request_is_repeated_and_error_11_is_accepted(brokers: FakeBrokers) -> None:
     brokers[0].hangs_up_on = {"leader_and_isr"}
 
     answers = tell([registered(brokers, 0)], [state(0, [0])])
@@ -306,7 +302,7 @@ def test_answer_that_was_lost_is_asked_for_again_and_eleven_means_that_it_has_it
     assert (answers.accepted, answers.lines(), 11 in errors(answers, 0)) == ([0], [], True)
 
 
-def test_errors_of_one_kind_are_one_line_and_five_lines_are_the_most(brokers: FakeBrokers) -> None:
+def test_errors_take_one_line_per_kind_and_five_at_most(brokers: FakeBrokers) -> None:
     codes = (56, 3, 103, 41, 74, 19)
     brokers[0].errors = {(f"topic-{code}", partition): code for code in codes for partition in range(100)}
     told = [state(partition, [0], topic=topic) for topic, partition in brokers[0].errors]
@@ -347,7 +343,7 @@ def test_silent_broker_is_refused_before_anything_is_written(
 def test_broker_that_refuses_connections_is_given_up_after_some(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, untold: int
 ) -> None:
-    """One that is started anew refuses for a moment; one that has ended is not worth all the patience there is."""
+    """A restarting broker refuses connections for a moment; a stopped broker is not waited for until the timeout."""
     monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
     monkeypatch.setattr(broker_channel, "RETRY_BACKOFF_SECONDS", 0.01)
     tries = [ConnectionRefusedError("refused")] * refusals
@@ -378,9 +374,7 @@ def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatc
     assert brokers[0].version_requests > 0
 
 
-def test_stall_of_our_own_machine_is_no_silence_of_a_broker(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stall_of_this_machine_does_not_count(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
     monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 2.0)
     brokers[0].stop()

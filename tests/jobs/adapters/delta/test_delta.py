@@ -1,4 +1,4 @@
-"""Tables read on Spark: the cluster's rows alone, of any version, whoever wrote them and whatever its name is."""
+"""Tables read on Spark: only the cluster's rows, at any version, from any writer, for any cluster name."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Locks beside tables: alone or together, over with their process, and no commit of Spark's replaces another."""
+"""Lock files of tables: exclusive or shared, released with their process, and no Spark commit overwrites another."""
 
 import subprocess
 import sys
@@ -70,7 +70,7 @@ def _topic(topic: str, snapshot: int) -> dict[str, Any]:
     return {"topic": topic, "snapshot_id": snapshot, "config": {}, "understood": True}
 
 
-def test_commits_of_spark_and_of_deltalake_lose_none_of_each_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_commits_of_spark_and_deltalake_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     """Delta's log store for folders renames a commit over one that was made after its look."""
     ours, theirs = (Warehouse(str(tmp_path), name) for name in ("by-spark", "by-deltalake"))
     ours.ensure_tables()
@@ -92,7 +92,7 @@ def test_commits_of_spark_and_of_deltalake_lose_none_of_each_other(spark: SparkS
     }
 
 
-def test_of_rows_inserted_at_once_under_a_key_one_is_there(tmp_path: Path) -> None:
+def test_concurrent_inserts_of_one_key_leave_one_row(tmp_path: Path) -> None:
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
 

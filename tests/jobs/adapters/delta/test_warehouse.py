@@ -40,7 +40,7 @@ def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> Non
     assert {field.name for field in DeltaTable(lake.path("changes")).schema().fields} == set(CHANGES.names)
 
 
-def test_a_table_of_an_older_version_takes_what_this_one_does(tmp_path: Path) -> None:
+def test_a_table_of_an_older_version_accepts_new_rows(tmp_path: Path) -> None:
     """Older versions refused an empty ISR, which Kafka reads."""
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
@@ -95,7 +95,7 @@ def test_copied_files_are_all_of_the_clusters_rows(spark: SparkSession, tmp_path
     assert _led(other, "partition_history") == {("theirs", 0, 1)}
 
 
-def test_few_rows_come_to_the_driver_as_the_table_has_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_collected_rows_have_the_tables_schema(spark: SparkSession, tmp_path: Path) -> None:
     tables = SparkWarehouse(spark, Warehouse(str(tmp_path), "default"))
     tables.warehouse.ensure_tables()
     row = {"topic": "t", "topic_id": "i", "config": {"k": "v"}, "deletion_requested": False, "understood": True}
@@ -114,7 +114,7 @@ def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> None:
-    """What stands beside an updated row in its file is written again, as text of another kind."""
+    """Other rows in the file of an updated row are rewritten too, with another Arrow text type."""
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
     lake.append("plans", [{"plan_id": plan, "status": "planned"} for plan in ("a", "b", "c")])
@@ -124,7 +124,7 @@ def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> Non
     assert statuses == [["planned"], ["committed"], ["planned"], ["planned"], []]
 
 
-def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:
+def test_a_table_without_its_log_is_refused(tmp_path: Path) -> None:
     """Nothing is made in its place; an empty folder is one that nothing was made in yet."""
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
@@ -140,7 +140,7 @@ def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:
 
 
 def test_nobody_takes_back_what_commits_say(tmp_path: Path) -> None:
-    """Delta refuses it, whoever asks; to write small files together changes nothing."""
+    """Delta refuses it for any writer; merging small files changes no row."""
     lake = Warehouse(str(tmp_path), "c")
     lake.ensure_tables()
     lake.append("commits", [{"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}])

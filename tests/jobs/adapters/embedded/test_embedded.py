@@ -32,7 +32,7 @@ with EmbeddedCluster(1) as cluster:
 
 
 def is_gone(pid: int) -> bool:
-    """Also true of a zombie: in a container, nobody may collect orphans."""
+    """Also true of a zombie, as a container may have no process that reaps orphans."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):

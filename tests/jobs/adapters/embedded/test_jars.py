@@ -77,7 +77,7 @@ def test_delta_is_its_own_two_jars(
     assert capsys.readouterr().err.startswith("resolving Delta 4.4.0 jars with ")
 
 
-def test_kafka_and_its_logging_are_on_the_class_path_without_a_second_slf4j() -> None:
+def test_kafka_class_path_has_one_slf4j_binding() -> None:
     slf4j = [name for name in names(kafka_jars()) if name.startswith("slf4j")]
 
     assert slf4j == ["slf4j-api-1.7.36.jar", "slf4j-reload4j-1.7.36.jar"]

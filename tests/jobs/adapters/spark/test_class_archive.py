@@ -37,7 +37,7 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_settings_are_given_by_name_and_no_folder_on_the_class_path_has_files(conf: Path) -> None:
+def test_class_path_has_no_folder_with_files(conf: Path) -> None:
     variables = quick_start(OPTIONS, conf)
 
     assert f"-XX:SharedArchiveFile={spark_archive()}" in shlex.split(variables[JVM_OPTIONS])
@@ -57,7 +57,7 @@ def test_where_none_was_recorded_the_jvm_has_its_options(conf: Path) -> None:
     assert quick_start(OPTIONS, conf) == LEFT_ALONE
 
 
-def test_what_else_is_in_the_folder_stays_on_the_class_path(conf: Path) -> None:
+def test_other_files_keep_the_folder_on_the_class_path(conf: Path) -> None:
     (conf / "core-site.xml").touch()
 
     assert quick_start(OPTIONS, conf) == LEFT_ALONE
@@ -70,7 +70,7 @@ def test_a_folder_without_settings_is_left_as_it_is(conf: Path, missing: str) ->
     assert quick_start(OPTIONS, conf) == LEFT_ALONE
 
 
-def test_a_folder_that_is_not_there_is_for_spark_to_complain_of(conf: Path) -> None:
+def test_a_missing_folder_is_left_to_spark(conf: Path) -> None:
     assert quick_start(OPTIONS, conf / "nowhere") == LEFT_ALONE
 
 

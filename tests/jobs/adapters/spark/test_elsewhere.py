@@ -1,7 +1,7 @@
 """A Spark that others run, for real: a Connect server without a JVM here, and a standalone cluster under spark-submit.
 
-The cluster of the large tree has more partitions than the driver reads by itself, so executors read ZooKeeper; whoever
-planned, the plan of a snapshot has the id that the session of the tests gives it.
+The cluster of the large tree has more partitions than the driver reads by itself, so executors read ZooKeeper. Plans
+made there have the same ids as plans made in the tests' own session.
 """
 
 import json

@@ -67,9 +67,7 @@ def test_it_answers_about_the_rows_that_are_there_now(
     assert [len(rows) for rows in asked] != [0] * 6
 
 
-def test_a_value_of_another_type_is_refused_and_not_taken_for_none(
-    spark: SparkSession, files: ParameterTables, query: DataFrame
-) -> None:
+def test_a_value_of_another_type_is_refused(spark: SparkSession, files: ParameterTables, query: DataFrame) -> None:
     prepared = PreparedQuery.of(query, with_minimal_optimizer(spark))
     files.put("live", [{"broker": 1}])
     files.put("led", [{"topic": "a", "partition": 0, "leader": "two"}])

@@ -21,7 +21,7 @@ from jobs.core.errors import ExitCode, MissingError
 from schemas.columns import TABLES
 
 NOBODY: Final = "sc://127.0.0.1:1"
-"""A port that nobody listens on, and nobody may without being root."""
+"""A port without a listener; only root may listen on it."""
 
 WITHOUT: Final = """\
 import sys
@@ -50,7 +50,7 @@ def _error(arguments: list[str], *missing: str) -> tuple[int, str, list[str]]:
 
 
 @pytest.mark.parametrize("url", ["spark.example:15002", "http://h", "sc://", "sc://h:99999", "sc://h/x", "local[2]"])
-def test_what_is_no_url_of_a_server_is_a_usage_error(url: str) -> None:
+def test_an_invalid_server_url_is_a_usage_error(url: str) -> None:
     done = CliRunner().invoke(app, ["whatif", "--lose", "brokers=1", "--remote", f"{url};token=s3cret"])
     assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.USAGE, 1)
     assert f"--remote '{url}' is no address of a Spark Connect server: expected sc://HOST[:PORT]" in done.stderr

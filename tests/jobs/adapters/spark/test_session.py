@@ -19,7 +19,7 @@ def test_settings_of_one_job_do_not_leak(spark: SparkSession) -> None:
     assert (own.conf.get(SHUFFLE), spark.conf.get(SHUFFLE)) == ("77", before)
 
 
-def test_what_a_notebook_has_set_holds_in_a_job_as_well(spark: SparkSession) -> None:
+def test_a_notebooks_settings_apply_in_jobs(spark: SparkSession) -> None:
     before = spark.conf.get(BATCH)
     spark.conf.set(BATCH, "123")
     try:
@@ -35,9 +35,7 @@ def test_both_run_on_the_same_jvm(spark: SparkSession) -> None:
     assert own.range(3).count() == 3
 
 
-def test_how_its_jvm_starts_is_nothing_that_a_later_process_is_told(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jvm_options_are_not_left_in_the_environment(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that a notebook starts has options of its own for its JVM, and finds the archive of classes."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf_dir()))
     for name in (JVM_OPTIONS, "PYSPARK_SUBMIT_ARGS"):

@@ -64,7 +64,7 @@ def test_signs_of_a_migration(bare_tree: KafkaTree, path: str, data: bytes, sign
 
 
 @pytest.mark.parametrize("data", [b'{"version":0,"kraft_controller_id":-1}'])
-def test_migration_that_nobody_began_is_none(tree: KafkaTree, data: bytes) -> None:
+def test_no_migration(tree: KafkaTree, data: bytes) -> None:
     tree.write("/migration", data)
 
     assert cluster_of(tree).migration is None

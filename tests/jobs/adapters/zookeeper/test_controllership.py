@@ -1,4 +1,4 @@
-"""The controllership: one multi takes it over, the epoch fences whoever held it, the session's end hands it back."""
+"""The controllership: taken over by one multi, fenced by the controller epoch, released by the end of the session."""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def test_takes_over_from_a_live_controller(tree: KafkaTree) -> None:
         assert epoch == b"8"
 
 
-def test_controller_znode_is_what_kafka_writes_and_ends_with_our_session(tree: KafkaTree) -> None:
+def test_controller_znode_is_kafkas_and_ephemeral(tree: KafkaTree) -> None:
     with controllership(tree.hosts, OURS) as held:
         data, stat = tree.client.get("/controller")
         assert re.fullmatch(
@@ -111,7 +111,7 @@ def test_refuses_a_kraft_controllers_epoch(tree: KafkaTree) -> None:
         take_over(tree.client, tree.hosts, OURS)
 
 
-def test_who_controls_is_told_by_a_server_that_has_caught_up(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_controller_is_read_after_a_sync(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of an ensemble may not have heard yet that we have handed back: with `sync` it does."""
     sync = KazooClient.sync_async
 
@@ -157,7 +157,7 @@ def test_takes_nothing_over_that_rests_on_an_earlier_controller(tree: KafkaTree)
     [("/controller", b"what?"), ("/controller_epoch", b"what?"), ("/controller_epoch", b"2147483647")],
 )
 def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str, data: bytes) -> None:
-    """Nor the last epoch that there is: no broker could read the next one, and nobody would be the controller again."""
+    """Nor after the last epoch: brokers could not decode the next one, so no broker could become the controller."""
     tree.client.set(znode, data)
     before = tree.dump()
 
@@ -258,9 +258,7 @@ def test_says_so_when_the_session_ends_during_the_take_over(tree: KafkaTree, pro
 
 
 @pytest.mark.usefixtures("tree")
-def test_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
-    proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_a_stopped_zookeeper_ends(proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 1.0)
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.refuse))
 

@@ -1,4 +1,4 @@
-"""How an ensemble is spoken to: users, TLS, what is created for whom, and what is said where it fails."""
+"""Security of connections to ZooKeeper: users, TLS, ACLs of created znodes, and error messages."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,7 +90,7 @@ def tree(chroot: str) -> Iterator[KafkaTree]:
 
 
 def secure(tree: KafkaTree, acls: list[ACL]) -> None:
-    """As brokers with zookeeper.set.acl have it: theirs to write, everybody's to read."""
+    """ACLs of brokers with zookeeper.set.acl: writable by brokers, readable by all clients."""
     for path in ("/", "/brokers/topics", "/controller_epoch", "/controller", "/admin/delete_topics"):
         tree.client.set_acls(path, acls)
 
@@ -116,8 +116,8 @@ def test_who_is_who_the_brokers_are_writes_as_they_do(
     assert made == dict.fromkeys(made, acls)
 
 
-def test_what_nobody_secured_stays_open_to_everybody(tree: KafkaTree, configured: Configured) -> None:
-    """Brokers without zookeeper.set.acl, which are somebody else than we are, must be able to go on."""
+def test_unsecured_znodes_stay_open(tree: KafkaTree, configured: Configured) -> None:
+    """Brokers without zookeeper.set.acl are other users than we are and must still be able to write."""
     configured(tree.hosts, SASL)
     with connected(tree.hosts) as client:
         take_over(client, tree.hosts, OURS)
@@ -125,7 +125,7 @@ def test_what_nobody_secured_stays_open_to_everybody(tree: KafkaTree, configured
         assert [acl.id.scheme for acl in client.get_acls("/controller")[0]] == ["world"]
 
 
-def test_an_acl_that_is_not_shown_as_it_is_is_not_copied(tree: KafkaTree, configured: Configured) -> None:
+def test_a_masked_acl_is_not_copied(tree: KafkaTree, configured: Configured) -> None:
     ours = make_digest_acl("surveyor", "other", read=True, write=True, create=True, delete=True)
     secure(tree, [make_digest_acl(USER, PASSWORD, all=True), ours])
     configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
@@ -174,7 +174,7 @@ def test_what_is_wrong_is_said_without_the_password(
 
 
 @pytest.mark.parametrize("given", [{}, {"ssl.key.password": "wrong-one"}])
-def test_nobody_at_a_terminal_is_asked_for_the_password_of_a_key(
+def test_no_prompt_for_the_password_of_a_key(
     guarded: GuardedZooKeeper, configured: Configured, tmp_path: Path, given: dict[str, str]
 ) -> None:
     """OpenSSL would, for as long as there is a terminal; and a wrong one is not shown."""

@@ -98,7 +98,7 @@ def test_bulk_and_single_reads_agree(bare_tree: KafkaTree) -> None:
     assert read_many(bare_tree.client, ["/znode"]) == [read(bare_tree.client, "/znode")]
 
 
-def test_children_are_in_order_and_none_where_there_is_no_znode(bare_tree: KafkaTree) -> None:
+def test_children_are_sorted_and_empty_without_a_znode(bare_tree: KafkaTree) -> None:
     for name in NAMES:
         bare_tree.write(f"/parent/{name}", b"")
 
@@ -169,7 +169,7 @@ def test_spark_reads_the_same_from_an_old_server(tree: KafkaTree, old: ZooKeeper
 @pytest.mark.parametrize("knows_multi_read", [True, False])
 def test_a_forbidden_znode_is_said(bare_tree: KafkaTree, proxy: ZooKeeperProxy, knows_multi_read: bool) -> None:  # noqa: FBT001 - a parameter
     bare_tree.write("/secret", b"")
-    bare_tree.client.set_acls("/secret", [make_digest_acl("somebody", "else", all=True)])
+    bare_tree.client.set_acls("/secret", [make_digest_acl("another", "user", all=True)])
     proxy.knows_multi_read = knows_multi_read
 
     with pytest.raises(UnreadableError, match=r"forbids to read /secret \(NoAuth\).* or the ACL"):
@@ -188,7 +188,7 @@ def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
     return [len(batch) for batch in batches]
 
 
-def test_batches_grow_where_answers_are_small_and_shrink_where_they_are_large(bare_tree: KafkaTree) -> None:
+def test_batch_size_follows_response_size(bare_tree: KafkaTree) -> None:
     bare_tree.write("/small", b"")
     bare_tree.write("/large", b"x" * 60_000)
     first = FIRST_BATCH_ZNODES  # its answer tells how large they are
@@ -261,7 +261,7 @@ def test_what_a_lost_connection_left_unanswered_is_asked_again(
     assert loss.happened.is_set()
 
 
-def test_who_holds_something_by_the_session_hears_of_its_loss(proxy: ZooKeeperProxy) -> None:
+def test_session_loss_reaches_a_caller_without_resume(proxy: ZooKeeperProxy) -> None:
     assert supports_multi_read(server_of(proxy.hosts))
     proxy.lose(Loss(MULTI_READ))
     with connected(proxy.hosts) as client, pytest.raises(ConnectionLoss):

@@ -72,7 +72,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
 
 @pytest.fixture
 def orders(tree: KafkaTree) -> KafkaTree:
-    """Topics `orders` of two partitions, and `payments` and `zebras` beside it, of one each."""
+    """Topic `orders` with two partitions, and `payments` and `zebras` with one each."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
     tree.add_topic("payments", {0: [2, 0]})
     tree.add_topic("zebras", {0: [1, 0]})
@@ -109,9 +109,7 @@ def test_what_is_of_one_moment_is_read_once(orders: KafkaTree, meanwhile: Meanwh
     assert (rows.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"]])
 
 
-def test_a_topic_whose_replicas_moved_meanwhile_is_given_once_as_it_is_then(
-    orders: KafkaTree, meanwhile: Meanwhile
-) -> None:
+def test_a_topic_moved_during_the_read_is_read_again(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     meanwhile.changes = [lambda: move(orders)]
 
     rows = read(orders)
@@ -126,7 +124,7 @@ def test_a_topic_whose_replicas_moved_meanwhile_is_given_once_as_it_is_then(
     assert (rows.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"], ["orders"]])
 
 
-def test_an_isr_that_moved_ahead_of_its_leader_is_torn_as_well(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_an_isr_newer_than_its_replicas_is_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     def grow() -> None:
         assign(orders, "orders", {0: [0, 1, 2], 1: [1, 2]})
         lead(orders, "orders", 0, 0, [0, 1, 2])
@@ -154,7 +152,7 @@ def test_a_topic_that_vanished_before_is_no_row(orders: KafkaTree) -> None:
     assert read(orders, "gone") == Read()
 
 
-def test_a_topic_made_anew_meanwhile_is_the_new_one(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_a_topic_recreated_during_the_read_is_the_new_one(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     def make_anew() -> None:
         orders.client.delete("/brokers/topics/orders", recursive=True)
         orders.client.delete("/config/topics/orders")
@@ -168,9 +166,7 @@ def test_a_topic_made_anew_meanwhile_is_the_new_one(orders: KafkaTree, meanwhile
     assert rows.of_topics("topic", "topic_id") == [("orders", "A" * 22)]
 
 
-def test_a_partition_added_after_its_topic_was_read_is_left_to_the_next_snapshot(
-    orders: KafkaTree, meanwhile: Meanwhile
-) -> None:
+def test_a_partition_added_during_the_read_is_left_out(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     meanwhile.changes = [lambda: add_partition(orders)]
 
     rows = read(orders, "orders")
@@ -230,7 +226,7 @@ def test_no_leader_is_no_stranger(orders: KafkaTree, meanwhile: Meanwhile) -> No
     assert len(meanwhile.read) == 1
 
 
-def test_a_state_that_nobody_assigned_is_in_quarantine(orders: KafkaTree) -> None:
+def test_a_state_without_an_assignment_is_quarantined(orders: KafkaTree) -> None:
     lead(orders, "orders", 9, 1, [1])
     orders.write("/brokers/topics/orders/partitions/x/state", b"what")
     orders.client.ensure_path("/brokers/topics/orders/partitions/8")  # as Kafka leaves it for a moment
@@ -247,7 +243,7 @@ def test_a_state_that_nobody_assigned_is_in_quarantine(orders: KafkaTree) -> Non
 
 
 @pytest.mark.parametrize("null", [True, False])
-def test_a_topic_without_data_is_in_quarantine_and_its_states_too(orders: KafkaTree, null: bool) -> None:  # noqa: FBT001
+def test_a_topic_without_data_is_quarantined_with_its_states(orders: KafkaTree, null: bool) -> None:  # noqa: FBT001
     multi = orders.client.transaction()
     if null:
         add(multi, [Create("/brokers/topics/empty")])
@@ -512,9 +508,7 @@ def test_bad_configs_are_in_quarantine_and_their_topics_are_read(orders: KafkaTr
     ]
 
 
-def test_states_are_read_in_chunks_and_what_is_torn_after_its_chunk(
-    orders: KafkaTree, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_states_are_read_in_chunks(orders: KafkaTree, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "PARTITIONS_PER_CHUNK", 2)
     meanwhile.changes = [lambda: None, lambda: move(orders)]
     names = sorted(orders.client.get_children("/brokers/topics"))

@@ -1,4 +1,4 @@
-"""A connection to ZooKeeper: its chroot, single reads, and what is said when nobody answers."""
+"""A connection to ZooKeeper: its chroot, single reads, and the message if no server answers."""
 
 import time
 

@@ -110,7 +110,7 @@ def test_depth_counts_levels(tree: KafkaTree, depth: str, added: Sequence[str]) 
 
 
 @pytest.mark.parametrize("path", ["/brokers/topics", "/brokers/topics/", "brokers/topics", "/brokers/topics//"])
-def test_a_path_may_end_in_a_slash_and_lack_its_first(tree: KafkaTree, path: str) -> None:
+def test_slashes_around_a_path_are_optional(tree: KafkaTree, path: str) -> None:
     assert load({"zookeeper": tree.hosts, "path": path}) == rows_of(tree, TOPICS)
 
 

@@ -1,7 +1,7 @@
-"""Pages that show commands, after `$` or as they are typed, and below them what they answered; run again, written anew.
+"""Documentation pages that show commands and their output: the commands are run again and the output is compared.
 
-After `$` all is compared that is answered; below a command without it, comments, if there are any.
-What differs from run to run is no difference: ids of plans, times, ports, sizes, which broker is the controller.
+After `$` the whole output is compared; below a command without it, only comments. Values that differ between runs are
+ignored: plan ids, times, ports, sizes, and the controller's id.
 """
 
 import re

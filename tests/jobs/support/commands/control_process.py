@@ -31,7 +31,7 @@ from jobs.entry import main
 join()
 warmup.WARMUP_ROUNDS = 0
 """
-"""It uses the Spark of the tests, and asks nothing before it is in office: nobody counts its first seconds."""
+"""A program that uses the tests' Spark and runs no query before it is the controller, so its start is not measured."""
 
 NEVER_AHEAD = """\
 from jobs.controller import controller
@@ -42,7 +42,7 @@ controller.FailurePrecomputer = lambda *_: None
 
 @dataclass
 class Office:
-    """A controller in office: its process, its session, what it says."""
+    """A running resident controller: its process, its session and its output."""
 
     process: "subprocess.Popen[str]"
     log: Path
@@ -100,14 +100,14 @@ def in_office(kafka: KafkaTree, warehouse: Path, spark: SparkSession, *, thinks_
 
 
 def controller(kafka: KafkaTree) -> int | None:
-    """Who is the controller; nobody is while it changes."""
+    """The controller's id, NO_CONTROLLER during a change."""
     data = read(kafka.client, "/controller").data
     return None if data is None else decode_controller(data).broker_id
 
 
 @contextmanager
 def nobody_in_office(kafka: KafkaTree) -> Iterator[None]:
-    """Take /controller over for somebody who does nothing: no broker is quicker, and the next controller takes it."""
+    """Create /controller for an idle session, so that no broker is faster; the next controller takes it over."""
     with connected(kafka.hosts) as client:
         take_over(client, kafka.hosts, NOBODY)
         yield

@@ -47,7 +47,7 @@ class EnsembleServer(EmbeddedZooKeeper):
 
     @property
     def mode(self) -> str | None:
-        """`leader` or `follower`, None while it serves nobody."""
+        """`leader` or `follower`, None while it serves no clients."""
         lines = four_letter_word(self.port, "srvr").splitlines() if self.is_running() else []
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
 
@@ -99,7 +99,7 @@ def _settled(modes: Mapping[int, str | None]) -> bool:
 
 
 def _free_ports(count: int) -> set[int]:
-    """Ports that differ: nobody listens on any of them before all are known."""
+    """Distinct ports; no server listens on one before all are chosen."""
     ports: set[int] = set()
     while len(ports) < count:
         ports.add(free_port())

@@ -1,6 +1,6 @@
-"""A ZooKeeper tree as Kafka keeps it, without Kafka: brokers are registered where fakes listen, or nobody does.
+"""A ZooKeeper tree as Kafka writes it, without Kafka: registered brokers are fakes, or ports without a listener.
 
-Everything goes through a session of its own, so what is ephemeral in it stays as long as the test.
+Everything is written through a separate session, so its ephemeral znodes exist until the test ends.
 """
 
 import json
@@ -25,7 +25,7 @@ PATHS = (
     "/isr_change_notification",
     "/log_dir_event_notification",
 )
-# Nobody listens on it, and nobody may without being root.
+# A port without a listener; only root may listen on it.
 NO_PORT = 1
 
 Dump = dict[str, tuple[bytes | None, ZnodeStat]]

@@ -1,7 +1,7 @@
-"""A TCP proxy between a client and ZooKeeper that loses one answer, as networks do: the request is done, nobody hears.
+"""A TCP proxy between a client and ZooKeeper that can lose a request, or its response after its execution.
 
-Where it does not know multiRead it makes of it an operation that no server knows, and ZooKeeper answers as servers
-before 3.6 do. It understands as much of the protocol as it needs: frames of a length, then a request's xid and op code.
+To simulate a server without multiRead, it replaces that op code by an unknown one, and ZooKeeper answers as servers
+before 3.6 do. It only parses frames and the xid and op code of requests.
 """
 
 import socket
@@ -23,9 +23,9 @@ UNKNOWN = 99
 
 @dataclass
 class Loss:
-    """What is lost: the `nth` request of a kind, or only its answer; `then` runs before anybody can reconnect.
+    """A loss of the `nth` request of a kind, or only of its response; `then` runs before clients can reconnect.
 
-    Of what is lost, `passed` bytes still get through before the connection is cut.
+    `passed` bytes of the lost message are still delivered before the connection is cut.
     """
 
     op: int
@@ -62,7 +62,7 @@ class ZooKeeperProxy:
         return loss
 
     def refuse(self) -> None:
-        """Let nobody through any more."""
+        """Refuse all connections from now on."""
         self._refusing = True
 
     def expire_session(self) -> None:
