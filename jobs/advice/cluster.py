@@ -104,15 +104,15 @@ def repair_suggestion(blocking: Row, latest_epoch: int) -> Suggestion:
 
     Repairs that need a decision are described in the documentation.
     """
-    what = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
+    text = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
     if blocking["mend"]:
-        return Suggestion(f"{what}; delete it", zookeeper_shell=blocking["mend"])
+        return Suggestion(f"{text}; delete it", zookeeper_shell=blocking["mend"])
     if blocking["path"] == CONTROLLER_EPOCH and latest_epoch:
         command = f"set {CONTROLLER_EPOCH} {latest_epoch}"
-        return Suggestion(f"{what}; set it to the latest known controller epoch", zookeeper_shell=command)
+        return Suggestion(f"{text}; set it to the latest known controller epoch", zookeeper_shell=command)
     if blocking["path"].startswith(DELETE_TOPICS):
-        return Suggestion(f"{what}; Surveyor deletes it once it is the controller", "reconcile")
-    return Suggestion(f"{what}; docs/troubleshooting.md says how to repair it", "show quarantine")
+        return Suggestion(f"{text}; Surveyor deletes it once it is the controller", "reconcile")
+    return Suggestion(f"{text}; docs/troubleshooting.md says how to repair it", "show quarantine")
 
 
 def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
@@ -190,23 +190,23 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     health = situation.health
     if health.stuck:
         if health.live:
-            what = "if those brokers cannot be started: see which replica could lead, and what that loses"
-            yield Suggestion(what, "plan recover --refresh")
+            text = "if those brokers cannot be started: see which replica could lead, and what that loses"
+            yield Suggestion(text, "plan recover --refresh")
         return  # the broker that was in sync last must not be given up
     lost = [broker for broker in sorted(health.gone) if _is_long_gone(situation, broker)]
     if not lost:
         return
     gone_for = min(situation.gone_for(broker) or 0.0 for broker in lost)
     have = "has" if len(lost) == 1 else "have"
-    what = f"broker{'s' * (len(lost) > 1)} {abbreviate(lost)} {have} been gone for {format_duration(gone_for)} at least"
+    text = f"broker{'s' * (len(lost) > 1)} {abbreviate(lost)} {have} been gone for {format_duration(gone_for)} at least"
     if health.most_replicas > health.able_brokers:
         too_few = f"{pluralise(health.able_brokers, 'broker')} cannot hold {pluralise(health.most_replicas, 'replica')}"
-        yield Suggestion(f"{what}: before giving up, add another broker, as {too_few}")
+        yield Suggestion(f"{text}: before giving up, add another broker, as {too_few}")
     else:
-        named = ",".join(map(str, lost))
+        broker_ids = ",".join(map(str, lost))
         yield Suggestion(
-            f"{what}: only if they do not return, copy their replicas to other brokers",
-            f"plan reassign --remove-brokers {named} --refresh",
+            f"{text}: only if they do not return, copy their replicas to other brokers",
+            f"plan reassign --remove-brokers {broker_ids} --refresh",
         )
 
 
@@ -281,12 +281,12 @@ def _is_committable(situation: ClusterSituation, plan: Row) -> bool:
 
 def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:
     if brokers := sorted(situation.drained.intersection(situation.health.live)):
-        named = ",".join(map(str, brokers))
+        broker_ids = ",".join(map(str, brokers))
         led = situation.health.led_by_drained
         leads = f"; {pluralise(led, 'partition', 'is', 'are')} led by a drained broker: do not stop it" if led else ""
         yield Suggestion(
             f"drained, the last choice of elections: {abbreviate(brokers)}{leads}",
-            f"plan undrain --brokers {named} --refresh",
+            f"plan undrain --brokers {broker_ids} --refresh",
         )
 
 

@@ -197,8 +197,8 @@ ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that keep ZooKeeper"
 
 def _znodes(settings: Settings, state: ClusterState) -> Checks:
     if state.migration:
-        then = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
-        yield CheckResult("migration", CheckStatus.FAULT, state.migration, then)
+        advice_on_migration = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
+        yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
     health = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, _recorded_epoch(settings, state))
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
@@ -276,8 +276,9 @@ def _last_written(client: KazooClient, state: ClusterState) -> float:
 
 
 def _registered(settings: Settings, state: ClusterState) -> CheckResult:
-    """Compare the registered brokers with the last snapshot; `status` shows whether partitions name the missing
-    ones.
+    """Compare the registered brokers with the last snapshot.
+
+    `surveyor status` shows whether partitions name the missing ones.
     """
     if not state.brokers:
         advice = "check the chroot of --zookeeper (SURVEYOR_ZOOKEEPER); start brokers"
@@ -290,8 +291,8 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
         )
     missing = sorted(in_snapshot.difference(state.live))
     if missing:
-        found = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {_ids(missing)}"
-        return CheckResult("brokers", CheckStatus.WARNING, found, "run `surveyor status` to see what is due")
+        text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {_ids(missing)}"
+        return CheckResult("brokers", CheckStatus.WARNING, text, "run `surveyor status` to see what is due")
     return CheckResult("brokers", CheckStatus.FINE, f"{len(state.brokers)} registered")
 
 
@@ -301,12 +302,12 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
     )
     silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})
     if silent:
-        why = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
+        failure = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
         yield CheckResult(
             "settings",
             CheckStatus.WARNING,
             f"{len(silent)} of {pluralise(len(state.brokers), 'broker')} did not return their configs within "
-            f"{PROBE_TIMEOUT_SECONDS:g} s: {_ids(silent)}{why}",
+            f"{PROBE_TIMEOUT_SECONDS:g} s: {_ids(silent)}{failure}",
             f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); check that they run and are reachable from "
             "here, or give a --command-config that they accept",
         )
@@ -344,9 +345,9 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
     endpoints = [endpoint["listener"] for row in state.brokers if (endpoint := listener.endpoint(row))]
     planes = {row["value"] for row in configs if row["name"] == CONTROL_PLANE and row["value"]}
     if unused_planes := sorted(planes.difference(endpoints)):
-        found = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"
+        text = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"
         advice = "set clusters.NAME.control_listener in the conf, so that control requests do not wait for clients'"
-        return CheckResult(check, CheckStatus.WARNING, found, advice)
+        return CheckResult(check, CheckStatus.WARNING, text, advice)
     return CheckResult(check, CheckStatus.FINE, "every broker can be notified of what batch mode writes")
 
 

@@ -78,9 +78,9 @@ def _starts(order: StartOrder) -> list[str]:
     first, *later = order.starts
     steps = [f"start {_any_of(first)} first ({_last_in_sync(first, order)})"]
     steps += [f"then {_any_of(step)} ({_last_in_sync(step, order)})" for step in later]
-    others = order.not_in_sync
-    if others:
-        steps.append(f"{_brokers(others)} {'was' if len(others) == 1 else 'were'} not")
+    not_in_sync = order.not_in_sync
+    if not_in_sync:
+        steps.append(f"{_brokers(not_in_sync)} {'was' if len(not_in_sync) == 1 else 'were'} not")
     return [", ".join(steps)]
 
 

@@ -60,7 +60,7 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
     """Suggest what to do after a finished attempt; `outcomes` has counts by outcome."""
     if status == PlanStatus.COMMITTED:
         return [suggestion(settings, "verify", "verify", name)]
-    if status in CLOSED:  # no commit goes on with it
+    if status in CLOSED:  # no commit continues it
         return [
             suggestion(settings, "see the result", "show", "commits", name),
             suggestion(settings, "see what is due now, and plan again", "status"),
@@ -105,8 +105,9 @@ def _after_verification(
 
 
 def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete: bool) -> list[Suggestion]:
-    """Suggest what to do after a cancellation; `again`: part of it failed; `complete`: part of the plan was
-    complete.
+    """Suggest what to do after a cancellation.
+
+    `again`: part of it failed. `complete`: part of the plan was complete before.
     """
     if again:
         return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", exclude=["apply"])]

@@ -84,13 +84,13 @@ def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
         if partition.risk is not None
     ]
     if unsafe:
-        more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
-        options = f"--skip-unsafe{allowed_by_option(finding.risk for finding in cancellation.unsafe)}"
+        overflow = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
+        options = f"--skip-unsafe{allowed_by_option(partition_status.risk for partition_status in cancellation.unsafe)}"
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
             f"plan {plan.title} is not cancelled: {pluralise(len(unsafe), 'partition')} would lose data or "
             f"replicas; start these brokers, or let those partitions continue with {options}:"
-            f"\n  {listed}{more}",
+            f"\n  {listed}{overflow}",
         )
 
 
@@ -224,12 +224,12 @@ class _CancellationRun:
             current = statuses[topic, partition]
             planned = dataclasses.replace(current, change=moves[wave, current.key])
             verdicts.append(
-                _verdict(planned, current, Step(action), None, "the cancellation that asked for it was killed")
+                _verdict(planned, current, Step(action), None, "the cancellation that requested it was killed")
             )
         self.ledger.append_now(verdicts)
 
-    def _intend(self, step: Step, findings: Sequence[PartitionStatus]) -> None:
-        self.ledger.append_now(RowOutcome(_row(finding, step), Outcome.PENDING, "") for finding in findings)
+    def _intend(self, step: Step, partitions: Sequence[PartitionStatus]) -> None:
+        self.ledger.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
 
     def _ask(
         self,

@@ -1,8 +1,7 @@
-"""A commit in any mode: judge which rows are pending, already applied or stale; write the pending ones; record
-outcomes.
+"""A commit in any mode: judge the rows, write those that are pending, and record the outcomes.
 
-The modes share everything up to the writing: the plan is checked against the limits, the cluster is read, and each row
-is judged. Neither Spark nor a JVM is used.
+A row is pending, already applied, or stale. The modes share everything up to the writing: the plan is checked against
+the limits, the cluster is read, and each row is judged. Neither Spark nor a JVM is used.
 """
 
 from contextlib import nullcontext

@@ -77,12 +77,12 @@ def _clear(settings: Settings) -> ExitCode:
             clear_throttle(settings, LeaseGuardedAdmin(admin, lease), plan_id)
         throttles = _leftover_throttles(view_now(settings.zookeeper))
         refused = {
-            resource: why
+            resource: reason
             for resource, values in throttles.items()
-            if (why := _delete_overrides(admin, lease, resource, values)) is not None
+            if (reason := _delete_overrides(admin, lease, resource, values)) is not None
         }
     cleared = [resource for resource in throttles if resource not in refused]
-    lines = [f"  {kind} {name}: {why}" for (kind, name), why in refused.items()]
+    lines = [f"  {kind} {name}: {reason}" for (kind, name), reason in refused.items()]
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}
     lines += [f"  cleared {override_text(resource, throttles[resource])}" for resource in cleared]
     title = f"throttles of {pluralise(len(cleared), 'resource')} removed, {len(refused)} not removed"

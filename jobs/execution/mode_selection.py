@@ -72,8 +72,9 @@ def choose_mode(
 def _under_resident(
     mode: Mode, plan: Plan, running: ReassignmentOptions, resident_controller: LeaseHolder
 ) -> tuple[Mode, str]:
-    """Select the mode under a resident controller: requests in /admin move replicas; other plans are submitted to
-    it.
+    """Select the mode while a resident controller runs.
+
+    Replicas are moved by requests in /admin, as Kafka's tools do; other plans are submitted to the resident controller.
     """
     controller = f"{resident_controller}, is the controller"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
@@ -106,20 +107,20 @@ def _via_zookeeper(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, s
 
 def _refuse_unrequestable(plan: Plan, subject: str) -> None:
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
-    others = sorted(kinds - REQUESTABLE)
-    if others:
+    unrequestable = sorted(kinds - REQUESTABLE)
+    if unrequestable:
         raise RefusedError(
             f"{subject} cannot commit plan {plan.title}: only reassignments and preferred elections have a "
-            f"request in /admin, not {', '.join(others)}; use --via admin",
+            f"request in /admin, not {', '.join(unrequestable)}; use --via admin",
         )
 
 
 def _why_not_admin(plan: Plan) -> str | None:
     """Say why the Admin API cannot carry out a plan; None if it can."""
     actions = {Action(change.action) for change in plan.changes}
-    others = sorted(actions - EXECUTABLE)
-    if others:
-        return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
+    unsupported = sorted(actions - EXECUTABLE)
+    if unsupported:
+        return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
     if _carries_out_requests(plan):
         return "requests in /admin are carried out by the current controller"
     first_leaders = (
@@ -144,8 +145,9 @@ def _why_not_batch(plan: Plan) -> str | None:
 
 
 def refuse_resident_drain(plan: Plan) -> None:
-    """Raise RefusedError for a drain that lasts only while Surveyor is the resident controller; for commits that
-    resign.
+    """Raise RefusedError for a drain that lasts only while Surveyor is the resident controller.
+
+    For commits that hand the controllership back.
     """
     if plan.row["kind"] == PlanKind.DRAIN and json.loads(plan.row["parameters"])["mode"] == DrainMode.RESIDENT:
         raise RefusedError(
@@ -156,12 +158,11 @@ def refuse_resident_drain(plan: Plan) -> None:
 
 
 def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | None:
-    """Say why no live controller can be asked, None if one answers; raise RefusedError if the fault may be on our
-    side.
+    """Say why no live controller can be asked; None if one answers.
 
-    The controllership is taken only if the cluster itself gives a reason: ZooKeeper names no controller, or an
-    unregistered one, or the controller is reachable and does not answer. If this host cannot reach any broker, it could
-    not send control requests in batch mode either.
+    Raises RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
+    reason: ZooKeeper names no controller, or an unregistered one, or the controller is reachable and does not answer.
+    If this host cannot reach any broker, it could not send control requests in batch mode either.
     """
     controller = state.controller.broker_id
     if controller not in state.live:
@@ -200,9 +201,9 @@ def _addresses(settings: Settings, state: ClusterState) -> list[str]:
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 
-def _unreachable_from_here(controller: int, why: str) -> RefusedError:
+def _unreachable_from_here(controller: int, reason: str) -> RefusedError:
     return RefusedError(
-        f"{why}. But broker {controller} is the controller and registered in ZooKeeper: the fault may be in the "
+        f"{reason}. But broker {controller} is the controller and registered in ZooKeeper: the fault may be in the "
         "connection and not in the cluster. Give the right --command-config, repair the network, or, if the "
         "controller cannot be reached at all, take the controllership with --mode batch",
     )

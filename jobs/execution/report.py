@@ -63,7 +63,7 @@ def report_dry(
         result["in_the_way"] = obstacle
     deletions = deletions_due(settings, plan, preflight)
     if deletions:
-        result["deleted"] = [asdict(each) for each in deletions]
+        result["deleted"] = [asdict(deletion) for deletion in deletions]
     review = [
         *_review(settings, plan, preflight, running, everything=everything),
         *deletion_lines(deletions, everything=everything),
@@ -186,8 +186,8 @@ def report_applied(
     emit_result(settings, extras.result | answer.result, *answer.lines, *extras.lines, steps=steps)
     if interrupted():
         applied_now = answer.result["applied_now"]
-        left = len(ledger.of(Outcome.SKIPPED))
-        log(f"surveyor: interrupted: {applied_now} written, {left} left; commit again to continue")
+        skipped = len(ledger.of(Outcome.SKIPPED))
+        log(f"surveyor: interrupted: {applied_now} written, {skipped} left; commit again to continue")
         return exit_code()
     return ExitCode(answer.exit_code)
 

@@ -87,8 +87,8 @@ def report_verification(
     if text is TextFormat.KAFKA:
         emit_result(settings, result, *_kafka_lines(settings, stored_plan))
     else:
-        seen = {status for _, status, _ in statuses}
-        steps = after_verification(settings, stored_plan, seen, moving=bool(moving), throttled=throttled)
+        found_statuses = {status for _, status, _ in statuses}
+        steps = after_verification(settings, stored_plan, found_statuses, moving=bool(moving), throttled=throttled)
         emit_result(
             settings, result, title + ("; the plan is complete" if complete and statuses else ""), *lines, steps=steps
         )
@@ -98,8 +98,8 @@ def report_verification(
 def _empty_plan_lines(settings: Settings, plan: Plan) -> Iterator[str]:
     """Say that a plan without changes has nothing to verify."""
     if not plan.size:
-        why = f": see `{command_line(settings, 'show', 'rejections', plan.called)}`" if plan.rejections else ""
-        rejected = f"; {len(plan.rejections)} rejected{why}" if plan.rejections else ""
+        hint = f": see `{command_line(settings, 'show', 'rejections', plan.called)}`" if plan.rejections else ""
+        rejected = f"; {len(plan.rejections)} rejected{hint}" if plan.rejections else ""
         yield f"  it changes nothing, so there is nothing to verify{rejected}"
 
 
@@ -117,18 +117,18 @@ def _evenness_lines(evenness: Result) -> Iterator[str]:
       replicas per broker now 3..5, planned 3..5
       leaders per broker now 0..4, planned 2..2
     """
-    for name, what in EVENNESS.items():
-        now, planned = (f"{low}..{high}" for low, high in (evenness[when][name] for when in ("now", "planned")))
-        yield f"  {what} per broker now {now}, planned {planned}"
+    for name, label in EVENNESS.items():
+        current, planned = (f"{low}..{high}" for low, high in (evenness[when][name] for when in ("now", "planned")))
+        yield f"  {label} per broker now {current}, planned {planned}"
 
 
 def _kafka_lines(settings: Settings, plan: Plan) -> Iterator[str]:
     """Return what `kafka-reassign-partitions --verify` would print for the plan's targets."""
-    last = [steps[-1] for steps in steps_by_partition(plan.changes).values()]
+    final_changes = [steps[-1] for steps in steps_by_partition(plan.changes).values()]
     with connected(settings.zookeeper) as client:
         sync(client)
         assignments = [
-            (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)
+            (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, final_changes)
         ]
     return status_lines(
         ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, assignment)

@@ -84,8 +84,10 @@ def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = Fa
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
         moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)
-    others = [change for change in plan.changes if change.action != Action.REASSIGN]
-    other_statuses = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
+    other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
+    other_statuses = (
+        verify_plan(settings, dataclasses.replace(plan, changes=other_changes)) if other_changes or plan.tasks else []
+    )
     return CancellationPlan(
         state,
         [*moves, *(PartitionStatus(row, _as_irreversible(status), detail) for row, status, detail in other_statuses)],
@@ -127,22 +129,24 @@ def _partition_status(
     risk_of: Callable[..., CancellationRisk | None],
     deleting: Collection[str],
 ) -> PartitionStatus:
-    first = steps[0]
-    now, why = assignment_of(first, topic)
-    if first.topic in deleting:
-        why = "its topic is queued for deletion"
-    if now is None or why is not None:
-        return PartitionStatus(first, ReassignmentStatus.DIVERGED, why or "")
-    status, number = status_of(steps_of(steps), now)
-    detail = f"replicas {list(now.replicas)}"
-    if now.is_moving:
-        detail += f", adding {list(now.adding)}, removing {list(now.removing)}"
+    first_step = steps[0]
+    current, reason = assignment_of(first_step, topic)
+    if first_step.topic in deleting:
+        reason = "its topic is queued for deletion"
+    if current is None or reason is not None:
+        return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, reason or "")
+    status, number = status_of(steps_of(steps), current)
+    detail = f"replicas {list(current.replicas)}"
+    if current.is_moving:
+        detail += f", adding {list(current.adding)}, removing {list(current.removing)}"
     state_content = understood(state)
     if status is not ReassignmentStatus.IN_PROGRESS:
-        stranded = not now.is_moving and state_content is not None and not set(state_content.isr) & set(now.replicas)
+        stranded = (
+            not current.is_moving and state_content is not None and not set(state_content.isr) & set(current.replicas)
+        )
         return PartitionStatus(steps[number], status, detail, stranded=stranded)
     return PartitionStatus(
-        steps[number], status, detail, risk_of(now, None if state_content is None else state_content.isr)
+        steps[number], status, detail, risk_of(current, None if state_content is None else state_content.isr)
     )
 
 

@@ -97,17 +97,18 @@ class Preconditions:
     def _judge(self, change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
         if is_applied(change, state) and not _is_other_creation(change, topic):
             return RowOutcome(change, Outcome.APPLIED, "found applied", state.version, is_found=True)
-        why = (
+        reason = (
             self._deleted(change)
             or _topic_moved(change, topic)
             or _state_moved(change, state)
             or self._brokers_moved(change)
         )
-        return None if why is None else RowOutcome(change, Outcome.STALE, why)
+        return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
     def _deleted(self, change: Change) -> str | None:
-        """Say that the topic is queued for deletion; None for the steps that end a reassignment, which the deletion
-        waits for.
+        """Say that the topic is queued for deletion.
+
+        None for the steps that end a reassignment: the deletion waits for them.
         """
         if change.action in {Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}:
             return None
@@ -151,8 +152,9 @@ def _decoded(data: bytes | None) -> Assignment:
 
 
 def is_other_topic(change: Change, topic: Znode) -> bool:
-    """Whether the topic of this name is another one than the change's: a topic created again starts with version 0
-    again.
+    """Whether the topic of this name is another one than the change's.
+
+    A topic that was created again starts with version 0 again, so versions alone do not show it.
     """
     if topic.stat is None:
         return False
@@ -165,10 +167,10 @@ def is_other_topic(change: Change, topic: Znode) -> bool:
 def other_topic_reason(change: Change, topic: Znode) -> str:
     """Say what happened to the topic of a change."""
     try:
-        now = _decoded(topic.data).topic_id
+        current_id = _decoded(topic.data).topic_id
     except MalformedZnodeError as error:
         return f"{topic.path} is not understood ({error})"
-    return other_topic_in_words(f"topic {change.topic}", change.topic_id, now)
+    return other_topic_in_words(f"topic {change.topic}", change.topic_id, current_id)
 
 
 def _is_other_creation(change: Change, topic: Znode) -> bool:
@@ -224,8 +226,8 @@ def _state_moved(change: Change, znode: Znode) -> str | None:
     state = understood(znode)
     if version == change.state_version and (version == NO_VERSION or _is_before(change, state)):
         return None
-    now = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    return f"{znode.path} is at version {version}, planned at {change.state_version}{now}"
+    current = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    return f"{znode.path} is at version {version}, planned at {change.state_version}{current}"
 
 
 def _is_before(change: Change, state: State | None) -> bool:
@@ -251,8 +253,8 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
         judged = _judge_for_admin(change, topic, state)
         if judged is not None or change.action != Action.REASSIGN:
             return judged
-        why = _leaderless(understood(state), registered)
-        return None if why is None else RowOutcome(change, Outcome.STALE, why)
+        reason = _leaderless(understood(state), registered)
+        return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
     return _split_due(client, changes, judge)
 
@@ -266,8 +268,10 @@ def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
     """
     if state is not None and state.leader in state.isr and str(state.leader) in registered:
         return None
-    what = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
-    return f"no live leader is in its ISR ({what}): moving it may lose its records; run `surveyor plan recover` first"
+    current = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
+    return (
+        f"no live leader is in its ISR ({current}): moving it may lose its records; run `surveyor plan recover` first"
+    )
 
 
 def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> RowOutcome | None:
@@ -284,8 +288,8 @@ def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> RowOutcome |
     judged = (
         _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, understood(state))
     )
-    why = _assignment_moved(change, topic, assignment)
-    return RowOutcome(change, Outcome.STALE, why) if judged is None and why is not None else judged
+    reason = _assignment_moved(change, topic, assignment)
+    return RowOutcome(change, Outcome.STALE, reason) if judged is None and reason is not None else judged
 
 
 def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str | None:
@@ -316,8 +320,9 @@ def _elected(change: Change, state: State | None) -> RowOutcome | None:
 
 
 def _creation_for_admin(change: Change, topic: Znode) -> RowOutcome | None:
-    """Judge a creation. An existing topic has an id set by Kafka: it counts as created if its replicas are the
-    planned ones.
+    """Judge the creation of a topic.
+
+    An existing topic has an id set by Kafka: it counts as created if its replicas are the planned ones.
     """
     if topic.stat is None:
         return None

@@ -61,15 +61,17 @@ def measure(settings: Settings, changes: Sequence[Change], interval: float) -> C
         brokers, replicas = _replicas(settings, moving)
         added = _added(moving)
         receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
-        first, unanswered = _read(settings, brokers, receiving)
+        first_reading, unanswered = _read(settings, brokers, receiving)
         started = time.monotonic()
-        if not interval or not any(copy.known and copy.left for copy in first.values()):
-            return CopyProgress(current=first, previous=None, seconds=0.0, silent=unanswered)
+        if not interval or not any(copy.known and copy.left for copy in first_reading.values()):
+            return CopyProgress(current=first_reading, previous=None, seconds=0.0, silent=unanswered)
         with progress("measuring how quickly replicas are copied"):
             time.sleep(interval)
             brokers, replicas = _replicas(settings, moving)
-            second, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
-        return CopyProgress(current=second, previous=first, seconds=time.monotonic() - started, silent=unanswered)
+            second_reading, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
+        return CopyProgress(
+            current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
+        )
     except SurveyorError as error:
         log(f"surveyor: how much is copied is unknown: {error}")
         return None
@@ -118,9 +120,7 @@ def _read(
 
 
 def _needed(receiving: _ReceivingReplicas) -> dict[int, dict[str, list[int]]]:
-    """The partitions to ask each broker for: those of the replicas it receives, and of those that are copied from
-    it.
-    """
+    """The partitions to ask each broker for: those that it receives, and those that are copied from it."""
     partitions_by_broker: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for (topic, partition, broker), replica in receiving.items():
         partitions_by_broker[broker][topic].add(partition)

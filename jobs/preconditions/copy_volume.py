@@ -117,12 +117,12 @@ class Volume:
         )
         yield f"copies {pluralise(self.replicas, 'replica')}, {format_bytes(self.bytes)}{partly}{time}"
         if len(self.waves) > 1:
-            each = [
+            texts = [
                 format_bytes(wave.bytes) + (f" in {format_duration(wave.seconds(rate))}" if rate else "")
                 for wave in self.waves[:WAVES_SHOWN]
             ]
-            more = ", ..." if len(self.waves) > WAVES_SHOWN else ""
-            yield f"bytes copied by wave {', '.join(each)}{more}"
+            ellipsis = ", ..." if len(self.waves) > WAVES_SHOWN else ""
+            yield f"bytes copied by wave {', '.join(texts)}{ellipsis}"
 
 
 def volume(lake: Warehouse, changes: StoredRows) -> Volume:
@@ -211,7 +211,7 @@ def usable_bytes(lake: Warehouse) -> dict[int, int]:
     rows = lake.rows("log_dirs") if lake.has("log_dirs") else []
     volumes = {(row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in rows}
     usable: dict[int, int] = {}
-    for broker, _, left in volumes:
-        if left is not None:
-            usable[broker] = usable.get(broker, 0) + left
+    for broker, _, free in volumes:
+        if free is not None:
+            usable[broker] = usable.get(broker, 0) + free
     return usable

@@ -1,5 +1,6 @@
-"""Limits of every commit: it refuses plans that are too old, edited, too large, of another cluster, or assume many
-dead.
+"""Limits of every commit: plans that are too old, edited, too large or of another cluster are refused.
+
+A plan that assumes a majority of the brokers to be dead is refused as well.
 """
 
 import re

@@ -57,7 +57,7 @@ def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TaskZnod
 
 def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[RowOutcome]]:
     """Return the pending operations, and the outcomes of the others."""
-    judged = [(task, verdict_on(task, now)) for task, now in read_tasks(client, tasks)]
+    judged = [(task, verdict_on(task, znodes)) for task, znodes in read_tasks(client, tasks)]
     return [task for task, verdict in judged if verdict is None], [verdict for _, verdict in judged if verdict]
 
 
@@ -67,10 +67,10 @@ def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tupl
     return ((task, topics[task.topic]) for task in tasks)
 
 
-def verdict_on(task: Operation, now: TaskZnodes) -> RowOutcome | None:
+def verdict_on(task: Operation, znodes: TaskZnodes) -> RowOutcome | None:
     """Judge one operation; None if it is pending."""
     try:
-        judged = _JUDGES[OperationKind(task.action)](json.loads(task.data), now)
+        judged = _JUDGES[OperationKind(task.action)](json.loads(task.data), znodes)
     except MalformedZnodeError as error:
         judged = Outcome.STALE, f"topic {task.topic} is not understood: {error}"
     return None if judged is None else RowOutcome(task, *judged)
@@ -79,21 +79,21 @@ def verdict_on(task: Operation, now: TaskZnodes) -> RowOutcome | None:
 _Judged = tuple[Outcome, str] | None
 
 
-def _alteration(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    if now.topic.stat is None:
+def _alteration(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    if znodes.topic.stat is None:
         return Outcome.STALE, "the topic is gone"
-    if (other := _other_topic(data, now)) is not None:
+    if (other := _other_topic(data, znodes)) is not None:
         return Outcome.STALE, other
-    if now.deletion.stat is not None:
+    if znodes.deletion.stat is not None:
         return Outcome.STALE, "the topic is queued for deletion"
-    values = {name: now.overrides.get(name) for name in data["after"]}
+    values = {name: znodes.overrides.get(name) for name in data["after"]}
     if values == data["after"]:
         return Outcome.APPLIED, "found applied"
     moved = [name for name, value in values.items() if value != data["before"][name]]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
         return Outcome.STALE, f"{moved[0]} is now {value}: another client altered it since the snapshot"
-    merged = now.overrides | data["after"]
+    merged = znodes.overrides | data["after"]
     conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
     return (
         None
@@ -102,66 +102,66 @@ def _alteration(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
     )
 
 
-def _deletion(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    if now.topic.stat is None:
+def _deletion(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    if znodes.topic.stat is None:
         return Outcome.APPLIED, "found gone"
-    if (other := _other_topic(data, now)) is not None:
+    if (other := _other_topic(data, znodes)) is not None:
         return Outcome.STALE, f"{other}; this one is not the one planned to go"
-    return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
+    return None if znodes.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
 
 
-def _reassignments(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    requested = _requested_replicas(now, REASSIGN)
+def _reassignments(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    requested = _requested_replicas(znodes, REASSIGN)
     same = [p for p, replicas in data["orders"].items() if requested.get(int(p)) == replicas]
     return None if same else (Outcome.APPLIED, "found withdrawn")
 
 
-def _elections(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    requested = _requested_replicas(now, PREFERRED_ELECTION)
+def _elections(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    requested = _requested_replicas(znodes, PREFERRED_ELECTION)
     return None if requested.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
 
 
-def _requested_replicas(now: TaskZnodes, path: str) -> dict[int, list[int]]:
+def _requested_replicas(znodes: TaskZnodes, path: str) -> dict[int, list[int]]:
     """Return the replicas that a request in /admin names, by partition of the topic."""
-    znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
+    znode, topic = znodes.admin[path], znodes.topic.path.rpartition("/")[2]
     requests = [] if znode.stat is None else read_partitions(znode.data)[0]
-    return {each.partition: each.replicas or [] for each in requests if each.topic == topic}
+    return {request.partition: request.replicas or [] for request in requests if request.topic == topic}
 
 
-def _refusal(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    if now.deletion.stat is None:
+def _refusal(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    if znodes.deletion.stat is None:
         return Outcome.APPLIED, "found withdrawn"
-    if data["exists"] is not (now.topic.stat is not None):
+    if data["exists"] is not (znodes.topic.stat is not None):
         return Outcome.STALE, "the topic is gone" if data["exists"] else "there is such a topic now"
     return None
 
 
-def _pending_deletion(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    if now.topic.stat is None:
+def _pending_deletion(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    if znodes.topic.stat is None:
         return Outcome.APPLIED, "found gone"
-    if (other := _other_topic(data, now)) is not None:
+    if (other := _other_topic(data, znodes)) is not None:
         return Outcome.STALE, f"{other}; this one is not the one that goes"
-    return (Outcome.STALE, "the topic is no longer queued for deletion") if now.deletion.stat is None else None
+    return (Outcome.STALE, "the topic is no longer queued for deletion") if znodes.deletion.stat is None else None
 
 
-def _removal(data: Mapping[str, Any], now: TaskZnodes) -> _Judged:
-    judged = _pending_deletion(data, now)
+def _removal(data: Mapping[str, Any], znodes: TaskZnodes) -> _Judged:
+    judged = _pending_deletion(data, znodes)
     if judged is not None:
         return judged
-    if now.topic.version != data["topic_version"]:
+    if znodes.topic.version != data["topic_version"]:
         return Outcome.STALE, "partitions were added since its replicas were deleted"
-    epoch, planned_epoch = int(now.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
+    epoch, planned_epoch = int(znodes.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
     if epoch - planned_epoch in {0, 1}:
         return None
     return Outcome.STALE, f"another controller has taken over, with epoch {epoch}"
 
 
-def _other_topic(data: Mapping[str, Any], now: TaskZnodes) -> str | None:
+def _other_topic(data: Mapping[str, Any], znodes: TaskZnodes) -> str | None:
     """Say what happened to the topic; None if it is still the same.
 
     A topic created before 2.8 may get its id from an upgraded controller; it is still the same topic.
     """
-    topic_id = read_assignment(now.topic.data).topic_id
+    topic_id = read_assignment(znodes.topic.data).topic_id
     if data["topic_id"] is None or topic_id == data["topic_id"]:
         return None
     return other_topic("the topic", data["topic_id"], topic_id)

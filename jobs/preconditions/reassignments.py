@@ -146,13 +146,13 @@ def stalled_steps(stalled: Sequence[Reassignment]) -> list[Suggestion]:
     missing = sorted({broker for item in waiting if item.obstacle is not None for broker in item.obstacle.waits_for})
     steps = []
     if empty:
-        what = f"{pluralise(len(empty), 'request')} in {REASSIGN} that cannot be carried out"
-        steps.append(Suggestion(f"{what}: {abbreviate([item.in_words for item in empty])}", _cancel_command(empty)))
+        text = f"{pluralise(len(empty), 'request')} in {REASSIGN} that cannot be carried out"
+        steps.append(Suggestion(f"{text}: {abbreviate([item.in_words for item in empty])}", _cancel_command(empty)))
     if waiting:
-        what = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
+        text = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"
         start = f"start {'broker' if len(missing) == 1 else 'brokers'} {abbreviate(missing)}, or cancel"
         steps.append(
-            Suggestion(f"{what}: {abbreviate([item.in_words for item in waiting])}; {start}", _cancel_command(waiting))
+            Suggestion(f"{text}: {abbreviate([item.in_words for item in waiting])}; {start}", _cancel_command(waiting))
         )
     return steps
 
@@ -167,11 +167,12 @@ def _cancel_command(reassignments: Sequence[Reassignment]) -> str:
     )
 
 
-def _refusal(settings: Settings, plan: Plan, near: Sequence[Reassignment]) -> str:
+def _refusal(settings: Settings, plan: Plan, in_the_way: Sequence[Reassignment]) -> str:
     return (
-        f"a reassignment that is not part of plan {plan.title} runs: {abbreviate([each.in_words for each in near])}; "
-        "wait until it is complete (`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or "
-        f"cancel it (`{command_line(settings, *shlex.split(_cancel_command(near)))}`), then commit again"
+        f"a reassignment that is not part of plan {plan.title} runs: "
+        f"{abbreviate([other.in_words for other in in_the_way])}; wait until it is complete (`surveyor "
+        "verify` of its plan, or kafka-reassign-partitions --list, shows it) or "
+        f"cancel it (`{command_line(settings, *shlex.split(_cancel_command(in_the_way)))}`), then commit again"
     )
 
 
@@ -185,25 +186,27 @@ def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[R
     names = sorted({topic for topic, _ in keys})
     topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
     states = read_many(client, [f"{TOPICS}/{topic}/partitions/{partition}/state" for topic, partition in keys])
-    found = []
+    reassignments = []
     for key, state in zip(keys, states, strict=True):
         try:
             assignment = assigned(topics[key[0]], key[1])
         except MalformedZnodeError:  # Kafka's controller has the assignment in memory and may be moving it
             goal = tuple(requests.get(key, moving.get(key, ())))
-            found.append(Reassignment(*key, goal, frozenset(goal)))
+            reassignments.append(Reassignment(*key, goal, frozenset(goal)))
             continue
-        now = None if assignment is None else ReplicaAssignment(*assignment)
-        found.append(
-            reassignment(key, now, requests.get(key), _isr(state), live, deleting=key[0] in deleting, ignored=ignored)
+        current = None if assignment is None else ReplicaAssignment(*assignment)
+        reassignments.append(
+            reassignment(
+                key, current, requests.get(key), _isr(state), live, deleting=key[0] in deleting, ignored=ignored
+            )
         )
-    return found
+    return reassignments
 
 
 def _isr(state: Znode) -> list[int] | None:
     """The ISR; empty if there is no state, None if it is not understood."""
-    known = understood(state)
-    return known.isr if known is not None else [] if state.stat is None else None
+    state_content = understood(state)
+    return state_content.isr if state_content is not None else [] if state.stat is None else None
 
 
 def _status_of(
@@ -219,10 +222,10 @@ def _status_of(
     if requests.get(change.key) == goal:
         return ReassignmentStatus.IN_PROGRESS, "ordered"
     replicas, adding, removing = assignment
-    now = target(replicas, removing)
-    if now != goal:
+    current_target = target(replicas, removing)
+    if current_target != goal:
         return (
-            ReassignmentStatus.COMPLETE if now in later_targets else ReassignmentStatus.DIVERGED,
+            ReassignmentStatus.COMPLETE if current_target in later_targets else ReassignmentStatus.DIVERGED,
             f"its replicas are now {replicas}",
         )
     missing = [broker for broker in goal if state is None or broker not in state.isr]

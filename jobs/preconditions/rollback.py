@@ -64,8 +64,14 @@ class Rollback:
     @property
     def rejections(self) -> list[Row]:
         return [
-            {"topic": topic, "partition": partition, "action": Action.REASSIGN.value, "code": code.value, "reason": why}
-            for (topic, partition), (code, why) in sorted(self.rejected.items())
+            {
+                "topic": topic,
+                "partition": partition,
+                "action": Action.REASSIGN.value,
+                "code": code.value,
+                "reason": reason,
+            }
+            for (topic, partition), (code, reason) in sorted(self.rejected.items())
         ]
 
     @property
@@ -199,10 +205,10 @@ def _refuse_running(plan: Plan, steps_by_key: Mapping[Key, list[Change]], partit
         and status_of(steps_of(steps), assignment_in(row))[0] is ReassignmentStatus.IN_PROGRESS
     ]
     if running:
-        more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
+        overflow = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
         raise RefusedError(
             f"plan {plan.title} still moves {pluralise(len(running), 'partition')}: "
-            f"{', '.join(running[:LINES_SHOWN])}{more}; "
+            f"{', '.join(running[:LINES_SHOWN])}{overflow}; "
             f"`surveyor cancel {plan.plan_id}` cancels these; then roll back the rest",
         )
 

@@ -23,17 +23,18 @@ from schemas.znodes import MalformedZnodeError, State, read_assignment
 
 
 def change_status(
-    change: Change, way: Sequence[Change], topic: Znode, state: State | None
+    change: Change, steps: Sequence[Change], topic: Znode, state: State | None
 ) -> tuple[ReassignmentStatus, str]:
-    """Return how far one change has come, and the details; `way` has all reassignments of its partition, wave by
-    wave.
+    """Return how far one change has come, with details.
+
+    `steps` has all reassignments of its partition, wave by wave.
     """
     if change.action == Action.REASSIGN:
-        return _reassignment(change, way, topic, state)
+        return _reassignment(change, steps, topic, state)
     if state is None:
         return ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED, "no state znode"
     if change.action == Action.ELECT_PREFERRED and change.leader_epoch_after is None:
-        return _election_after(change, way, topic, state)
+        return _election_after(change, steps, topic, state)
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     before, after = change.leader_epoch_before, change.leader_epoch_after
     if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
@@ -45,11 +46,11 @@ def change_status(
 
 
 def _election_after(
-    change: Change, way: Sequence[Change], topic: Znode, state: State
+    change: Change, steps: Sequence[Change], topic: Znode, state: State
 ) -> tuple[ReassignmentStatus, str]:
     """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    if way and _reassignment(way[-1], way, topic, state)[0] is not ReassignmentStatus.COMPLETE:
+    if steps and _reassignment(steps[-1], steps, topic, state)[0] is not ReassignmentStatus.COMPLETE:
         return ReassignmentStatus.NOT_STARTED, f"{detail}: its replicas are not there yet"
     if state.leader == change.leader_after:
         return ReassignmentStatus.COMPLETE, detail
@@ -60,7 +61,7 @@ def _election_after(
 
 
 def _reassignment(
-    change: Change, way: Sequence[Change], topic: Znode, state: State | None
+    change: Change, steps: Sequence[Change], topic: Znode, state: State | None
 ) -> tuple[ReassignmentStatus, str]:
     try:
         assignment = assigned(topic, change.partition)
@@ -68,12 +69,12 @@ def _reassignment(
         return ReassignmentStatus.DIVERGED, str(error)
     if assignment is None:
         return ReassignmentStatus.DIVERGED, "the partition is gone"
-    now = ReplicaAssignment(*assignment)
-    status, current_step = status_of(steps_of(way), now)
-    detail = f"replicas {now.replicas}"
+    current = ReplicaAssignment(*assignment)
+    status, current_step = status_of(steps_of(steps), current)
+    detail = f"replicas {current.replicas}"
     if status is ReassignmentStatus.DIVERGED:
         return ReassignmentStatus.DIVERGED, detail
-    steps_ahead = way.index(change) - current_step
+    steps_ahead = steps.index(change) - current_step
     if status is ReassignmentStatus.COMPLETE or steps_ahead < 0:
         return ReassignmentStatus.COMPLETE, detail
     if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
@@ -83,26 +84,26 @@ def _reassignment(
 
 
 def task_status(
-    task: Operation, now: TaskZnodes, live: Collection[str] | None = None
+    task: Operation, znodes: TaskZnodes, live: Collection[str] | None = None
 ) -> tuple[ReassignmentStatus, str]:
     """Return how far an operation has come, and the details; `live` has the ids of the registered brokers."""
-    verdict = verdict_on(task, now)
+    verdict = verdict_on(task, znodes)
     if verdict is None and task.action == OperationKind.DELETE_REPLICAS:
         return ReassignmentStatus.IN_PROGRESS, "queued for deletion, and still exists"
     if verdict is None:
         return ReassignmentStatus.NOT_STARTED, "unchanged since the plan was made"
     if verdict.outcome is not Outcome.APPLIED:
         return ReassignmentStatus.DIVERGED, verdict.message
-    in_progress = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
+    in_progress = task.action == OperationKind.DELETE_TOPIC and znodes.topic.stat is not None
     if not in_progress:
         return ReassignmentStatus.COMPLETE, verdict.message
-    return ReassignmentStatus.IN_PROGRESS, f"{verdict.message}{_waits_for(now, live)}"
+    return ReassignmentStatus.IN_PROGRESS, f"{verdict.message}{_waits_for(znodes, live)}"
 
 
-def _waits_for(now: TaskZnodes, live: Collection[str] | None) -> str:
+def _waits_for(znodes: TaskZnodes, live: Collection[str] | None) -> str:
     """Name the brokers that hold a replica of a queued topic and are not alive: the deletion waits for each."""
     try:
-        partitions = read_assignment(now.topic.data).partitions
+        partitions = read_assignment(znodes.topic.data).partitions
     except MalformedZnodeError as error:
         return f"; its znode is not understood ({error})"
     absent = {broker for replicas in partitions.values() for broker in replicas if str(broker) not in (live or ())}
@@ -127,9 +128,9 @@ def current_evenness(settings: Settings, plan: Plan) -> Figures | None:
     plan_partitions = {change.key: _held_and_led(change, topic, state) for change, topic, state in changed_znodes}
     rows = table_as_of(settings.lake, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
     keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
-    others = rows.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
-    held = pc.list_flatten(others["replicas"]).to_numpy()
-    led = pc.fill_null(others["leader"], NO_LEADER).to_numpy()
+    other_partitions = rows.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
+    held = pc.list_flatten(other_partitions["replicas"]).to_numpy()
+    led = pc.fill_null(other_partitions["leader"], NO_LEADER).to_numpy()
     readable = [partition for partition in plan_partitions.values() if partition is not None]
     replicas = [broker for brokers, _ in readable for broker in brokers]
     return {
@@ -167,4 +168,4 @@ def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Reassignm
         )
         for change, topic, state in znodes
     ]
-    return [*changes, *((task, *task_status(task, now, live)) for task, now in tasks)]
+    return [*changes, *((task, *task_status(task, task_znodes, live)) for task, task_znodes in tasks)]

@@ -51,8 +51,8 @@ class AuditedConfigs:
         self.lake.ensure_columns("commits")
         if self.attempt is None:
             self.attempt = next_attempt(self.lake, self.plan_id)
-        self._record(step, [(Outcome.PENDING, override_text(*each)) for each in overrides.items()])
-        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, "not asked for"))
+        self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
+        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, "not requested"))
         refused: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
@@ -60,7 +60,7 @@ class AuditedConfigs:
                 try:
                     outcomes[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
                 except SurveyorError:  # raised before the request was sent
-                    outcomes[resource] = Outcome.SKIPPED, "not asked for"
+                    outcomes[resource] = Outcome.SKIPPED, "not requested"
                     raise
                 except UNKNOWN_OUTCOME as error:
                     outcomes[resource] = Outcome.UNKNOWN, f"no answer ({error})"
@@ -81,7 +81,8 @@ class AuditedConfigs:
         common = {"plan_id": self.plan_id, "attempt": self.attempt, "action": step.value, **this_actor().columns}
         now = datetime.now(UTC)
         rows = (
-            {**common, "outcome": each.value, "message": message, "committed_at": now} for each, message in outcomes
+            {**common, "outcome": outcome.value, "message": message, "committed_at": now}
+            for outcome, message in outcomes
         )
         self.lake.append("commits", rows)
 

@@ -102,20 +102,21 @@ class AdminCommit:
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
 
-    def run_waves(self, due: Sequence[PlanRow]) -> None:
+    def run_waves(self, pending: Sequence[PlanRow]) -> None:
         self._throttle()
-        waves = list(by_wave(due))
+        waves = list(by_wave(pending))
         for index, wave in enumerate(waves):
             before = [move for move in self._moves if move.wave < wave[0].wave]
             if before:
                 self._wait(before)
-            self._request_wave(wave, [change for later in waves[index + 1 :] for change in later], first=index == 0)
+            self._request_wave(wave, [change for later in waves[index + 1 :] for change in later], is_first=index == 0)
         if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
             self._wait(self._moves)
 
     def record_unrequested(self, pending: Sequence[PlanRow]) -> None:
-        """Record the outcome of changes that were not requested any more; the plan is unfinished even if all were
-        requested.
+        """Record the outcome of changes that are not requested any more.
+
+        The plan is marked as unfinished, even if all its changes were requested.
         """
         self.ledger.unfinished = True
         if self.ledger.intents_written:
@@ -159,12 +160,12 @@ class AdminCommit:
         waves = ", ".join(map(str, sorted({move.wave for move in moves})))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
-    def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
+    def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, is_first: bool) -> None:
         """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
         self.ledger.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
-        pending = recheck_wave(self.settings, self.ledger, wave, 0.0 if first else PREVIOUS_WAVE_SECONDS)
+        pending = recheck_wave(self.settings, self.ledger, wave, 0.0 if is_first else PREVIOUS_WAVE_SECONDS)
         if not pending:
             return
         if not self.ledger.intents_written:
@@ -175,7 +176,7 @@ class AdminCommit:
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
         request_changes(self.settings, self.ledger, self.controller, pending)
-        log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} asked for")
+        log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
@@ -197,7 +198,7 @@ class AdminCommit:
         except RefusedError as error:
             if not self.ledger.intents_written:
                 raise
-            raise RefusedError(f"{error}; wave {wave[0].wave} was not asked for, nor any later one") from None
+            raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
             clear_leftover_throttles(self.settings, self.throttler, self.ledger.plan.plan_id)
 

@@ -100,7 +100,7 @@ def _send_in_turn(settings: Settings, requests: Requests) -> Iterator[list[RowOu
     lost_answer: str | None = None
     for changes, request in requests:
         if lost_answer is not None:
-            reason = f"not asked for: {lost_answer} to an earlier request"
+            reason = f"not requested: {lost_answer} to an earlier request"
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
         try:
@@ -129,8 +129,9 @@ def _read_back(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
 
 
 def _wait_until_seen(received: Callable[[], list[Key]], count: int) -> Codes:
-    """Wait until all changes show in ZooKeeper, READ_BACK_SECONDS at most; those that do not are missing in the
-    result.
+    """Wait until all changes show in ZooKeeper, READ_BACK_SECONDS at most.
+
+    Changes that do not show are missing in the result.
     """
     keys = poll_until(received, lambda keys: len(keys) == count, READ_BACK_SECONDS)
     return dict.fromkeys(keys, NONE)
@@ -144,8 +145,8 @@ def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
         return code
     if code in _ACCEPTED_MESSAGES:
         return RowOutcome(change, Outcome.APPLIED, _ACCEPTED_MESSAGES[code])
-    why = error_name(code) if isinstance(code, int) else code
-    return RowOutcome(change, Outcome.FAILED, f"the controller refused: {why}")
+    reason = error_name(code) if isinstance(code, int) else code
+    return RowOutcome(change, Outcome.FAILED, f"the controller refused: {reason}")
 
 
 def _reassign(settings: Settings, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:

@@ -1,6 +1,4 @@
-"""Creation of topics and partitions over the Admin API: many topics a request, but no more than fit into its
-timeout.
-"""
+"""Creation of topics and partitions over the Admin API: as many topics in a request as fit into its timeout."""
 
 import json
 from collections import defaultdict

@@ -121,8 +121,9 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt
 
 
 def clear_leftover_throttles(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
-    """Clear the throttles that other plans have left behind; to be called only while no replicas move but this
-    plan's.
+    """Clear the throttles that other plans have left behind.
+
+    To be called only while no replicas move but this plan's.
     """
     for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")

@@ -66,9 +66,9 @@ class ZkControllerClient:
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
             self.ledger.refuse_closed()
             self.lease.refuse_lost()
-            verdicts = self._not_due([moves[each.topic, each.partition] for each in chunk])
+            verdicts = self._not_due([moves[request.topic, request.partition] for request in chunk])
             decided.update(verdicts)
-            return [each for each in chunk if (each.topic, each.partition) not in verdicts]
+            return [request for request in chunk if (request.topic, request.partition) not in verdicts]
 
         with progress("replicas move by request in /admin/reassign_partitions"):
             self.requests.reassign(targets, earlier, judge)
@@ -145,8 +145,9 @@ def _may_be_led_back(topic: Znode, partition: int, target: Sequence[int]) -> boo
 def _poll_codes(
     read_codes: Callable[[], dict[tuple[str, Any], int | str]], expected: int
 ) -> dict[tuple[str, Any], int | str]:
-    """Poll until all partitions are as requested, for a while: the request may be deleted before the last write is
-    seen.
+    """Poll until all partitions are as requested, COMPLETION_SECONDS at most.
+
+    The controller may delete the request before its last write is visible.
     """
     return poll_until(
         read_codes, lambda codes: sum(code == NONE for code in codes.values()) >= expected, COMPLETION_SECONDS

@@ -199,7 +199,7 @@ def _commit_held(
     written, deletions, state = _write(settings, ledger, control, pending, hold.max_hold, listener=listener)
     if not (written or deletions):
         return NotificationResult(control.epoch)
-    epoch, changes = control.epoch, [each.change for each in written]
+    epoch, changes = control.epoch, [written_change.change for written_change in written]
     with progress("notifying the brokers"), ConnectionPool(str(control.controller_id), listener) as connections:
         first_notices = partial(notices_before_deletion, changes, deletions)
         notified = notify(control, connections, state.brokers, first_notices, hold)
@@ -309,19 +309,19 @@ def _record(
     for line in notified.lines(responses):
         log(line)
     broker_responses.record(ledger.warehouse, responses.table(ledger.warehouse.cluster))
-    why = notified.failure_reason(responses)
+    failure = notified.failure_reason(responses)
     if leaderless := responses.leaderless_partitions:
         ledger.unanswered = ledger.unfinished = True
         log(f"surveyor: {_leaderless_text(leaderless)}")
     elif later_epoch := later_epoch_line(responses, notified.notified_under):
         ledger.unanswered = ledger.unfinished = True
         log(f"surveyor: {later_epoch}; the changes are stored in ZooKeeper; commit the plan again after the restart")
-    elif why is not None:
+    elif failure is not None:
         announced = controller != NO_CONTROLLER
         ledger.unanswered = not (announced and notified.out_of_time)
         ledger.unfinished = not announced
         follow_up = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
-        log(f"surveyor: {why}; the changes are stored in ZooKeeper: {follow_up}")
+        log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {follow_up}")
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:

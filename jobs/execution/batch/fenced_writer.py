@@ -69,7 +69,7 @@ class FencedWriter:
     """Changes of the current batch without an outcome."""
     _refused_multis: int = 0
     _written_topic_versions: dict[str, int] = field(default_factory=dict)
-    """Versions of topics whose assignment earlier batches wrote; their other changes were planned at the version
+    """Versions of topics after earlier batches wrote their assignment; remaining changes were planned at the one
     before.
     """
 
@@ -101,9 +101,9 @@ class FencedWriter:
                     RowOutcome(change, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")
                     for change in self._undecided
                 ]
-                why = f" ({error})" if isinstance(error, UnreadableError) else ""
+                detail = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
-                    f"ZooKeeper was lost while we held the controllership{why}: the outcome of the last write is "
+                    f"ZooKeeper was lost while we held the controllership{detail}: the outcome of the last write is "
                     "unknown; commit the plan again: it reads back what was written and continues",
                 ) from None
 
@@ -111,8 +111,8 @@ class FencedWriter:
         """Write the undecided changes until each has an outcome; nearly every attempt decides at least one row."""
         unexplained = 0
         while self._undecided:
-            if why := self.control.stop_reason(self.max_hold):
-                verdicts = [RowOutcome(change, Outcome.SKIPPED, why) for change in self._undecided]
+            if stop_reason := self.control.stop_reason(self.max_hold):
+                verdicts = [RowOutcome(change, Outcome.SKIPPED, stop_reason) for change in self._undecided]
             else:
                 verdicts, refused = self._try_write(self._undecided)
                 if refused is not None and not verdicts:

@@ -31,7 +31,8 @@ MIN_HOLD_SECONDS: Final = 1.0
 
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
-"""By how much our epoch is raised each time a broker refuses it; growing, because the broker does not return its epoch.
+"""Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they
+know.
 """
 
 NoticesFor = Callable[[Collection[int]], Sequence[Notice]]
@@ -90,8 +91,8 @@ class NotificationResult:
     def failure_reason(self, answers: BrokerResponses) -> str | None:
         """Explain why no affected broker has accepted the notification; None if at least one has."""
         if self.out_of_time:
-            why = "interrupted" if interrupted() else "--max-hold was over"
-            return f"{why} before the brokers could be notified"
+            cause = "interrupted" if interrupted() else "--max-hold was over"
+            return f"{cause} before the brokers could be notified"
         if not self.affected_brokers or self.affected_brokers & set(answers.accepted):
             return None
         return f"none of brokers {', '.join(map(str, sorted(self.affected_brokers)))} accepted the changes"
@@ -219,8 +220,7 @@ def _refresh_callback(
 
 
 def verify_written(hosts: str, notified: NotificationResult) -> None:
-    """Read back what was written, and raise SurveyorError unless each state is ours or was changed by a legitimate
-    writer.
+    """Read back what was written; raise SurveyorError if a state is neither ours nor a later one.
 
     After the resignation the leader may have changed the ISR, or Kafka's controller the state: such a state has our
     version or a later one, and our epoch or a later one. A state that no longer exists belongs to a topic deleted
@@ -228,10 +228,12 @@ def verify_written(hosts: str, notified: NotificationResult) -> None:
     """
     with connected(hosts) as client:
         sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
-        znodes = read_many(client, [state_path(each.change) for each in notified.written])
+        znodes = read_many(client, [state_path(written_change.change) for written_change in notified.written])
     pairs = zip(notified.written, znodes, strict=True)
-    foreign = [znode.path for each, znode in pairs if not _is_ours_or_later(each, znode, notified.epoch)]
-    count = sum(not each.is_read_back for each in notified.written)
+    foreign = [
+        znode.path for written_change, znode in pairs if not _is_ours_or_later(written_change, znode, notified.epoch)
+    ]
+    count = sum(not written_change.is_read_back for written_change in notified.written)
     if foreign:
         raise SurveyorError(
             f"{len(foreign)} of {len(notified.written)} state znodes just written do not carry our controller epoch "

@@ -45,8 +45,8 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
     Raises FencedError and SessionLostError, after the outcome of the operation in question is yielded.
     """
     for task in tasks:
-        if why := control.stop_reason(max_hold):
-            yield [RowOutcome(task, Outcome.SKIPPED, why)]
+        if stop_reason := control.stop_reason(max_hold):
+            yield [RowOutcome(task, Outcome.SKIPPED, stop_reason)]
             continue
         try:
             verdict = _write(control, task)
@@ -69,8 +69,8 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
             pending, verdicts = judge_tasks(control.client, [task])
             if not pending:
                 return verdicts[0]
-            if why := _expired_confirmation(control, task):
-                return RowOutcome(task, Outcome.STALE, why)
+            if expired := _expired_confirmation(control, task):
+                return RowOutcome(task, Outcome.STALE, expired)
             refused = _carry_out(control, task) if task.action in CARRIED_OUT else _send(control, task)
         except FencedError:
             return RowOutcome(task, Outcome.FENCED, "another controller took over")
@@ -119,18 +119,23 @@ def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
     return withdraw_deletion(control, topic)
 
 
-def operations_of(task: Operation, now: TaskZnodes, *, has_notifications: bool) -> list[Op]:
+def operations_of(task: Operation, znodes: TaskZnodes, *, has_notifications: bool) -> list[Op]:
     """Return the ZooKeeper operations of a task, given the znodes read; `has_notifications`: /config/changes exists."""
-    topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if now.topic.version is None else now.topic.version)
+    topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if znodes.topic.version is None else znodes.topic.version)
     if task.action == OperationKind.DELETE_TOPIC:
         return [topic, Create(f"{DELETE_TOPICS}/{task.topic}")]
     parent = [] if has_notifications else [Create(CONFIG_CHANGES)]
     change = encode_config_change(f"topics/{task.topic}")
-    return [topic, _config_write(task, now), *parent, Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)]
+    return [
+        topic,
+        _config_write(task, znodes),
+        *parent,
+        Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True),
+    ]
 
 
-def _config_write(task: Operation, now: TaskZnodes) -> Op:
-    after = now.overrides | json.loads(task.data)["after"]
+def _config_write(task: Operation, znodes: TaskZnodes) -> Op:
+    after = znodes.overrides | json.loads(task.data)["after"]
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"
-    return Create(path, config) if now.config.version is None else SetData(path, config, now.config.version)
+    return Create(path, config) if znodes.config.version is None else SetData(path, config, znodes.config.version)

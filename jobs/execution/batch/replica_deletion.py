@@ -46,9 +46,9 @@ def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> lis
 
     The next plan narrows the assignment again, which stops those replicas.
     """
-    why = confirmation_expired(json.loads(plan.row["parameters"] or "{}").get(CONFIRMED_UNDER), epoch)
+    reason = confirmation_expired(json.loads(plan.row["parameters"] or "{}").get(CONFIRMED_UNDER), epoch)
     ends = (change for change in changes if change.action == Action.END_REASSIGNMENT and change.removing_before)
-    return [RowOutcome(change, Outcome.STALE, why) for change in ends] if why else []
+    return [RowOutcome(change, Outcome.STALE, reason) for change in ends] if reason else []
 
 
 def notices_before_deletion(

@@ -62,18 +62,18 @@ class TopicZnodes:
             self._encoded[topic] = encode_assignment(assignment, version), encode_config(data["config"])
         return self._encoded[topic]
 
-    def grown(self, topic: str, now: bytes | None) -> bytes | None:
+    def grown(self, topic: str, data: bytes | None) -> bytes | None:
         """Return the content of a topic's znode with the planned partitions added; None if it has them already."""
-        assignment = read_assignment(now)
+        assignment = read_assignment(data)
         added = self.planned[topic]
         if added.items() <= assignment.partitions.items():
             return None
         return encode_assignment(replace(assignment, partitions=assignment.partitions | added))
 
 
-def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
+def with_assignments(data: bytes | None, changes: Iterable[Change]) -> bytes:
     """Return the content of a topic's znode with the assignments of these changes; unknown content is kept."""
-    assignment = read_assignment(now)
+    assignment = read_assignment(data)
     partitions = dict(assignment.partitions)
     adding, removing = dict(assignment.adding_replicas), dict(assignment.removing_replicas)
     for change in changes:
@@ -118,8 +118,9 @@ def _sizes(client: KazooClient, topics: TopicZnodes, pending: Sequence[Change]) 
 
 
 def _grown(topics: TopicZnodes, name: str, znode: Znode) -> bytes | None:
-    """Return the extended content; None if the topic does not exist or cannot be parsed, which is judged stale
-    elsewhere.
+    """Return the extended content; None if the topic does not exist or cannot be parsed.
+
+    Such a topic is judged stale elsewhere.
     """
     try:
         return topics.grown(name, znode.data) if znode.stat else None

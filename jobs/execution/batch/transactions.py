@@ -55,12 +55,14 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_cha
     batch: list[Change] = []
     size, counted = 0, set[str]()
     for change in changes:
-        more = _row_bytes(change, chroot)
-        topic = _shared_bytes(change.topic, topics, chroot)
-        if batch and (len(batch) >= max_changes or size + more + topic * (change.topic not in counted) > MULTI_BYTES):
+        change_bytes = _row_bytes(change, chroot)
+        topic_bytes = _shared_bytes(change.topic, topics, chroot)
+        if batch and (
+            len(batch) >= max_changes or size + change_bytes + topic_bytes * (change.topic not in counted) > MULTI_BYTES
+        ):
             yield batch
             batch, size, counted = [], 0, set()
-        size += more + topic * (change.topic not in counted)
+        size += change_bytes + topic_bytes * (change.topic not in counted)
         counted.add(change.topic)
         batch.append(change)
     if batch:
@@ -86,8 +88,9 @@ def _is_large(topic: str, topics: TopicZnodes) -> bool:
 
 
 def required_reads(changes: Sequence[Change]) -> list[str]:
-    """Name the znodes that determine the operations of these changes; none for existing states with their current
-    assignment.
+    """Name the znodes that determine the operations of these changes.
+
+    Changes of existing states that keep their assignment need none.
     """
     paths: list[str] = []
     for change in changes:
@@ -108,8 +111,8 @@ def topics_needing_own_multi(changes: Sequence[Change], topics: TopicZnodes, zno
 
 
 def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> bool:
-    now = znodes[f"{TOPICS}/{topic}"]
-    return now.stat is not None and topics.grown(topic, now.data) is not None
+    znode = znodes[f"{TOPICS}/{topic}"]
+    return znode.stat is not None and topics.grown(topic, znode.data) is not None
 
 
 def topic_ops(topic: str, changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
@@ -123,13 +126,16 @@ def topic_ops(topic: str, changes: Sequence[Change], topics: TopicZnodes, znodes
 
 
 def state_ops(changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads, controller_epoch: int) -> list[Op]:
-    """Operations that write the states of these changes, and create those of their topics that are small and do not
-    exist.
+    """Operations that write the states of these changes.
+
+    Small topics that do not exist yet are created in the same multi.
     """
     ops = _precondition_checks(changes)
     reassigning = [change for change in changes if reassigns(change)]
     for change in {change.topic: change for change in reversed(changes)}.values():
-        topic_changes = [each for each in reassigning if each.topic == change.topic] if reassigning else []
+        topic_changes = (
+            [candidate for candidate in reassigning if candidate.topic == change.topic] if reassigning else []
+        )
         ops += _assignment_write(topic_changes, znodes) if topic_changes else _topic_ops(change, topics, znodes)
     for change in changes:
         ops += _state_write(change, znodes, controller_epoch)

@@ -345,7 +345,7 @@ def test_the_command_line_takes_the_command(command: str) -> None:
         plan(created_at=NOW - timedelta(days=2)),
     ],
 )
-def test_plans_that_nobody_would_commit_are_not_due(old: Row) -> None:
+def test_uncommittable_plans_are_not_due(old: Row) -> None:
     assert steps(plans=[old]) == []
 
 
@@ -368,7 +368,7 @@ def test_all_is_well() -> None:
     assert steps() == []
 
 
-def test_of_many_plans_the_newest_are_named() -> None:
+def test_only_the_newest_plans_are_named() -> None:
     advised = steps(plans=[plan(names=[f"p{number}"]) for number in range(5)])
 
     assert [step.command for step in advised] == ["show plan p4", "show plan p3", "show plan p2", "show plans"]

@@ -42,7 +42,7 @@ def states(findings: Findings) -> dict[str, str]:
     return {check: state for check, (state, _, _) in findings.items()}
 
 
-def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
+def test_healthy_cluster(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
     Cluster(lake).snapshot()
     before = tree.dump()
 
@@ -61,16 +61,14 @@ def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Warehouse, look:
     assert after == before
 
 
-def test_nothing_is_made_where_there_is_no_warehouse(
-    tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]
-) -> None:
+def test_no_warehouse_is_created(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
     findings = look(tree.hosts)
 
     assert findings["tables"] == (CheckStatus.WARNING, "no snapshot of default yet", "surveyor snapshot")
     assert not Path(lake.warehouse).exists()
 
 
-def test_what_the_cluster_has_in_the_way(
+def test_problems_of_the_cluster(
     tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.client.delete("/controller")
@@ -125,7 +123,7 @@ def test_epoch_earlier_than_a_state_is_a_fault(
     assert (advice or "").startswith("surveyor reconcile --apply")
 
 
-def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:
+def test_migration_without_brokers(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:
     bare_tree.lay_out(brokers=())
     bare_tree.write("/migration", b'{"kraft_controller_id":3000}')
 
@@ -135,7 +133,7 @@ def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., 
     assert findings["brokers"][:2] == (CheckStatus.WARNING, "none is registered")
 
 
-def test_a_machine_that_lacks_things(
+def test_machine_without_prerequisites(
     tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -156,7 +154,7 @@ def test_a_machine_that_lacks_things(
     assert not (tmp_path / "empty").exists()
 
 
-def test_people_read_what_to_do(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.advice.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # ZooKeeper is not running
     ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
 
@@ -178,17 +176,21 @@ def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], m
     monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() + 60)
     ahead = look(tree.hosts)["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", read=True, admin=True)])
-    untold = look(tree.hosts)["clock"]
+    without_read_access = look(tree.hosts)["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", all=True)])
 
     assert (ahead[0], "s ahead of ZooKeeper's" in ahead[1]) == (CheckStatus.WARNING, True)
-    assert (untold[0], "not told whether it is ahead" in untold[1]) == (CheckStatus.FINE, True)
+    assert (without_read_access[0], "whether it is ahead is unknown" in without_read_access[1]) == (
+        CheckStatus.FINE,
+        True,
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/brokers/topics", "/brokers/topics/t/partitions/0/state"])
-def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, path: str) -> None:
-    """ACLs as Kafka sets them with zookeeper.set.acl: all clients may read. /controller is created again in the
-    root.
+def test_acl_denies_writing(tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, path: str) -> None:
+    """ACLs as Kafka sets them with zookeeper.set.acl: all clients may read.
+
+    /controller is created in the root.
     """
     tree.add_topic("t", {0: [0, 1]})
     ours = tmp_path / "zookeeper.properties"
@@ -223,7 +225,7 @@ def test_a_broker_that_has_gone(tree: KafkaTree, lake: Warehouse, look: Callable
     registered = len(tree.client.get_children("/brokers/ids"))
     assert look(tree.hosts)["brokers"][:2] == (
         CheckStatus.WARNING,
-        f"{registered} registered; 9 was in the last snapshot and is not",
+        f"{registered} registered; in the last snapshot, but not registered: 9",
     )
 
 

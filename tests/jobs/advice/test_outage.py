@@ -80,7 +80,7 @@ def test_plan_without_recovery_is_not_complete(surveyor: Surveyor) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_is_repaired_is_not_counted(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_repaired_partitions_are_not_counted(surveyor: Surveyor, tree: KafkaTree) -> None:
     """Another partition has a live in-sync replica: the plan elects it, and reports what stays offline."""
     tree.add_topic("more", {0: [0, 1]})
     ran = surveyor("reconcile")
@@ -89,7 +89,7 @@ def test_what_is_repaired_is_not_counted(surveyor: Surveyor, tree: KafkaTree) ->
     assert "would be written: ~ more-0  leader 0→1" in ran.stdout
 
 
-def test_history_knows_who_was_in_sync(lake: Warehouse, tree: KafkaTree) -> None:
+def test_history_has_the_last_isr(lake: Warehouse, tree: KafkaTree) -> None:
     """A state without an ISR, as tools may write it: a snapshot has the last one."""
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]

@@ -112,7 +112,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("steps", "commands"), CASES.values(), ids=CASES)
-def test_what_is_next(steps: list[Suggestion], commands: list[str]) -> None:
+def test_next_commands(steps: list[Suggestion], commands: list[str]) -> None:
     named = [step.command or "" for step in steps]
 
     assert (named, [fault(shlex.split(line)[1:]) for line in named]) == (commands, [None] * len(commands))

@@ -81,7 +81,7 @@ def refused(surveyor: Surveyor, tree: KafkaTree, plan: Plan) -> str:
     return str(done.stderr)
 
 
-def test_refused_where_nobody_is_reached(
+def test_refused_if_no_broker_is_reachable(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
@@ -89,7 +89,7 @@ def test_refused_where_nobody_is_reached(
     assert f"no broker answered the Admin API at 127.0.0.1:{NO_PORT}" in refused(surveyor, tree, plan)
 
 
-def test_refused_where_brokers_want_what_we_do_not_have(
+def test_refused_if_brokers_need_other_credentials(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
@@ -110,7 +110,7 @@ def test_refused_where_brokers_want_what_we_do_not_have(
         RuntimeError("Failed to find active controller id!"),
     ],
 )
-def test_refused_where_the_fault_may_be_ours(
+def test_refused_if_the_fault_may_be_ours(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     answers(monkeypatch, error)
@@ -119,7 +119,7 @@ def test_refused_where_the_fault_may_be_ours(
 
 
 @pytest.mark.usefixtures("listening")
-def test_batch_where_the_controller_is_reached_and_silent(
+def test_batch_if_the_controller_is_reachable_but_silent(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, KafkaTimeoutError("after 20 s"))
@@ -131,7 +131,7 @@ def test_batch_where_the_controller_is_reached_and_silent(
 
 
 @pytest.mark.parametrize("error", [None, ClusterAuthorizationFailedError("DESCRIBE")])
-def test_admin_where_it_answers(
+def test_admin_if_it_answers(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     answers(monkeypatch, error)
@@ -139,13 +139,13 @@ def test_admin_where_it_answers(
     assert "mode admin (broker 0 is the controller)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout
 
 
-def test_batch_where_the_controller_is_not_registered(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_batch_if_the_controller_is_not_registered(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     tree.unregister(0)
 
     assert "mode batch (controller 0 is no live broker)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout
 
 
-def test_dry_run_says_that_nobody_is_reached(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_dry_run_warns_of_an_unreachable_controller(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     ran = run(surveyor, tree, plan, "--mode", "admin")
 
     warning = f"broker 0, the controller, is not reached at 127.0.0.1:{NO_PORT}"

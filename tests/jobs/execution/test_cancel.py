@@ -62,7 +62,7 @@ CANCELLED: dict[int, tuple[list[int], list[int], list[int]]] = {
 
 
 @pytest.mark.usefixtures("plan")
-def test_dry_run_touches_nothing(
+def test_dry_run_changes_nothing(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     before = tree.dump()
@@ -76,7 +76,7 @@ def test_dry_run_touches_nothing(
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_dry_run_says_what_is_to_become_of_each(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_dry_run_shows_each_partition(tree: KafkaTree, surveyor: Surveyor) -> None:
     stdout = cancel(surveyor, tree).stdout
 
     assert "t-0  to be cancelled: replicas [0, 1, 2], adding [2], removing [] → [0,1]" in stdout
@@ -86,7 +86,9 @@ def test_dry_run_says_what_is_to_become_of_each(tree: KafkaTree, surveyor: Surve
 
 
 @pytest.mark.usefixtures("plan")
-def test_all_that_runs_is_back_and_in_order(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_running_partitions_are_back_and_in_order(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
     done = cancel(surveyor, tree, "--apply", "--json")
 
     assert done.exit_code == DONE, done.stderr
@@ -103,7 +105,7 @@ def test_all_that_runs_is_back_and_in_order(tree: KafkaTree, surveyor: Surveyor,
 
 
 @pytest.mark.usefixtures("controller")
-def test_history_tells_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_history_records_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     cancel(surveyor, tree, "--apply")
 
     rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
@@ -119,7 +121,7 @@ def test_history_tells_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> No
 
 
 @pytest.mark.usefixtures("plan")
-def test_no_commit_goes_on_with_it(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
     cancel(surveyor, tree, "--apply")
     controller.requests.clear()
 
@@ -199,7 +201,7 @@ def test_refused_by_the_controller(tree: KafkaTree, surveyor: Surveyor, controll
 
 
 @pytest.mark.usefixtures("plan")
-def test_completed_before_it_was_asked(
+def test_completed_before_the_request(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reassign = controller.reassign
@@ -247,7 +249,7 @@ def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--apply"]])
-def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
+def test_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
     controller: MovingController,
@@ -269,7 +271,7 @@ def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
 
 
 @pytest.mark.usefixtures("plan")
-def test_fewer_copies_can_be_insisted_on(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
     dead_original(tree, controller)
 
     refused, done = cancel(surveyor, tree, "--apply"), cancel(surveyor, tree, "--apply", "--allow-fewer-copies")
@@ -323,7 +325,7 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
 
 @pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
 @pytest.mark.usefixtures("plan")
-def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a table
+def test_judged_again_after_the_intents_are_stored(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
     controller: MovingController,
@@ -368,7 +370,9 @@ def test_losing_all_in_sync_replicas_is_no_success(
 
 
 @pytest.mark.usefixtures("plan")
-def test_unsafe_ones_go_on_if_told(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_unsafe_partitions_continue_with_skip_unsafe(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
     out_of_sync(tree, controller)
 
     done = cancel(surveyor, tree, "--apply", "--skip-unsafe", "--json")
@@ -389,7 +393,9 @@ def test_dead_copy_is_no_reason_to_refuse(
 
 
 @pytest.mark.usefixtures("plan")
-def test_somebody_elses_is_left_alone(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_partition_moved_by_another_client_is_left_alone(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
     controller.reassign({(T, 0): [0, 3], (T, 3): [3, 1]})
     controller.requests.clear()
 
@@ -401,7 +407,7 @@ def test_somebody_elses_is_left_alone(tree: KafkaTree, surveyor: Surveyor, contr
     assert controller.assigned(T, 3)[1] == [3]
 
 
-def test_wave_that_runs_goes_back_to_where_it_began(
+def test_running_wave_returns_to_its_start(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.register(3)
@@ -417,7 +423,7 @@ def test_wave_that_runs_goes_back_to_where_it_began(
     assert controller.assigned(T, 0) == ([0, 2], [], [])
 
 
-def test_plan_that_is_done_stays_committed(
+def test_finished_plan_stays_committed(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
@@ -446,9 +452,7 @@ def test_plan_of_elections_is_closed(
 
 
 @pytest.mark.parametrize(("status", "message"), [("refused", "is refused"), ("rolled_back", "is rolled_back")])
-def test_nothing_of_it_to_cancel(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, status: str, message: str
-) -> None:
+def test_nothing_to_cancel(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, status: str, message: str) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
 

@@ -1,6 +1,4 @@
-"""`surveyor cancel --partitions`: reassignments of others are turned back, requests that are never carried out are
-removed.
-"""
+"""`surveyor cancel --partitions`: foreign reassignments are turned back, and leftover requests are removed."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -22,8 +20,9 @@ DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
-    """Partition 0 moves to 9, which is down; requests exist for 1, which is complete, for a deleted topic, and for
-    2.
+    """Partition 0 moves to 9, which is down.
+
+    Requests exist for 1, which is complete, for a deleted topic, and for 2.
     """
     controller = installed(monkeypatch, tree)
     tree.add_topic(T, {0: [0, 1], 1: [0, 1], 2: [1, 2]})
@@ -63,7 +62,7 @@ def test_dry_run_changes_nothing_and_shows_its_work(
     assert f"\napply: surveyor cancel --apply --partitions {T}-0,{T}-1,ghost-3,ghost-4" in done.stdout
 
 
-def test_what_moves_turns_back_and_requests_go(
+def test_reassignments_turn_back_and_requests_are_removed(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController
 ) -> None:
     done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3", "--apply", "--json")
@@ -78,7 +77,7 @@ def test_what_moves_turns_back_and_requests_go(
     }
 
 
-def test_the_last_request_takes_the_znode_with_it(
+def test_znode_is_deleted_with_the_last_request(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController
 ) -> None:
     del controller
@@ -105,7 +104,7 @@ def test_cancellation_that_loses_data_is_refused_or_skipped(
     assert requested(tree) == [f"{T}-1", f"{T}-2"]
 
 
-def test_fewer_copies_can_be_insisted_on(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
     """Broker 1 died; 0 is in sync, and so is the copy on 9 that would be deleted."""
     tree.unregister(1)
     data = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":6,"isr":[0,9]}'
@@ -118,7 +117,7 @@ def test_fewer_copies_can_be_insisted_on(tree: KafkaTree, surveyor: Surveyor, co
     assert controller.assigned(T, 0) == ([0, 1], [], [])
 
 
-def test_a_request_that_changes_meanwhile_is_read_again(
+def test_concurrently_changed_request_is_read_again(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del controller

@@ -35,7 +35,7 @@ def leaders(tree: KafkaTree) -> set[int]:
 
 
 @pytest.mark.parametrize("mode", ["batch", "admin"])
-def test_dry_run_touches_nothing(tree: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str) -> None:
+def test_dry_run_changes_nothing(tree: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str) -> None:
     before = tree.dump()
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", mode)
@@ -47,7 +47,7 @@ def test_dry_run_touches_nothing(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
-def test_dry_run_of_a_creation_touches_nothing(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_dry_run_of_a_creation_changes_nothing(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
     before = tree.dump()
 
@@ -81,7 +81,7 @@ def test_apply_writes_exactly_the_plan(tree: KafkaTree, surveyor: Surveyor, plan
     assert changed - {"/", "/controller", "/controller_epoch"} == {state_path(T, partition) for partition in PARTITIONS}
 
 
-def test_apply_leaves_nobody_in_control(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_apply_releases_the_controllership(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
 
     assert tree.client.exists("/controller") is None
@@ -94,7 +94,7 @@ def test_alias_stands_for_the_id(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def test_ledger_tells_intents_steps_and_outcomes(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_commit_log_has_intents_steps_and_outcomes(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
 
     rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
@@ -252,7 +252,7 @@ def test_counts_have_the_same_names_in_every_result(tree: KafkaTree, surveyor: S
     assert applied.keys() <= again.keys()
 
 
-def test_people_are_told_the_next_command_without_json(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_next_command_is_shown_without_json(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     """The command has the plan's alias and the options of the dry run."""
     where = f"--zookeeper {tree.hosts} --warehouse {surveyor.lake.warehouse}"
     dry = surveyor.commit(tree.hosts, "alias", "--max-hold", "5s")
@@ -266,7 +266,7 @@ def test_people_are_told_the_next_command_without_json(tree: KafkaTree, surveyor
     assert "controllership taken over: epoch 8, id 2147483647" in done.stderr
 
 
-def test_auto_picks_batch_where_nobody_is_in_control(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_auto_picks_batch_without_a_controller(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     tree.client.delete("/controller")
 
     assert surveyor.result(tree.hosts, plan.plan_id, "--mode", "auto")["mode"] == "batch"

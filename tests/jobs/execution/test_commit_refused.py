@@ -232,7 +232,9 @@ def test_wrong_chroot_is_unreadable(tree: KafkaTree, surveyor: Surveyor, plan: P
 
 
 @pytest.mark.parametrize("flags", [("--max-hold", "soon"), ("--max-plan-age", "1y"), ("--mode", "kraft")])
-def test_nonsense_is_a_usage_error(tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tuple[str, ...]) -> None:
+def test_invalid_options_are_usage_errors(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tuple[str, ...]
+) -> None:
     assert surveyor.commit(tree.hosts, plan.plan_id, *flags).exit_code == USAGE
 
 

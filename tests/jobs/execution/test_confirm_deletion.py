@@ -53,7 +53,7 @@ def test_one_topic_is_typed_by_name(
 
 
 @pytest.mark.usefixtures("topics")
-def test_who_closes_the_terminal_instead_has_not_agreed(
+def test_closing_the_terminal_is_no_agreement(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = deletion(surveyor.lake, tree, "payments")
@@ -68,7 +68,7 @@ def test_who_closes_the_terminal_instead_has_not_agreed(
 
 @pytest.mark.parametrize(("answer", "code"), [("2", 0), ("payments", 1)])
 @pytest.mark.usefixtures("topics")
-def test_of_several_their_number(
+def test_several_topics_are_confirmed_by_number(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     plan = deletion(surveyor.lake, tree, "payments", "orders")
@@ -95,7 +95,7 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
 
 
 @pytest.mark.usefixtures("topics")
-def test_yes_is_not_asked(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = deletion(surveyor.lake, tree, "payments")
     dry = surveyor.commit(tree.hosts, plan.plan_id)
     monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
@@ -105,7 +105,7 @@ def test_yes_is_not_asked(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pyte
     assert done.exit_code == 0
 
 
-def test_what_the_tables_know(lake: Warehouse) -> None:
+def test_figures_from_the_tables(lake: Warehouse) -> None:
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("payments"), topic("orders")]
     cluster.partitions = {

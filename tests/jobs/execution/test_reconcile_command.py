@@ -67,7 +67,7 @@ def repaired(tree: KafkaTree) -> bool:
 
 @pytest.mark.usefixtures("incident")
 @pytest.mark.parametrize("flags", [(), ("--yes",), ("--detailed-exitcode",), ("--allow-majority-dead",)])
-def test_dry_run_touches_nothing(surveyor: Surveyor, tree: KafkaTree, flags: tuple[str, ...]) -> None:
+def test_dry_run_changes_nothing(surveyor: Surveyor, tree: KafkaTree, flags: tuple[str, ...]) -> None:
     before = tree.dump()
 
     ran = reconcile(surveyor, *flags)
@@ -80,7 +80,7 @@ def test_dry_run_touches_nothing(surveyor: Surveyor, tree: KafkaTree, flags: tup
 
 
 @pytest.mark.usefixtures("incident")
-def test_apply_writes_what_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_apply_writes_pending_changes(surveyor: Surveyor, tree: KafkaTree) -> None:
     before = tree.dump()
 
     ran = reconcile(surveyor, "--apply")
@@ -126,7 +126,7 @@ def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypat
     assert "not quiet after 2 cycles" in ran.stdout
 
 
-def test_what_is_asked_for_waits_for_the_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_request_waits_for_the_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
     """The request is shown with the reason; it is part of the plan only with --requests."""
     tree.add_topic("going", {0: [0, 1]})
     tree.write("/admin/delete_topics/going", b"")
@@ -183,7 +183,7 @@ def test_nothing_due(surveyor: Surveyor, tree: KafkaTree, flags: tuple[str, ...]
 
 
 @pytest.mark.usefixtures("incident")
-def test_what_cannot_be_repaired_is_said(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_unrepairable_partitions_are_reported(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.add_topic("lonely", {0: [2]})
 
     ran = reconcile(surveyor, "--apply")
@@ -204,7 +204,7 @@ def test_limits_refuse_the_plan_that_was_made(surveyor: Surveyor, tree: KafkaTre
     assert tree.dump() == before
 
 
-def test_dead_majority_is_believed_only_where_it_is_allowed(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_dead_majority_needs_the_option(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.unregister(1)
     tree.unregister(2)
 
@@ -260,7 +260,7 @@ def test_killed_before_the_commit_it_is_run_again(
 
 @pytest.mark.usefixtures("incident")
 @pytest.mark.parametrize(("signal_name", "code", "written"), [("SIGKILL", -9, 1), ("SIGINT", 130, 2)])
-def test_stopped_half_way_it_plans_only_what_is_left(  # noqa: PLR0913, PLR0917 - fixtures
+def test_interrupted_run_plans_only_the_rest(  # noqa: PLR0913, PLR0917 - fixtures
     surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, spark: SparkSession, signal_name: str, code: int, written: int
 ) -> None:
     """Each batch has one change; the signal arrives before the second is sent, and Ctrl-C lets that one finish."""
@@ -286,7 +286,7 @@ def test_stopped_half_way_it_plans_only_what_is_left(  # noqa: PLR0913, PLR0917 
 
 
 @pytest.mark.usefixtures("incident")
-def test_what_moved_between_plan_and_commit_is_stale(
+def test_change_between_plan_and_commit_is_stale(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(*arguments: object) -> object:

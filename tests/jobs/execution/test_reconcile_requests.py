@@ -137,7 +137,7 @@ def test_a_request_whose_target_is_down_stays(surveyor: Surveyor, tree: KafkaTre
 
 
 @pytest.mark.usefixtures("spark")
-def test_everything_is_brought_to_its_end(
+def test_all_requests_are_completed(
     surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each plan on the way equals what `steps_due` computes without Spark."""

@@ -78,7 +78,7 @@ def rejected(lake: Warehouse, plan_id: str) -> dict[int, str]:
     return {row["partition"]: row["code"] for row in lake.rows("rejections", ("plan_id", "=", plan_id))}
 
 
-def test_without_apply_it_is_a_plan_to_be_reviewed(
+def test_without_apply_the_plan_is_only_stored(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     before, ledger = tree.dump(), lake.rows("commits")
@@ -132,7 +132,7 @@ def test_commit_and_verify_finish_it(
     assert [row["action"] for row in steps] == ["roll_back"]
 
 
-def test_apply_commits_at_once_and_again_does_nothing_twice(
+def test_apply_commits_at_once_and_only_once(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     first = result(surveyor, tree, "--apply")
@@ -212,7 +212,7 @@ def test_waves_are_reversed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor
     }
 
 
-def test_what_still_moves_is_to_be_cancelled_first(
+def test_running_plan_must_be_cancelled_first(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, BEFORE)
@@ -227,7 +227,7 @@ def test_what_still_moves_is_to_be_cancelled_first(
 
 
 @pytest.mark.usefixtures("plan")
-def test_after_a_cancel_what_was_complete_goes_back(
+def test_complete_part_of_a_cancelled_plan_goes_back(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     controller.reassign({(T, 2): BEFORE[2]})
@@ -243,8 +243,9 @@ def test_after_a_cancel_what_was_complete_goes_back(
 def test_irreversible_partitions_are_rejected_and_the_rest_moved(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    """Broker 0, a former replica of 2, died; 1 keeps its dead replica and has another leader; another client moved
-    0.
+    """Broker 0, a former replica of 2, died; another client moved 0.
+
+    Partition 1 keeps its dead replica and has another leader.
     """
     tree.unregister(0)
     controller.put_state(T, 1, leader=1, isr=[2, 1])
@@ -267,7 +268,7 @@ def snapshots(lake: Warehouse, shown: dict[int, Row], topic_id: str = TOPIC_ID) 
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_back_to_another_snapshot(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     moving = partition([0, 1, 2], adding_replicas=[2])
     snapshot = snapshots(lake, {0: partition([2, 0]), 1: moving})
 
@@ -290,7 +291,7 @@ def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Warehouse
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_name_stands_for_the_same_parameters(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     snapshot = snapshots(lake, {0: partition([2, 0])})
     first = result(surveyor, tree, "--name", "undo")
     tree.touch(f"/brokers/topics/{T}")

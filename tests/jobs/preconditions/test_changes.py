@@ -43,16 +43,16 @@ def write_state(tree: KafkaTree, **state: Any) -> None:  # noqa: ANN401
     tree.client.set(state_path(T, 0), encode_state(State(**known | state)))
 
 
-def test_what_nobody_touched_is_due(topic: KafkaTree, lake: Warehouse) -> None:
+def test_unchanged_state_is_pending(topic: KafkaTree, lake: Warehouse) -> None:
     assert judged(topic, lake, elected(topic)) == DUE
 
 
-def test_what_is_there_is_applied(topic: KafkaTree, lake: Warehouse) -> None:
+def test_planned_state_is_applied(topic: KafkaTree, lake: Warehouse) -> None:
     assert judged(topic, lake, elected(topic), lambda: write_state(topic)) == (Outcome.APPLIED, "found applied")
 
 
 @pytest.mark.parametrize("other", [{"leader": 2}, {"isr": [1, 0, 2]}, {"isr": [1]}, {"leader_epoch": 7}])
-def test_what_another_wrote_is_stale(topic: KafkaTree, lake: Warehouse, other: dict[str, Any]) -> None:
+def test_state_of_another_writer_is_stale(topic: KafkaTree, lake: Warehouse, other: dict[str, Any]) -> None:
     outcome, message = judged(topic, lake, elected(topic), lambda: write_state(topic, **other))
 
     assert outcome is Outcome.STALE
@@ -118,7 +118,7 @@ def recreate_topic(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
     tree.add_topic(T, {0: [leader, 1, 2]}, topic_id=topic_id)
 
 
-def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
+def test_recreated_topic_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
     verdict = judged(topic, lake, elected(topic), lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
 
     assert verdict == (Outcome.STALE, "topic t was deleted and created again")
@@ -166,11 +166,11 @@ def assign(tree: KafkaTree, replicas: list[int], adding: list[int], removing: li
 
 
 @pytest.mark.parametrize("make", [elected, moved])
-def test_kafka_may_be_asked_for_what_nobody_touched(topic: KafkaTree, make: Any) -> None:  # noqa: ANN401
+def test_unchanged_partition_can_be_requested(topic: KafkaTree, make: Any) -> None:  # noqa: ANN401
     assert judged_for_admin(topic, make(topic)) == DUE
 
 
-def test_kafka_may_be_asked_though_the_isr_moved(topic: KafkaTree) -> None:
+def test_partition_with_another_isr_can_be_requested(topic: KafkaTree) -> None:
     change = elected(topic)
 
     assert judged_for_admin(topic, change, lambda: write_state(topic, leader=0, isr=[0, 1])) == DUE

@@ -47,9 +47,7 @@ MOVES: Final[list[Move]] = [
 
 
 def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
-    """The largest log of the current replicas counts: no future log, and none on a broker that is no replica any
-    more.
-    """
+    """The largest log of the current replicas counts: no future log, and none on a former replica."""
     stored(
         lake,
         (1, "a", 0, 100, False),
@@ -86,13 +84,13 @@ def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
         (MOVES[3:4], "reassign", 5, ["copies 1 replica; run `surveyor sizes` to find out how many bytes"]),
     ],
 )
-def test_nothing_is_said_of_what_is_not_known(
+def test_no_lines_without_known_sizes(
     lake: Warehouse, moves: list[Move], action: str, rate: int | None, lines: list[str]
 ) -> None:
     assert [*volume(lake, changes(moves, action)).lines(rate)] == lines
 
 
-def test_brokers_that_receive_more_than_their_disks_have_left(lake: Warehouse) -> None:
+def test_brokers_with_too_little_disk_space(lake: Warehouse) -> None:
     """Two log dirs on one volume count once; brokers that do not report their disks are not warned of."""
     dirs = [(3, "/a", 500, 60), (3, "/b", 500, 60), (4, "/a", 500, 60), (4, "/b", 700, 80), (2, "/a", None, None)]
     names = ("broker_id", "log_dir", "total_bytes", "usable_bytes")

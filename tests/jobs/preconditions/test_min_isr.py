@@ -1,6 +1,4 @@
-"""A plan that leaves fewer in-sync replicas than min.insync.replicas warns: when shown, in a dry run, and when
-applied.
-"""
+"""Warnings of a plan that leaves fewer in-sync replicas than min.insync.replicas: shown, in a dry run, and applied."""
 
 from pathlib import Path
 from typing import Final
@@ -78,7 +76,7 @@ def test_short_replica_lists_are_judged_by_the_last_wave(tree: KafkaTree, survey
     assert below_min_isr(surveyor.lake, 1, plan.changes) == stored_below_min_isr(surveyor.lake, 1, stored) == []
 
 
-def test_what_brokers_use_counts_where_a_topic_says_nothing(surveyor: Surveyor, plan: Plan) -> None:
+def test_broker_default_counts_without_a_topic_config(surveyor: Surveyor, plan: Plan) -> None:
     told = {"name": "min.insync.replicas", "value": "3", "assumed": False}
     for row in surveyor.lake.rows("broker_configs", ("name", "=", "min.insync.replicas")):
         mine = f"name = 'min.insync.replicas' AND broker_id = {row['broker_id']}"
@@ -90,11 +88,11 @@ def test_what_brokers_use_counts_where_a_topic_says_nothing(surveyor: Surveyor, 
     assert below_min_isr(surveyor.lake, 1, plan.changes) == ["one-0", "two-0"]
 
 
-def test_nothing_is_said_where_the_snapshot_is_gone(surveyor: Surveyor, plan: Plan) -> None:
+def test_no_warning_without_the_snapshot(surveyor: Surveyor, plan: Plan) -> None:
     assert below_min_isr(surveyor.lake, 7, plan.changes) == []
 
 
-def test_it_is_said_wherever_the_plan_is_looked_at(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_warning_is_shown_with_every_view_of_a_plan(tree: KafkaTree, surveyor: Surveyor) -> None:
     shrunk = election(tree, "two", 0, leader=0, isr_after=[0])
     plan = store_plan(surveyor.lake, tree, [shrunk])
     arguments = ("commit", plan.plan_id, "--mode", "batch", "--allow-silent", "0,1,2")

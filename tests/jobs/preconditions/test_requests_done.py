@@ -60,7 +60,7 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
     "is removed": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"7"}, DUE),
     "is removed by us": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"8"}, DUE),
     "has grown": (KIND.REMOVE_TOPIC, REMOVED | {"topic_version": -1}, {DELETION: b"", T: topic()}, Outcome.STALE),
-    "others were in office": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
+    "others were the controller": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
 }
 
 
@@ -102,7 +102,7 @@ DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
 
 
 @pytest.mark.parametrize(("live", "data", "standing", "detail"), DELETIONS)
-def test_a_deletion_that_waits_says_for_which_broker(
+def test_waiting_deletion_names_the_broker(
     live: list[str], data: bytes, standing: ReassignmentStatus, detail: str
 ) -> None:
     task = Operation(sequence=0, kind=KIND.DELETE_TOPIC, topic="t", data=json.dumps({"topic_id": MINE}))
@@ -112,7 +112,7 @@ def test_a_deletion_that_waits_says_for_which_broker(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_due_of_a_request(name: str) -> None:
+def test_pending_requests(name: str) -> None:
     kind, data, there, outcome = CASES[name]
     task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
     znodes = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}

@@ -94,7 +94,7 @@ def test_order_first_then_leaders(tree: KafkaTree, lake: Warehouse, plan: Plan) 
     assert [row["broker_id"] for row in lake.rows("drained")] == [0]
 
 
-def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
+def test_no_election_if_the_order_was_refused(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
     ledger = _commit(tree, lake, plan, KafkaController(tree, refuses=1))
 
     outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.outcomes}
@@ -103,7 +103,7 @@ def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Warehouse,
     assert tree.state(T, 1).leader == 0
 
 
-def test_what_is_left_is_done_the_next_time(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
+def test_rest_is_done_by_the_next_commit(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
     _commit(tree, lake, plan, KafkaController(tree, refuses=1))
 
     again = _commit(tree, lake, plan, KafkaController(tree))

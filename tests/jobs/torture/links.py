@@ -1,6 +1,4 @@
-"""A TCP link that can be cut, held or slowed: a proxy on the loopback interface, with a port for each target
-address.
-"""
+"""A TCP link that can be cut, held or slowed: a proxy on the loopback interface, with a port for each target."""
 
 import socket
 import threading

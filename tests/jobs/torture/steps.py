@@ -51,8 +51,9 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A requested change; `choice` selects the target among the existing ones; `twice`: by two commits at the same
-    time.
+    """A requested change.
+
+    `choice` selects the target among the existing ones; `twice`: by two commits at the same time.
     """
 
     kind: str

@@ -43,13 +43,13 @@ MADE = wrote(BROKER, leader_epoch=5, controller_epoch=1)
         (took_over(BROKER, 0, 4), "/controller_epoch went from 2 to 4"),
     ],
 )
-def test_what_must_never_be_is_found(last: Transaction, wrong: str) -> None:
+def test_violations_are_found(last: Transaction, wrong: str) -> None:
     faults = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, SURVEYOR_IDS[0], 2), last]).wrong()
 
     assert (len(faults), wrong in "".join(faults)) == (int(bool(wrong)), True)
 
 
-def test_requests_that_one_of_ours_takes_away_are_found() -> None:
+def test_requests_removed_by_surveyor_are_found() -> None:
     one, two = (TopicPartition("t", number, [0, 1]) for number in (0, 1))
 
     def asks(session: int, kind: int, *left: TopicPartition) -> Transaction:

@@ -77,7 +77,7 @@ def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr
     )
 
 
-def test_they_are_led_shrunk_and_given_topics(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
+def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
     lake = Warehouse(str(tmp_path / "warehouse"), "default")
     surveyor = Surveyor(kafka.hosts, tmp_path / "warehouse")
     with Traffic(cluster.bootstrap, TOPIC) as traffic:

@@ -63,8 +63,9 @@ def _of_log(log: bytes) -> Iterator[Transaction]:
 
 
 def _ops(kind: int, record: bytes) -> list[Op]:
-    """The operations of a record; none for a refused multi, whose parts are errors, or for a record that writes no
-    znode.
+    """The operations of a record.
+
+    None for a refused multi, whose parts are errors, or for a record that writes no znode.
     """
     if kind == MULTI:
         return _of_multi(record)

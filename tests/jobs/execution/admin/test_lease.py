@@ -1,6 +1,4 @@
-"""The lease of a cluster: one holder at a time, in any warehouse; lost with its session, after which nothing is
-written.
-"""
+"""The lease of a cluster: one holder at a time, in any warehouse; nothing is written once it is lost."""
 
 import threading
 from collections.abc import Iterator
@@ -41,7 +39,7 @@ def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractConte
 
 
 @pytest.mark.usefixtures("impatient")
-def test_refused_with_who_holds_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
+def test_refusal_names_the_holder(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
     who = f"{lease.holder.user}@{lease.holder.host} (process {lease.holder.pid}) since {lease.holder.since}"
 
     with (
@@ -60,7 +58,7 @@ def test_of_the_same_plan_says_to_interrupt_it(tree: KafkaTree, tmp_path: Path) 
         pytest.fail("two at once")
 
 
-def test_waits_until_it_is_let_go(
+def test_waits_until_it_is_released(
     tree: KafkaTree, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with lease_for(settings, "p1", "commit") as first:
@@ -92,14 +90,14 @@ def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path:
             mine.refuse_lost()
 
 
-def test_zookeeper_that_forbids_it(tree: KafkaTree, settings: Settings) -> None:
+def test_zookeeper_denies_the_lease(tree: KafkaTree, settings: Settings) -> None:
     tree.client.create("/surveyor", acl=READ_ACL_UNSAFE)
 
     with pytest.raises(RefusedError, match=r"NoAuth.*commit_lease = false"), lease_for(settings, "p1", "commit"):
         pytest.fail("it cannot be created")
 
 
-def test_none_where_the_conf_says_so(tree: KafkaTree, settings: Settings) -> None:
+def test_no_lease_if_disabled_in_the_conf(tree: KafkaTree, settings: Settings) -> None:
     without = Settings("default", settings.warehouse, settings.conf.model_copy(update={"commit_lease": False}))
 
     with lease_for(without, "p1", "commit") as first, lease_for(without, "p2", "commit") as second:
@@ -109,7 +107,7 @@ def test_none_where_the_conf_says_so(tree: KafkaTree, settings: Settings) -> Non
 
 
 @pytest.mark.usefixtures("impatient")
-def test_made_by_hand_it_keeps_commits_away(tree: KafkaTree, settings: Settings) -> None:
+def test_manually_created_lease_stops_commits(tree: KafkaTree, settings: Settings) -> None:
     tree.write(LEASE, b"upgrade tonight")
 
     with (

@@ -72,8 +72,9 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
     monkeypatch: pytest.MonkeyPatch,
     warehouse: str,
 ) -> None:
-    """Nothing moves yet, so the throttle looks left over. Nor may both set one, each storing the other's as previous
-    value.
+    """Nothing moves yet, so the throttle looks left over.
+
+    Nor may both commits set one, each storing the other's as the previous value.
     """
     second = Surveyor(Warehouse(str(tmp_path / warehouse), "default"))
     moved = store_plan(second.lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
@@ -100,7 +101,7 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
 
 
 @pytest.mark.usefixtures("impatient")
-def test_it_is_held_all_the_time_a_commit_waits(
+def test_lease_is_held_while_a_commit_waits(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     led = store_plan(surveyor.lake, kafka, [election(kafka, OTHER, 0, leader=1)])
@@ -180,7 +181,7 @@ def rolling_back(kafka: KafkaTree, controller: MovingController, plan: Plan) -> 
     ("prepare", "status"),
     [(cancelling, "partial"), (throttling, "cancelled"), (rolling_back, "committed")],
 )
-def test_nor_is_anything_else_done_beside_a_commit(  # noqa: PLR0913, PLR0917 - a table
+def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a table
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,

@@ -1,6 +1,4 @@
-"""Kafka's controller received a request and its answer was lost: ZooKeeper shows what it did, or the outcome is
-unknown.
-"""
+"""Requests to Kafka's controller whose answer was lost: ZooKeeper shows the result, or the outcome is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -96,7 +94,7 @@ def deletes(lake: Warehouse, tree: KafkaTree) -> Plan:
 
 @pytest.mark.parametrize("hears", [True, False])
 @pytest.mark.parametrize("make", [elects, creates, expands, alters, deletes])
-def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
+def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     controller: AnswerlessController,
     surveyor: Surveyor,
@@ -120,7 +118,7 @@ def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
     assert surveyor.status(plan.plan_id) == (PlanStatus.COMMITTED if hears else PlanStatus.PARTIAL)
 
 
-def test_what_comes_after_is_not_asked_for(
+def test_later_requests_are_not_sent(
     tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     """Each further request would wait as long again."""
@@ -151,7 +149,7 @@ def test_interrupted_request_is_not_recorded_as_skipped(
 
 
 @pytest.mark.usefixtures("controller")
-def test_nor_where_zookeeper_does_not_answer_either(
+def test_unknown_if_zookeeper_does_not_answer_either(
     tree: KafkaTree, surveyor: Surveyor, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = creates(lake, tree)

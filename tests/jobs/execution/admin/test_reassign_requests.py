@@ -1,6 +1,4 @@
-"""`--via zookeeper`: requests in /admin, written under the controller's epoch, one at a time, never over another
-request.
-"""
+"""`--via zookeeper`: requests in /admin under the controller's epoch, one at a time, never over another request."""
 
 from typing import Any
 
@@ -50,7 +48,7 @@ def order(targets: dict[int, list[int]]) -> bytes:
     return encode_partitions([TopicPartition(T, partition, replicas) for partition, replicas in targets.items()])
 
 
-def test_ordered_and_judged_by_what_is_there(
+def test_requested_and_judged_by_the_result(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     done = run(surveyor, kafka.hosts, plan)
@@ -61,7 +59,7 @@ def test_ordered_and_judged_by_what_is_there(
     assert kafka.client.exists(REASSIGN) is None
 
 
-def test_in_as_many_orders_as_it_takes(
+def test_in_as_many_requests_as_necessary(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "MAX_REQUEST_BYTES", 80)
@@ -83,7 +81,7 @@ def test_partition_that_lost_its_leader_is_not_requested(
     assert (controller.replicas(T), controller.waves) == ({0: AFTER[0], 1: BEFORE[1]}, [[(T, 0)]])
 
 
-def test_orders_stay_below_what_zookeeper_takes() -> None:
+def test_requests_stay_below_the_limit_of_zookeeper() -> None:
     targets = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
 
     made = list(chunks(targets, orders.MAX_REQUEST_BYTES))
@@ -154,7 +152,7 @@ def test_another_controller_still_finds_the_request(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
 
 
-def test_refused_where_nobody_would_find_it(
+def test_refused_without_a_live_controller(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     kafka.client.delete("/controller")
@@ -194,7 +192,7 @@ def test_no_longer_than_max_wait(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
 
 
-def test_elections_by_order(
+def test_elections_by_request(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     kafka.add_topic("led", {0: [1, 0]})
@@ -208,7 +206,7 @@ def test_elections_by_order(
     assert kafka.client.exists(PREFERRED) is None
 
 
-def test_what_has_no_order_is_refused(kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse) -> None:
+def test_actions_without_a_request_are_refused(kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse) -> None:
     plan = alteration(lake, kafka, T, {"retention.ms": None}, {"retention.ms": "7"})
 
     done = run(surveyor, kafka.hosts, plan)
@@ -240,7 +238,7 @@ class OldBrokers:
     list_partition_reassignments = lambda self: self.alter_partition_reassignments(None)  # noqa: E731
 
 
-def test_brokers_that_do_not_know_reassignments() -> None:
+def test_brokers_without_the_reassignment_api() -> None:
     admin = Admin(OldBrokers())
     for ask in (admin.reassignments, lambda: admin.reassign({(T, 0): [1]})):
         with pytest.raises(RefusedError, match=r"came with 2\.4; use --via zookeeper"):

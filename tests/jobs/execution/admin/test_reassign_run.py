@@ -83,7 +83,7 @@ def test_waits_for_the_last_wave_if_asked(
 
 
 @pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--via", "zookeeper"), ("--wait", "--max-wait", "1m")])
-def test_dry_run_touches_nothing(
+def test_dry_run_changes_nothing(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]
 ) -> None:
     before = kafka.dump()
@@ -97,7 +97,7 @@ def test_dry_run_touches_nothing(
     assert (throttled in done.stdout) == ("--throttle" in more)
 
 
-def test_twice_asks_nothing_twice(
+def test_second_commit_requests_nothing(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     for _ in range(2):
@@ -128,7 +128,7 @@ def order_theirs(controller: MovingController) -> None:
         (order_theirs, "zookeeper", False),
     ],
 )
-def test_refused_beside_somebody_elses(  # noqa: PLR0913, PLR0917 - fixtures
+def test_refused_during_foreign_reassignments(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,
@@ -282,7 +282,7 @@ def test_readable_partitions_of_a_topic_are_judged(
     assert "runs: other-0 to [0, 1, 2]; wait until it is complete" in done.stderr
 
 
-def test_a_plan_that_only_reorders_passes_whatever_its_question(
+def test_plan_that_only_reorders_is_never_in_the_way(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
@@ -293,7 +293,7 @@ def test_a_plan_that_only_reorders_passes_whatever_its_question(
     assert controller.replicas(T)[0] == [1, 0]
 
 
-def test_stops_between_waves_where_somebody_else_begins(
+def test_stops_between_waves_if_another_client_begins(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     controller.events = [lambda: begin_theirs(controller), lambda: controller.finish_all(T)]
@@ -302,7 +302,7 @@ def test_stops_between_waves_where_somebody_else_begins(
 
     assert done.exit_code == REFUSED
     assert "other-0 to [0, 2]" in done.stderr
-    assert "wave 1 was not asked for" in done.stderr
+    assert "wave 1 was not requested" in done.stderr
     assert surveyor.status(plan.plan_id) == PlanStatus.PARTIAL
     assert last_words(surveyor, plan)[2] == ("skipped", "the commit stopped before it")
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
@@ -311,7 +311,7 @@ def test_stops_between_waves_where_somebody_else_begins(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)], [(T, 2)]])
 
 
-def test_a_drain_only_reorders_and_may_go_beside_others(
+def test_drain_may_run_during_other_reassignments(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     order = reassignment(kafka, T, 0, [1, 0])
@@ -383,7 +383,7 @@ def test_partition_that_lost_its_leader_is_not_requested(  # noqa: PLR0913, PLR0
     assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
 
 
-def test_topic_made_anew_is_stale(
+def test_recreated_topic_is_stale(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     kafka.client.delete(f"/brokers/topics/{T}", recursive=True)
@@ -422,7 +422,7 @@ def test_cancelled_by_another_client_during_the_move(
     assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
 
 
-def test_closed_by_somebody_between_waves(
+def test_closed_between_waves_by_another_client(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     controller.events = [lambda: close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)]
@@ -550,7 +550,7 @@ def test_leftover_throttle_of_a_refused_plan_is_cleared(
     assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (REFUSED, {}, [])
 
 
-def test_left_over_is_cleared_by_another_plan(
+def test_leftover_throttle_is_cleared_by_another_plan(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     another = store_plan(lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
@@ -564,7 +564,7 @@ def test_left_over_is_cleared_by_another_plan(
     assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
 
 
-def test_other_plans_say_that_a_throttle_is_left_over(
+def test_other_plans_warn_of_a_leftover_throttle(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
 ) -> None:
     another = store_plan(lake, kafka, [election(kafka, OTHER, 0, leader=1)])
@@ -597,7 +597,7 @@ def test_show_throttles(
         (("--mode", "batch", "--via", "zookeeper"), USAGE, "give one of the two"),
     ],
 )
-def test_what_is_not_understood_is_refused(  # noqa: PLR0913, PLR0917 - fixtures
+def test_unreadable_configs_are_refused(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree, surveyor: Surveyor, plan: Plan, more: tuple[str, ...], code: int, words: str
 ) -> None:
     done = run(surveyor, kafka, plan, *more)
@@ -635,7 +635,7 @@ def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtur
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
 
 
-def test_what_only_reorders_is_not_throttled_by_the_conf(
+def test_reordering_is_not_throttled_by_the_conf(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, tmp_path: Path
 ) -> None:
     plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
@@ -644,7 +644,7 @@ def test_what_only_reorders_is_not_throttled_by_the_conf(
     assert controller.requests == []
 
 
-def test_bytes_and_time_are_said_before_anything_is_copied(
+def test_bytes_and_time_are_shown_in_advance(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     del controller
@@ -681,7 +681,7 @@ def test_suggested_commands_carry_the_throttle(
     assert "\napply: surveyor commit back --apply --throttle 3MB/s --zookeeper" in rolled.stdout
 
 
-def test_a_throttle_that_others_left_is_taken_away(
+def test_foreign_leftover_throttle_is_removed(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor
 ) -> None:
     override(kafka, "broker", "1", {"leader.replication.throttled.rate": "7", "log.retention.hours": "9"})

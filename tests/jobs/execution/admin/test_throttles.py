@@ -109,7 +109,7 @@ def test_kafkas_own_vector() -> None:
     )
 
 
-def test_what_stood_before_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+def test_previous_configs_are_restored(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     override(kafka, "broker", "1", {LEADER_RATE: "7", "log.cleaner.threads": "2"})
     override(kafka, "topic", "t", {LEADER_REPLICAS: "*", "retention.ms": "9"})
     before = overrides(kafka)
@@ -142,7 +142,7 @@ def test_the_next_wave_throttles_its_own_moves_alone(
     assert overrides(kafka) == {"brokers/0": {LEADER_RATE: "7"}}
 
 
-def test_none_takes_it_away(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+def test_rate_none_removes_it(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     set_throttle(settings, brokers, PLAN, FIRST, 1000)
     set_throttle(settings, brokers, PLAN, FIRST, bytes_per_second("none"))
 
@@ -239,7 +239,7 @@ def test_dead_brokers_and_deleted_topics_are_left_out(
     assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
 
 
-def test_what_somebody_else_set_since_stays(
+def test_values_set_by_another_client_stay(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_throttle(settings, brokers, PLAN, FIRST, 1000)
@@ -266,7 +266,7 @@ def throttle_commits(lake: Warehouse) -> list[tuple[int, str, str, str]]:
     return [(row["attempt"], row["action"], row["outcome"], row["message"]) for row in rows]
 
 
-def test_each_that_was_set_or_lifted_stays_in_commits(
+def test_set_and_removed_throttles_stay_in_commits(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
 ) -> None:
     """No other record is left once a throttle is removed."""
@@ -319,7 +319,7 @@ def test_outcome_of_each_is_recorded_after_an_interruption(
     assert [outcome for _, _, outcome, _ in throttle_commits(settings.lake)[3:]] == outcomes
 
 
-def test_who_does_not_answer_may_have_done_it(
+def test_unanswered_request_may_have_been_applied(
     brokers: ConfigBrokers, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(*_: object) -> NoReturn:
@@ -332,7 +332,7 @@ def test_who_does_not_answer_may_have_done_it(
     assert [outcome for _, _, outcome, _ in throttle_commits(settings.lake)[3:]] == ["unknown", "skipped", "skipped"]
 
 
-def test_nothing_to_clear_asks_nobody(settings: Settings) -> None:
+def test_nothing_to_clear_sends_no_request(settings: Settings) -> None:
     assert clear_throttle(settings, _nobody(), PLAN) == []
 
 
@@ -349,6 +349,6 @@ def test_rates_are_read(text: str, rate: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "50 MB", "50mb", "50Mbit", "1e6", "0.1", "50MB/h", "9" * 30, "٣"])
-def test_what_is_no_rate_is_refused(text: str) -> None:
+def test_invalid_rate_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no rate: expected"):
         bytes_per_second(text)

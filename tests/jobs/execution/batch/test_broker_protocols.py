@@ -60,14 +60,14 @@ def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[
     assert configs == [told(2, "2.6"), told(7, None), told(0, "2.6"), told(1, "2.6")]
 
 
-def test_what_they_say_late_counts(settings: Settings, asked_again: list[int]) -> None:
+def test_late_answers_count(settings: Settings, asked_again: list[int]) -> None:
     with pytest.raises(RefusedError, match=f"brokers 2 run with {IBP} 3.9-IV0"):
         broker_protocols.complete_configs([told(0, "2.6"), told(1, "2.6"), told(2, None)], settings, frozenset())
 
     assert asked_again == [2]
 
 
-def test_nobody_is_asked_who_need_not_tell(settings: Settings, asked_again: list[int]) -> None:
+def test_allowed_brokers_are_not_asked(settings: Settings, asked_again: list[int]) -> None:
     rows = [told(0, "2.6"), told(1, "2.6"), told(2, None)]
 
     assert broker_protocols.complete_configs(rows, settings, frozenset({2})) == rows

@@ -90,8 +90,9 @@ def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     *,
     deliver: bool,
 ) -> None:
-    """The first multi takes over, thirty write; with `deliver` ZooKeeper executes it, but the commit never gets the
-    answer.
+    """The first multi takes over, thirty write.
+
+    With `deliver` ZooKeeper executes it, but the commit never gets the answer.
     """
     plan = move_all(topic, lake, leader=1)
     killed: list[subprocess.Popen[str]] = []

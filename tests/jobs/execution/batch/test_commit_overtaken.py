@@ -57,7 +57,7 @@ def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:
     return told
 
 
-def test_what_the_other_has_done_is_not_done_again(
+def test_rows_applied_by_the_other_are_not_repeated(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
     """Neither is the controllership taken over, nor does the commit report that anything was written."""
@@ -78,7 +78,7 @@ def test_what_the_other_has_done_is_not_done_again(
     assert len(requested_changes(lake, plan.plan_id)) == plan.size
 
 
-def test_what_the_other_has_left_is_done(
+def test_rows_left_by_the_other_are_written(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
     first = store_plan(lake, tree, plan.changes[:1], alias="first")
@@ -91,7 +91,7 @@ def test_what_the_other_has_left_is_done(
     assert f"committed; {plan.size} applied ({plan.size - 1} of them now)" in done.stdout
 
 
-def test_what_the_other_has_changed_is_stale(
+def test_rows_changed_by_the_other_are_stale(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
     def changes_all() -> None:
@@ -106,7 +106,7 @@ def test_what_the_other_has_changed_is_stale(
     assert "nothing is due" in done.stderr
 
 
-def test_who_is_always_overtaken_gives_up(
+def test_repeatedly_overtaken_commit_gives_up(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def commit_later(*args: object, **options: object) -> None:

@@ -92,7 +92,7 @@ DUE = {"config": "1 of 1 operation is due", "delete": "2 of 2 operations are due
 
 
 @pytest.mark.parametrize("mode", ["batch", "admin"])
-def test_dry_run_touches_nothing(topics: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str, kind: str) -> None:
+def test_dry_run_changes_nothing(topics: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str, kind: str) -> None:
     before = topics.dump()
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", topics.hosts, "--mode", mode)
@@ -113,7 +113,7 @@ def test_apply_writes_exactly_the_plan(topics: KafkaTree, surveyor: Surveyor, pl
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def test_ledger_tells_intents_and_outcomes(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_commit_log_has_intents_and_outcomes(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["delete"](lake, topics)
 
     surveyor.apply(topics.hosts, plan.plan_id)
@@ -227,7 +227,7 @@ def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913
     assert reason in done.stdout
 
 
-def test_other_settings_may_have_changed_meanwhile(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_other_configs_may_have_changed(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
     plan = PLANS["config"](lake, topics)
     topics.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","new":"y"}}')
 
@@ -242,7 +242,7 @@ BAD: list[tuple[dict[str, str | None], str]] = [
 
 
 @pytest.mark.parametrize(("after", "message"), BAD)
-def test_a_config_that_brokers_die_of_is_refused(
+def test_config_fatal_to_brokers_is_refused(
     topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, after: dict[str, str | None], message: str
 ) -> None:
     plan = alteration(lake, topics, T, dict.fromkeys(after), after)
@@ -302,7 +302,7 @@ def _progress(surveyor: Surveyor, hosts: str, plan: Plan) -> dict[str, int]:
 AFTER = {"config": (1, 0), "delete": (0, 2), "expand": (3, 0)}
 
 
-def test_verify_tells_how_far_it_is(topics: KafkaTree, surveyor: Surveyor, plan: Plan, kind: str) -> None:
+def test_verify_shows_the_progress(topics: KafkaTree, surveyor: Surveyor, plan: Plan, kind: str) -> None:
     before = _progress(surveyor, topics.hosts, plan)
     surveyor.apply(topics.hosts, plan.plan_id)
     after = _progress(surveyor, topics.hosts, plan)

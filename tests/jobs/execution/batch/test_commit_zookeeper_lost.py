@@ -1,5 +1,5 @@
-"""ZooKeeper denies access or is lost in the middle of a commit: the error is reported, recorded, and has its exit
-code.
+"""ZooKeeper denies access or is lost in the middle of a commit: the error is reported with its exit code and
+recorded.
 """
 
 from collections.abc import Callable

@@ -147,7 +147,7 @@ def test_plan_stays_partial_if_brokers_refuse_every_epoch(  # noqa: PLR0913, PLR
     controller: int,
 ) -> None:
     """The next Kafka controller is refused, too; its epoch is the one after ours."""
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].controller_epoch = LAST_EPOCH
 
@@ -192,7 +192,7 @@ def test_our_own_epoch_is_raised_under_the_same_fence(tree: KafkaTree, control: 
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_illegible_state_says_only_a_legible_epoch(tree: KafkaTree) -> None:
+def test_unreadable_state_may_still_have_an_epoch(tree: KafkaTree) -> None:
     tree.client.set(state_path(T, 1), b"?")
     without = latest_epoch_of_states(tree.client)
     tree.client.set(state_path(T, 1), b'{"controller_epoch":99,"leader":1,"leader_epoch":5,"isr":["1","2"]}')

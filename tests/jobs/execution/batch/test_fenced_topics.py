@@ -95,7 +95,7 @@ def test_crash_between_a_topic_and_its_states(
     assert tree.client.get("/brokers/topics/new")[1].version == 0
 
 
-def test_topic_alone_is_made_only_where_its_leaders_live(
+def test_large_topic_needs_its_live_leaders(
     tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
@@ -109,7 +109,7 @@ def test_topic_alone_is_made_only_where_its_leaders_live(
 
 
 @pytest.mark.parametrize("flags", [(), ("--apply",)])
-def test_topic_that_no_zookeeper_takes_is_refused(
+def test_topic_too_large_for_zookeeper_is_refused(
     tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, flags: tuple[str, ...]
 ) -> None:
     plan = wide_topic(tree, lake, 1_300)

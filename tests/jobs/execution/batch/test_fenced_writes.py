@@ -177,7 +177,7 @@ def test_lost_answer_is_read_back(tree: KafkaTree, proxied: Controllership, prox
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_batches_after_a_lost_answer_go_on(
+def test_batches_after_a_lost_answer_continue(
     tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan
 ) -> None:
     proxy.lose(Loss(MULTI, nth=2))
@@ -231,7 +231,7 @@ def test_lost_session_leaves_the_batch_unknown(proxied: Controllership, proxy: Z
     assert set(written.outcomes.values()) == {Outcome.UNKNOWN}
 
 
-def test_rival_behind_a_lost_request_fences(
+def test_other_controller_after_a_lost_request_fences(
     tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan, client: KazooClient
 ) -> None:
     proxy.lose(Loss(MULTI, deliver=False, then=lambda _: take_over(client, tree.hosts, RIVAL)))
@@ -289,7 +289,7 @@ def test_topic_that_got_an_id_since_is_the_same(tree: KafkaTree, control: Contro
     assert (again.outcomes, again.message(0)) == ({0: Outcome.APPLIED}, "found applied")
 
 
-def test_another_topic_without_id_is_told_by_its_replicas(
+def test_another_topic_without_id_is_recognised_by_its_replicas(
     tree: KafkaTree, control: Controllership, lake: Warehouse
 ) -> None:
     plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])

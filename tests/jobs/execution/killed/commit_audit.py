@@ -121,8 +121,9 @@ def _is_among(row: Row, outcomes: Collection[Outcome]) -> bool:
 
 
 def _is_one(of_attempts: Counter[int]) -> bool:
-    """One outcome in each attempt, and at least one: a later attempt finds applied what a killed one has recorded as
-    applied.
+    """One outcome in each attempt, and at least one.
+
+    A later attempt finds applied what a killed one has recorded as applied.
     """
     return bool(of_attempts) and set(of_attempts.values()) == {1}
 
@@ -204,8 +205,9 @@ def _orders(data: bytes | None) -> set[tuple[str, int, tuple[int, ...]]]:
 
 
 def _is_back(change: Change, step: str, now: Dump) -> bool:
-    """Whether a reassignment was cancelled; a cancellation may leave another order of replicas, which is restored
-    later.
+    """Whether a reassignment was cancelled.
+
+    A cancellation may leave another order of replicas, which is restored later.
     """
     replicas, adding, removing = _assigned(_data(now, f"/brokers/topics/{change.topic}"))[change.partition]
     known = change.replicas_before or []

@@ -88,8 +88,9 @@ def meet(own_file: Path, other_file: Path) -> None:
 
 
 def once(reach: Callable[[], None]) -> Callable[[object], None]:
-    """Make a callback that calls `reach` once only: kazoo may call it again if another link is made after the
-    answer.
+    """Make a callback that calls `reach` only once.
+
+    kazoo may call it again if another link is made after the answer.
     """
     pending = [reach]
 

@@ -131,8 +131,9 @@ class FakeAdmin(MovingController):
 
 
 def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
-    """Let commands use the fake, and let time pass for it while they wait; to be called before the commands' writes
-    are marked.
+    """Let commands use the fake, and let time pass for it while they wait.
+
+    To be called before the commands' writes are marked.
     """
     client = KazooClient(hosts)
     vars(client)["_call"] = client._call  # noqa: SLF001 - its writes are Kafka's and pass no kill points

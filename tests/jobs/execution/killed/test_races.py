@@ -192,11 +192,11 @@ def run_beside_broker(at: Rendezvous, one: CrashRunner, here: Planned, apart: fl
         at.meet("broker", "commit writes")
         time.sleep(apart)
         become_controller(here.tree)
-        at.come("broker is in office")
+        at.come("broker is the controller")
 
     meets = {
         "multi 1": at.between("commit writes", "broker"),
-        "multi 2": at.between("commit goes on", "broker is in office"),
+        "multi 2": at.between("commit goes on", "broker is the controller"),
     }
     code, failed = in_parallel(lambda: one.run(here.commit(), meets=meets), broker)
     assert failed is None, failed

@@ -175,7 +175,7 @@ def uninterrupted(
         return one.shown(), one.points
 
 
-def test_nobody_dies(uninterrupted: tuple[dict[str, Any], list[int]]) -> None:
+def test_without_a_crash(uninterrupted: tuple[dict[str, Any], list[int]]) -> None:
     whole, steps = uninterrupted
     assert (len(steps), whole["uncounted"], whole["deleted"]) == (
         3,

@@ -85,11 +85,11 @@ def test_silent_broker_may_be_allowed_by_its_id(
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def test_nonsense_is_no_list_of_brokers(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_invalid_list_of_brokers_is_a_usage_error(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     assert surveyor.commit(tree.hosts, plan.plan_id, "--allow-silent", "all").exit_code == USAGE
 
 
-def test_silent_broker_does_not_matter_where_nothing_is_due(
+def test_silent_broker_is_ignored_if_nothing_is_due(
     tree: KafkaTree, surveyor: Surveyor, lake: Warehouse, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
@@ -99,7 +99,7 @@ def test_silent_broker_does_not_matter_where_nothing_is_due(
     assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
 
 
-def test_who_may_not_tell_one_broker_takes_nothing_over(
+def test_commit_without_cluster_action_does_not_take_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     fake_brokers[2].may_be_told = False
@@ -123,7 +123,7 @@ def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917
     status: str,
 ) -> None:
     """The changes are in ZooKeeper; the plan is committed only if a broker became the controller and announced them."""
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: controller)
     for broker in range(3):
         fake_brokers[broker].refuses = CLUSTER_AUTHORIZATION_FAILED
 
@@ -153,7 +153,7 @@ def test_failing_leaders_are_reported_despite_a_fail_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a config with which no log can be opened: Kafka's controller gets the same response."""
-    monkeypatch.setattr(commit_batch, "who_controls", lambda _: 1)
+    monkeypatch.setattr(commit_batch, "current_controller", lambda _: 1)
     for broker in range(3):
         fake_brokers[broker].refuses = UNKNOWN_SERVER_ERROR
 

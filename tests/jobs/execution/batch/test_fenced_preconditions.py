@@ -83,9 +83,7 @@ def test_absence_is_proved_and_leaves_nothing(without_2: KafkaTree, control: Con
 
 
 def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllership, zookeeper: str) -> None:
-    """A broker that registers as Kafka's do, in one multi, never finds its id in use, and no client reads it in
-    between.
-    """
+    """A broker that registers in one multi, as Kafka's do, never finds its id in use, and no client ever reads it."""
     tree.unregister(2)
     over = Event()
     registered: list[object] = []
