@@ -81,7 +81,7 @@ def _standalone(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]
         stderr=log,
         start_new_session=True,
     )
-    # whoever kills us closes the pipe
+    # a process that kills this one closes the pipe
     watcher = subprocess.Popen(
         ["/bin/sh", "-c", f"cat; kill -KILL -- -{airflow.pid}"],
         stdin=subprocess.PIPE,
@@ -99,7 +99,7 @@ def _standalone(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]
 
 
 def _end(airflow: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, which Airflow's components heed, and SIGKILL for whoever is left of its session."""
+    """SIGTERM, which Airflow's components heed, and SIGKILL for the remaining processes of its session."""
     airflow.terminate()
     with suppress(subprocess.TimeoutExpired):
         airflow.wait(EXIT_SECONDS)

@@ -352,7 +352,7 @@ def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: Embe
 def test_commit_killed_under_a_throttle(
     airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor
 ) -> None:
-    """Nobody tries again: what moves is called back, and the throttle is gone."""
+    """Without a retry, running moves are cancelled and the throttle is removed."""
     create(cluster, "killed", 0, 1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(RECORDS):
@@ -387,7 +387,7 @@ def kill_moving_commit(cluster: EmbeddedCluster, lake: Warehouse) -> None:
 
 
 def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Surveyor) -> None:
-    """Broker 2 was alone in the ISR when it died; broker 1 is back, and may lead once somebody approves.
+    """Broker 2 was alone in the ISR when it died; broker 1 is back and may lead after an approval.
 
     A snapshot taken by hand has seen that before the DAG's does, which says so all the same.
     """

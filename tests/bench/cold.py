@@ -34,7 +34,7 @@ TARGETS: Final = {"snapshot": 2.5, "plan reconcile --refresh": 3.5}
 
 
 SLOWER: Final = 1.3
-"""What a snapshot from the shell may take over one in a warm session, beside Spark's start."""
+"""Extra time that a snapshot from the shell may take over one in a warm session, without Spark's start."""
 
 
 def bench_cold(rounds: int) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""What somebody waits for who starts the dashboard and opens it: its text, and its first chart, in a real browser.
+"""Measures the time from the start of the dashboard to its text and its first chart in a real browser.
 
 Against a Streamlit page of one word, started and opened in the same way by turns: what that takes is Python's,
 Streamlit's and chromium's own. `python -m tests.bench.dashboard 5` says the median of five rounds.

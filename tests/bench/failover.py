@@ -83,7 +83,7 @@ def _outage(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[Topi
 
 
 def _last_seen(client: KazooClient, path: str) -> float:
-    """Wait until a znode is gone; return when it was certainly there yet, so that nobody gains by a late look."""
+    """Wait until a znode is gone; return the last time at which it existed, so that slow polling is no gain."""
     seen = before = time.time()
     while client.exists(path) is not None:
         seen = before
@@ -120,7 +120,7 @@ def in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
                 until(lambda: "  read " in log.read_text() or process.poll() is not None, 0.2)
             if process.poll() is not None:
                 raise RuntimeError("surveyor control has ended")
-            time.sleep(10.0)  # everybody is told everything first
+            time.sleep(10.0)  # all brokers first receive the full state
             yield
         finally:
             print_log(log.read_text()[-1000:])

@@ -144,7 +144,7 @@ class Driver:
         self._python_pid = os.getpid()
 
     def settle(self) -> None:
-        """Collect what earlier work left, so that nobody pays for another's garbage; begin to watch memory anew."""
+        """Collect the garbage of earlier work, so that it is not counted here, and reset the memory peak."""
         gc.collect()
         self._jvm.System.gc()  # type: ignore[union-attr]
         for pid in (self._jvm_pid, self._python_pid):

@@ -1,7 +1,7 @@
 """Real brokers and many partitions on them, for benchmarks of what happens when one is killed.
 
 When something was written is read from ZooKeeper itself, which notes it in the Stat of each znode to the millisecond:
-whoever looked all the time would take the processors that are measured.
+constant polling would use the processors that are measured.
 """
 
 import time

@@ -21,7 +21,7 @@ TOPIC_SIZE: Final = 100
 MULTI_SIZE: Final = 400
 IN_FLIGHT: Final = 8
 
-# Registered where nobody listens: a broker refuses at once, so asking them is no part of what is measured.
+# Registered at closed ports: connections are refused at once, so requests to them are not part of the measurement.
 _BROKER: Final = (
     b'{"version":5,"host":"127.0.0.1","port":1,"endpoints":["PLAINTEXT://127.0.0.1:1"],'
     b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"features":{},"jmx_port":-1,"timestamp":"1"}'

@@ -138,7 +138,7 @@ def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_p
 
 
 def test_nor_are_they_served(measured: Surveyor) -> None:
-    """Found before the address, so that nobody serves the whole day what is not there."""
+    """It is detected before listening, so that metrics of a missing cluster are never served."""
     with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
         ran = measured("metrics", "--cluster", "defualt", "--listen", str(taken.server_address[1]))
 

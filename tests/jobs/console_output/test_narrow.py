@@ -1,4 +1,4 @@
-"""Eighty columns, and no colours where nobody sees any: every table, with names and numbers as large clusters have."""
+"""Eighty columns, and no colours without a terminal: every table, with names and numbers as in large clusters."""
 
 import re
 from typing import Any, Final

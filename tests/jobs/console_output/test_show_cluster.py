@@ -188,7 +188,7 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
     ],
 )
 def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int, told: str) -> None:
-    """A full disk, or what whoever started us has closed: an exit code, no stack trace, nothing in the wrong place."""
+    """A full disk or a closed stdout gives an exit code, no stack trace, and no output in the wrong place."""
     command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.warehouse), *form]
     line = ["/bin/sh", "-c", f"{shlex.join(command)} {where}"]
     ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
@@ -226,7 +226,7 @@ def _down(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("form", ["-o wide", "--json", "-o yaml"])
 def test_what_is_secret_is_shown_in_no_form(lake: Warehouse, form: str) -> None:
-    """Anybody can put anything into a topic's config, though Kafka has no such setting there."""
+    """A topic's config can contain any key, also secrets, although Kafka has no such settings."""
     cluster = Cluster(lake)
     for word in ("hunter1", "hunter2"):
         cluster.topics = [topic("t", config={"ssl.key.password": word, "retention.ms": word[-1]})]
@@ -241,7 +241,7 @@ def test_what_is_secret_is_shown_in_no_form(lake: Warehouse, form: str) -> None:
 
 
 def test_no_broker_has_such_an_id(shown: Surveyor) -> None:
-    """-1 stands for nobody, who holds no replica."""
+    """-1 means no broker, which holds no replica."""
     ran = shown("show", "partitions", "--broker", "-1")
 
     assert (ran.code, "--broker" in ran.stderr) == (2, True)

@@ -59,7 +59,7 @@ def _change(topic: str, partition: int, before: list[int], after: list[int], **c
 
 def _rejection(partition: int) -> Row:
     code = RejectionCode.NO_ELIGIBLE_LEADER.value
-    return {"topic": "quiet", "partition": partition, "action": "elect", "code": code, "reason": "nobody is alive"}
+    return {"topic": "quiet", "partition": partition, "action": "elect", "code": code, "reason": "no replica is alive"}
 
 
 def _many() -> list[Row]:
@@ -195,7 +195,7 @@ def test_an_operation_is_not_no_change(planned: Callable[..., Surveyor]) -> None
 
 
 def _warned_of() -> list[Row]:
-    """Changes of every kind that is warned of, and those beside them."""
+    """Changes of every kind that causes warnings, and others."""
     lasting = _change("t", 0, [1, 2], [1, 9], requires_live=[1])
     let_go = [_change("t", 1, [1, 2], [1, 9], requires_live=[1]), _change("t", 1, [1, 9], [1, 3], wave=1)]
     offline = _change("t", 2, [1, 2], [1, 2], action=Action.TAKE_OFFLINE.value, leader_after=-1)

@@ -98,7 +98,7 @@ def test_in_trouble(orders: KafkaTree, used: Warehouse) -> None:
 
 
 def test_as_a_snapshot_left_it(used: Warehouse) -> None:
-    """Nobody asks ZooKeeper."""
+    """ZooKeeper is not read."""
     status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
 
     names = ("snapshot_id", "live", "gone", "offline", "under_replicated", "under_min_isr", "min_isr_assumed")

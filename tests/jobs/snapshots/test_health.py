@@ -25,7 +25,7 @@ STATES = {
     ("loud", 0): (1, [1]),  # under-replicated, under min ISR 2, not led by the preferred replica
     ("loud", 1): (3, [3, 0]),  # its leader is dead, 0 is in sync
     ("loud", 2): (0, [0, 3]),  # a dead ISR member
-    ("loud", 3): (NO_LEADER, [9]),  # nobody alive
+    ("loud", 3): (NO_LEADER, [9]),  # no live replica
 }
 EXPECTED: Row = {
     "controller_id": 0,

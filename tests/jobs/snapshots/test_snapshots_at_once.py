@@ -109,7 +109,7 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, 
         ]
         while any(process.poll() is None for process in running):
             vacuum_warehouse(surveyor.lake, datetime.now(UTC), timedelta(days=1), dry_run=False)
-            time.sleep(0.5)  # one after the other without a pause leaves nobody in
+            time.sleep(0.5)  # without a pause the lock would never be free
         said = [process.communicate(timeout=120) for process in running]
 
     assert [process.returncode for process in running] == [0, 0, 0], said

@@ -457,14 +457,14 @@ def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
     cluster = Cluster(lake)
     stateless = partition([1, 2], leader=None, isr=None, leader_epoch=None, partition_state="New")
-    cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=4), ("anew", 0): partition([1, 2])}
+    cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=4), ("again", 0): partition([1, 2])}
     cluster.snapshot(40 * DAY)
     cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=5)}
     cluster.snapshot(39 * DAY)
-    cluster.partitions = {("orders", 0): stateless, ("anew", 0): stateless}
+    cluster.partitions = {("orders", 0): stateless, ("again", 0): stateless}
     cluster.snapshot(38 * DAY)
     cluster.snapshot()
     run(lake)
     rows = lake.rows("partition_history")
     kept = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
-    assert kept == [("anew", 3, None), ("orders", 2, 5), ("orders", 3, None)]
+    assert kept == [("again", 3, None), ("orders", 2, 5), ("orders", 3, None)]

@@ -1,7 +1,7 @@
 """Acts of the life of a cluster under `surveyor control`: what befalls brokers, moves, deletions and the controller.
 
-Each begins and ends with all brokers up and all replicas in sync, and has topics of its own beside the one that is
-written to and read all the while. What was written in which order, and by whom, is read from ZooKeeper's own log.
+Each begins and ends with all brokers up and all replicas in sync, and has topics of its own in addition to the one
+that is written and read throughout. The order and the authors of writes are read from ZooKeeper's own log.
 """
 
 import re
@@ -43,7 +43,7 @@ def a_topic_is_created_by_its_first_record(life: ControlledCluster) -> None:
 def a_broker_bounces_in_one_look(life: ControlledCluster, broker: int) -> None:
     """It is gone and back while the controller does not look: who led and followed there is written as after a failure.
 
-    Its session ends, and it registers anew by itself, at once.
+    Its session ends, and it registers again at once.
     """
     path, before = f"/brokers/ids/{broker}", mark(life.kafka)
     registered = life.kafka.client.get(path)[1].czxid
@@ -144,7 +144,7 @@ def a_broker_is_silent_then_dead_then_back(life: ControlledCluster, broker: int)
     with life.silent(broker):
         life.ask_to_move("moves", {p: [0, broker] for p in range(3)})
         life.soon(lambda: life.assigned("moves").adding_replicas == {p: [broker] for p in range(3)})
-        life.by_hand("meanwhile", {0: [0, 1]})  # it is asked to answer, and does not: nobody waits for that
+        life.by_hand("meanwhile", {0: [0, 1]})  # it does not respond to requests, and nothing waits for it
         life.soon(lambda: 0 in seen_by(life.cluster.brokers[0].address, "meanwhile"), 20)
         assert life.takes_records("meanwhile")
 
@@ -156,18 +156,18 @@ def a_broker_is_silent_then_dead_then_back(life: ControlledCluster, broker: int)
     moves = life.assigned("moves")
     assert (moves.partitions[1], moves.partitions[2], moves.adding_replicas) == ([1, 2], [0, 1], {0: [broker]})
 
-    life.by_hand("nobody", {0: [broker]})
+    life.by_hand("leaderless", {0: [broker]})
     life.delete("old")
     life.by_hand("old", {0: [0, broker], 1: [1, 0]})  # partitions added to what is to be deleted
     life.by_hand("later", {0: [1, 0]})
     life.soon(lambda: life.has_state("later"))  # so what was asked for before it has been looked at
-    assert not life.has_state("nobody")
+    assert not life.has_state("leaderless")
     assert life.kafka.client.get_children(DELETIONS) == ["old"]
     assert life.kafka.state("moves").isr == [0, 1]
 
     life.restart(broker)
-    life.soon(lambda: life.has_state("nobody") and life.kafka.state("nobody").leader == broker)
-    assert life.takes_records("nobody")
+    life.soon(lambda: life.has_state("leaderless") and life.kafka.state("leaderless").leader == broker)
+    assert life.takes_records("leaderless")
     life.soon(lambda: life.is_deleted("old"))
     life.soon(lambda: life.kafka.client.exists(REASSIGN) is None)
     assert life.assigned("moves").partitions == {0: [0, broker], 1: [1, 2], 2: [0, 1]}
@@ -178,7 +178,7 @@ def a_broker_is_silent_then_dead_then_back(life: ControlledCluster, broker: int)
 
 
 def isr_changes_are_read_and_taken_away(life: ControlledCluster) -> None:
-    """All that leaders notified of in this controllership, and that everybody knows of now."""
+    """All ISR changes notified by leaders in this controllership and known to all brokers now."""
     ours = [each for each in written_since(life.cluster, 0) if each.session == life.office.session]
     removed = {op.path for each in ours for op in each.ops if op.kind == DELETE and op.path.startswith(NOTIFICATIONS)}
     assert removed
@@ -241,7 +241,7 @@ def _first(transactions: list[Transaction], ending: str, kind: int) -> int:
 
 
 def leaders_are_balanced_when_that_is_due(life: ControlledCluster, broker: int) -> None:
-    """The first check is some seconds after the take-over; nobody asks for it (auto.leader.rebalance.enable)."""
+    """The first check is some seconds after the take-over and needs no request (auto.leader.rebalance.enable)."""
     preferring = {p for p, replicas in life.assigned(TOPIC).partitions.items() if replicas[0] == broker}
     assert preferring
     life.soon(lambda: {p for p, state in enumerate(life.states()) if state.leader == broker} >= preferring)

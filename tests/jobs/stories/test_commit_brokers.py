@@ -159,7 +159,7 @@ def test_elections_are_known_to_every_broker(
 
 
 def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
-    """Its controller neither undoes it nor decides anew: the states are those that were written."""
+    """Its controller neither reverts it nor decides again, so the states are those that were written."""
     commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
 
     assert kafka.versions(topic) == dict.fromkeys(REPLICAS, 1)
@@ -229,7 +229,7 @@ def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, patient: Surveyor
 def test_dead_brokers_partition_is_elected_and_it_comes_back(
     cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
 ) -> None:
-    """Whoever is quicker: Kafka's controller, and the rows are stale, or we, and they are applied."""
+    """If Kafka's controller is first, the rows are stale; if Surveyor is first, they are applied."""
     cluster.brokers[1].kill()
     cluster.brokers[1].expire()
     assert eventually(lambda: not cluster.brokers[1].is_registered())

@@ -94,7 +94,7 @@ def second_log_dir(broker: EmbeddedKafka) -> Iterator[Path]:
 def a_broker_fails_and_starts(life: ControlledCluster) -> None:
     """As the controller has thought of beforehand; then its leaders are asked for.
 
-    While it is down another one goes, and both come back: of what only these two hold, who went last leads (seed 003).
+    While it is down, another one goes down, and both come back. The one that went down last leads their partitions.
     """
     life.create(BOTH, {0: [1, 3], 1: [3, 1]})
     life.soon(lambda: all({*state.isr} == {1, 3} for state in life.states(BOTH)))
@@ -156,7 +156,7 @@ def a_broker_is_drained_and_comes_back(life: ControlledCluster) -> None:
 
 @contextmanager
 def records_flow(life: ControlledCluster) -> Iterator[None]:
-    """A controller is in office, a topic is written to and read, and in the end no record is lost."""
+    """Run a controller while a topic is written and read, and verify at the end that no record is lost."""
     with in_office(life.kafka, life.warehouse, life.spark, thinks_ahead=False) as office:
         life.offices.append(office)
         life.by_hand(TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in range(4)})
@@ -282,7 +282,7 @@ def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path
 
 @contextmanager
 def doing(act: Callable[[], None]) -> Iterator[None]:
-    """Do something beside a command that runs in this thread, as signals come to no other."""
+    """Run something concurrently with a command in this thread, the only one that receives signals."""
     thread = Thread(target=act)
     thread.start()
     try:
@@ -337,9 +337,10 @@ def test_whose_znode_is_deleted_is_no_controller_any_more(
 
 @contextmanager
 def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keep brokers from being the controller between two commits, each of which still takes over anew, under its epoch.
+    """Keep brokers from being the controller between two commits, each of which takes over under its own epoch.
 
-    All of them use one session, which ends here; one id after another, as nobody takes over from himself.
+    All commits share one session, which ends here. Each has another id, because a controller does not take over from
+    itself.
     """
     ids = count(OURS, -1)
     with connected(kafka.hosts) as client:

@@ -261,7 +261,7 @@ def test_resident_drain_and_undrain_under_one_controllership(
 def test_clean_recovery_and_back_to_the_preferred(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
-    """The leader is killed while nobody but us could elect another."""
+    """The leader is killed while only Surveyor could elect another."""
     with Traffic(cluster.bootstrap, topic) as traffic:
         with controllership(kafka.hosts, OURS) as held:
             killed(cluster, held.client, B)

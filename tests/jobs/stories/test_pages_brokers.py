@@ -41,7 +41,7 @@ CODES: Final = {
     ("status.md", "surveyor metrics --listen 9308"): INTERRUPTED,
     ("configuration.md", "surveyor plan reconcile --json --detailed-exitcode"): CHANGES,
 }
-"""Exit codes that are not 0: of what goes on until Ctrl-C, and of a plan with changes that somebody asked about."""
+"""Exit codes that are not 0: of a command stopped with Ctrl-C, and of a plan with changes under --detailed-exitcode."""
 
 FILES: Final = {
     "elections.json": {"partitions": [{"topic": "audit", "partition": 0}]},

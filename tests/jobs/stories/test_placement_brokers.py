@@ -1,6 +1,6 @@
 """The whole story of a cluster that grows and shrinks, on real brokers: a fourth is added, the first is removed, the
 replication factor goes to three and back. A producer with acks=all and a consumer lose nothing. A broker dies that has
-the only copy of some records: nobody moves that away, and they are all there when it is back.
+the only copy of some records: that is never moved, and all records exist when it is back.
 """
 
 import json

@@ -36,7 +36,7 @@ GONE: Final = 3
 
 
 class Hands:
-    """What is done to the cluster by whoever stands at the machines, and by fate."""
+    """Actions on the cluster by operators at the machines, and failures."""
 
     def __init__(self, cluster: EmbeddedCluster, kafka: KafkaTree) -> None:
         self.cluster = cluster
@@ -97,7 +97,7 @@ class Hands:
         assert eventually(lambda: broker_in_control(self.kafka) and self.is_settled(), seconds=60)
 
     def is_settled(self) -> bool:
-        """Whoever lives is in sync with a live leader; where no leader lives, nobody in sync does."""
+        """Live replicas are in sync with a live leader; without a live leader, no in-sync replica is alive."""
         live = {*map(int, self.kafka.client.get_children("/brokers/ids"))}
         return all(self._is_settled(live, *place) for place in self._places())
 

@@ -66,7 +66,7 @@ WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "SCRAM-SHA-256": ("USERS", {**_BY_SASL, "sasl.mechanism": "SCRAM-SHA-256"}),
     "a certificate": ("MUTUAL", {"security.protocol": "SSL"}),
 }
-"""Listener, and what client.properties says beside certificates."""
+"""Listener, and the lines of client.properties in addition to certificates."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 def knows_controller(broker: EmbeddedKafka) -> bool:
-    """Whether a broker's clients are told who the controller is: they wait for a minute where it is nobody."""
+    """Whether a broker returns the controller to clients, which wait for a minute if there is none."""
     return AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10).controller_id in {0, 1}
 
 
@@ -197,7 +197,7 @@ def test_leaders_move_over_each_listener(
 def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
     cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, ways: Ways
 ) -> None:
-    """The controllership is ours all the while, so nobody else elects anybody."""
+    """Surveyor is the controller throughout, so no broker elects leaders."""
     create(cluster, kafka, "killed", len(ways))
     ours = commands.Surveyor(kafka.hosts, Path(lake.warehouse))
     alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
@@ -221,7 +221,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
-    monkeypatch.setattr(warmup, "WARMUP_ROUNDS", 1)  # nobody counts how quick it is
+    monkeypatch.setattr(warmup, "WARMUP_ROUNDS", 1)  # its speed is not measured
     create(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])

@@ -69,7 +69,7 @@ def test_the_slider_goes_through_history(lake: Warehouse, monkeypatch: pytest.Mo
 
 
 def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever leaves a page open is not shown for ever what was newest then; nor another cluster's number."""
+    """An open page follows the newest snapshot, and does not keep the number of another cluster."""
     lake = Warehouse(str(tmp_path / "warehouse"), "default")
     cluster, other = lived_in(lake), Cluster(Warehouse(lake.warehouse, "other"))
     for _ in range(4):

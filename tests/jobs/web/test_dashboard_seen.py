@@ -1,4 +1,4 @@
-"""The dashboard as a browser shows it: it starts, asks nobody else for anything, draws, filters, and ends by Ctrl-C."""
+"""The dashboard as a browser shows it: it starts, loads nothing external, draws, filters, and stops at Ctrl-C."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def _served(warehouse: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
-    """A window on a server over both clusters; Ctrl-C ends the server, whoever looks at it then."""
+    """A browser window on a server of both clusters; Ctrl-C stops the server even with open pages."""
     with _served(looked_at) as server, seen(browser, server.address) as sight:
         yield sight
         _come_about(sight.page, "snapshot")
@@ -67,7 +67,7 @@ def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
 
 
 def _opened(window: Sight, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Sight:
-    """Open the dashboard anew, on its first page."""
+    """Open the dashboard again, on its first page."""
     width, height = size
     window.page.set_viewport_size({"width": width, "height": height})
     window.page.emulate_media(color_scheme="dark" if dark else "light")

@@ -1,4 +1,4 @@
-"""Reports as a browser shows them: complete, asking nobody, readable in dark and light, usable with 100,000 rows."""
+"""Reports as a browser shows them: complete, self-contained, readable in dark and light, usable with 100,000 rows."""
 
 from dataclasses import dataclass
 from itertools import product
