@@ -1,7 +1,7 @@
-"""Blocks of code that the pages show, and who runs each: nothing is shown that nobody has tried.
+"""Which test runs each block of code that the pages show.
 
-Commands of the pages in RUN are run by tests/jobs/stories/test_pages_brokers.py, and what they are shown to answer is
-compared. All others stand in ELSEWHERE.
+tests/jobs/stories/test_pages_brokers.py runs the commands of the pages in RUN and compares their output with the page.
+ELSEWHERE names the test of each other block, or why it has none.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ RUN: Final = (
     "reassigning.md",
     "operations.md",
 )
-"""In this order: what one leaves behind the next one finds."""
+"""In this order, because each page continues with the cluster and tables of the previous one."""
 
 RUN_LINES: Final = ("surveyor ", "unset SURVEYOR_", "export SURVEYOR_")
-"""How the blocks begin whose lines are commands to be run there."""
+"""The beginnings of blocks whose lines are commands to run there."""
 
 WHOLE: Final = {
     "runbook.md": "tests/jobs/stories/test_runbook_brokers.py",
@@ -31,7 +31,7 @@ WHOLE: Final = {
 """Pages with a test of their own; the usage lines of commands.md have words in place of values."""
 
 DATA: Final = "tests/jobs/stories/test_pages_brokers.py"
-"""Files that commands are given there."""
+"""Input files of commands, written there."""
 
 NOT_RUN: Final = "not run: "
 
@@ -78,7 +78,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
     "tables.md": {"from ": "tests/jobs/test_notebook.py"},
 }
-"""How a line or a block of a page begins, and the file that runs it, or why nobody does."""
+"""By page and beginning of a line or block: the file that runs it, or why no test does."""
 
 
 def page_path(name: str) -> Path:

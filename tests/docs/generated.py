@@ -1,4 +1,4 @@
-"""Pages that are partly generated: what stands between their marks is made anew by `make docs`."""
+"""Pages that are partly generated: `make docs` writes the part between their marks."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ def path_of(page: str) -> Path:
 
 
 def renewed(page: str) -> str:
-    """Return a page with its generated part as it is to be now."""
+    """Return a page with its generated part as the code now makes it."""
     before, begin, rest = path_of(page).read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

@@ -1,7 +1,7 @@
-"""Hooks of mkdocs.yml: links that leave docs/ become text, and pictures are drawn where Mermaid is there to draw them.
+"""Hooks of mkdocs.yml: links that leave docs/ become text, and diagrams are drawn only if Mermaid is installed.
 
 The site is offline, so it has no address to which a link to a source file could lead. Without `mermaid.min.js` (see
-`make site`) the theme would load it from a CDN; then a picture is shown as its source.
+`make site`) the theme would load it from a CDN, so a diagram is then shown as its source.
 """
 
 import re
@@ -26,7 +26,7 @@ def without_links_outside(markdown: str, path: str) -> str:
 
 
 def on_config(config: Any) -> Any:  # noqa: ANN401 - MkDocs is not installed where the types are checked
-    """Draw no pictures without Mermaid."""
+    """Show diagrams as text if Mermaid is missing."""
     if not MERMAID.is_file():
         config.extra_javascript.clear()
         config.mdx_configs["pymdownx.superfences"] = {}
