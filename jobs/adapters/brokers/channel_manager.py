@@ -83,7 +83,7 @@ class BrokerQueue:
     """Whether only the thread for starting brokers knows this registration, and no cycle yet."""
 
     def start(self) -> None:
-        Thread(target=self._run, daemon=True, name=f"tell-{self.broker['broker_id']}").start()
+        Thread(target=self._run, daemon=True, name=f"send-{self.broker['broker_id']}").start()
 
     def put(self, batch: _Pending) -> None:
         with self._not_empty:

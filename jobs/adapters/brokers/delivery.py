@@ -87,7 +87,7 @@ class _BrokerDelivery:
         if not self.started:
             self.started = True
             self.last_activity = float("-inf") if silent else time.monotonic()
-            Thread(target=self._send, daemon=True, name=f"tell-{self.broker_id}").start()
+            Thread(target=self._send, daemon=True, name=f"send-{self.broker_id}").start()
 
     def stop(self) -> None:
         """Stop sending and wake the thread; a connection without a pending request stays open."""

@@ -91,7 +91,7 @@ def _acquire(descriptor: int, kind: int, path: Path, name: str) -> bool:
 
 def _sign(descriptor: int) -> None:
     """Write the holder's name into the lock file, for the message of waiting processes."""
-    who = f"{getpass.getuser()}@{socket.gethostname()}, process {os.getpid()}"
+    holder_name = f"{getpass.getuser()}@{socket.gethostname()}, process {os.getpid()}"
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, who.encode(), 0)
+        os.pwrite(descriptor, holder_name.encode(), 0)

@@ -1,1 +1,1 @@
-"""ZooKeeper: connections, bulk reads, the controllership, the lease, and what stands in the tree."""
+"""ZooKeeper: connections, bulk reads, the controllership, the lease, and the znodes of a cluster."""
