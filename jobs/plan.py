@@ -107,16 +107,16 @@ def elect(
 
 
 def _refuse_ambiguous(elections: dict[str, bool]) -> None:
-    named = [flag for flag, given in elections.items() if given]
-    if len(named) != 1:
-        instead = f", not {' and '.join(named)}" if named else ""
+    requested = [flag for flag, is_set in elections.items() if is_set]
+    if len(requested) != 1:
+        instead = f", not {' and '.join(requested)}" if requested else ""
         raise UsageError(f"expected exactly one of {', '.join(elections)}{instead}")
 
 
 def _refuse_without_preferred(flags: dict[str, object]) -> None:
-    named = [flag for flag, value in flags.items() if value is not None]
-    if named:
-        raise UsageError(f"{', '.join(named)}: only with --preferred; leave these out for other elections")
+    unusable = [flag for flag, value in flags.items() if value is not None]
+    if unusable:
+        raise UsageError(f"{', '.join(unusable)}: only with --preferred; leave these out for other elections")
 
 
 @question
@@ -314,11 +314,11 @@ def reassign(
     return report_plan(settings, options, planner)
 
 
-def _only_one(questions: Mapping[str, Any]) -> tuple[str, Any]:
-    given = {option: value for option, value in questions.items() if value is not None}
+def _only_one(options: Mapping[str, Any]) -> tuple[str, Any]:
+    given = {option: value for option, value in options.items() if value is not None}
     if len(given) != 1:
         instead = f"not {' and '.join(given)}" if given else "none was given"
-        raise UsageError(f"expected exactly one of {', '.join(questions)}: {instead}")
+        raise UsageError(f"expected exactly one of {', '.join(options)}: {instead}")
     return next(iter(given.items()))
 
 
@@ -345,9 +345,9 @@ app = typer.Typer(
     context_settings=HELP,
     cls=HelpPage,
 )
-for part, questions in PAGE.items():
-    for ask in questions:
-        app.command(rich_help_panel=part)(ask)
+for panel, commands in PAGE.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 
 
 if __name__ == "__main__":
