@@ -25,7 +25,7 @@ HASHED: Final[dict[str, tuple[str, ...]]] = {
 Row = Mapping[str, Any]
 
 
-def cell(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
+def cell(value: Any) -> str:  # noqa: ANN401 - any column value
     """Return a value as Spark's cast to string does.
 
     >>> [cell(value) for value in (None, True, -1, [2, 0], "t")]

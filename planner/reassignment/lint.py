@@ -56,7 +56,7 @@ class RackRules:
 NO_RULES: Final = RackRules()
 
 
-def placement_faults(  # noqa: PLR0913 - five tables, a permission, and what else is known of racks
+def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts about racks
     targets: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
@@ -77,7 +77,7 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and what els
     )
 
 
-def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and what else is known of racks
+def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and facts about racks
     lists: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,

@@ -21,7 +21,7 @@ from planner.reassignment.lint import (
 )
 
 
-def intermediate_faults(  # noqa: PLR0913 - five tables, and what else is known of racks
+def intermediate_faults(  # noqa: PLR0913 - five tables, and facts about racks
     ways: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,

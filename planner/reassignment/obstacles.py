@@ -116,7 +116,7 @@ class Reassignment:
         return f"{self.name} to {list(self.goal)}{f' ({reason})' if reason else ''}"
 
 
-def reassignment(  # noqa: PLR0913 - what a partition's znodes say
+def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     key: Key,
     now: ReplicaAssignment | None,
     request: Sequence[int] | None,

@@ -186,7 +186,7 @@ def _target_rejection(
     return None
 
 
-def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one of them
+def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
     moves: Sequence[Change],
     partition: Row,
     topic: Row,

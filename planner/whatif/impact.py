@@ -31,7 +31,7 @@ _COSTS: Final = (
 )
 
 
-def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
+def whatif(  # noqa: PLR0913 - four tables and two options
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,

@@ -105,7 +105,7 @@ def stated_caps(caps: WaveLimits) -> dict[str, Any]:
     return {key: cap for key, cap in given.items() if cap is not None}
 
 
-def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa: ANN401 - fields of Question
+def _request(limits: PlacementLimits, **goal: Any) -> PlacementRequest:  # noqa: ANN401 - fields of PlacementGoal
     return PlacementRequest(
         goal=PlacementGoal(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
         scope=limits.scope(),
