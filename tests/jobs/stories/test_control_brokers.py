@@ -336,7 +336,7 @@ def test_whose_znode_is_deleted_is_no_controller_any_more(
 
 
 @contextmanager
-def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_other_controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep brokers from being the controller between two commits, each of which takes over under its own epoch.
 
     All commits share one session, which ends here. Each has another id, because a controller does not take over from
@@ -367,7 +367,7 @@ def test_requests_are_carried_out_without_a_controller(
     with Traffic(cluster.bootstrap, "asked") as traffic:
         pass
 
-    with nobody_else_in_office(kafka, monkeypatch):
+    with no_other_controller(kafka, monkeypatch):
         kafka.client.create(REASSIGN, encode_partitions([TopicPartition("asked", 0, [2, 1])]))
         kafka.client.create("/admin/delete_topics/unwanted")
         command = "reconcile", "--apply", "--until-quiet", "--requests", "--yes"

@@ -164,7 +164,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def test_nobody_beyond_this_machine_reaches_it_unless_told(lake: Warehouse, executed: list[list[str]]) -> None:
+def test_it_listens_on_the_loopback_by_default(lake: Warehouse, executed: list[list[str]]) -> None:
     port = free_port()
     done = Surveyor(lake).run("dashboard", "--port", str(port), "--json")
     assert json.loads(done.stdout) == {"url": f"http://127.0.0.1:{port}", "cluster": "default"}

@@ -88,7 +88,7 @@ def test_what_could_be_markup_is_in_no_page_as_such(small: Warehouse, tmp_path: 
         assert "&lt;script&gt;" in page
 
 
-def test_a_page_asks_nobody_for_anything(small: Warehouse, tmp_path: Path) -> None:
+def test_a_page_is_self_contained(small: Warehouse, tmp_path: Path) -> None:
     page = _page(small, tmp_path / "page.html")
     assert "default-src 'none'" in page
     assert re.findall(r"""(?:src|href)=["'](?!data:,|#)""", page) == []
