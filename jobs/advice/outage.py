@@ -42,9 +42,9 @@ class Outage:
         """What the operator has to do.
 
         >>> from numpy import array
-        >>> print(Outage(order=start_order(array([[0, 2], [2, 0]]), array([[0], [0]]), [])).sentence)
-        2 partitions offline, nothing can be done from here: start broker 0 first (last in sync of both), \
-         was not
+        >>> outage = Outage(order=start_order(array([[0, 2], [2, 0]]), array([[0], [0]]), []))
+        >>> outage.sentence.partition(": ")[2]
+        'start broker 0 first (last in sync of both), broker 2 was not'
         """
         order = self.order
         parts = [*_starts(order), *_alive(order, self.failed_log_dirs), *_unknown(order)]

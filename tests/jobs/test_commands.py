@@ -94,7 +94,7 @@ def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
         (["show", "topics", "--warehouse", ""], "--warehouse names no folder: give the name of one"),
         (["plan", "reconcile", "--name", ""], "--name '' cannot be the name of a plan"),
         (["plan", "reconcile", "--name", "-x"], "--name '-x' cannot be the name of a plan"),
-        (["plan", "reconcile", "--name", "45809955e5b38bd0"], "and that is not an id (16 of 0-9 and a-f)"),
+        (["plan", "reconcile", "--name", "45809955e5b38bd0"], "and not the form of an id (16 of 0-9 and a-f)"),
     ],
 )
 def test_what_names_nothing(options: list[str], message: str) -> None:

@@ -129,7 +129,7 @@ def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: s
     [
         ({"security_protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is None"),
-        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "told what was written by PLAIN, SCRAM-"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "it is one of PLAIN, SCRAM-"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "SASL needs sasl.username and"),
         ({"ssl_ca_location": "/nowhere"}, "ssl.ca.location: No such file or directory"),
         ({"ssl_ca_location": __file__}, "ssl.ca.location: not the PEM file it should be (NO_CERT"),

@@ -241,5 +241,5 @@ class OldBrokers:
 def test_brokers_without_the_reassignment_api() -> None:
     admin = Admin(OldBrokers())
     for ask in (admin.reassignments, lambda: admin.reassign({(T, 0): [1]})):
-        with pytest.raises(RefusedError, match=r"came with 2\.4; use --via zookeeper"):
+        with pytest.raises(RefusedError, match=r"\(Kafka 2\.4 or later\); use --via zookeeper"):
             ask()
