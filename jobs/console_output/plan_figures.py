@@ -153,11 +153,14 @@ def _rack_notes(figures: Figures) -> Iterator[str]:
 
 
 def rack_warnings(plan: Row) -> Iterator[str]:
-    """Return warnings of partitions concentrated in one rack, and of unknown racks.
+    """Warn of racks that a plan gives up, of partitions that it crowds into one, and of racks that it does not know.
 
-    >>> figures = {"most_in_one_rack": {"worse": 2, "uneven": 1}, "racks_unknown": [9]}
+    >>> figures = {"most_in_one_rack": {"most": [2, 4], "worse": 2, "uneven": 1, "avoidable": 1}, "racks_unknown": [9],
+    ...     "racks_given_up": ["a", "c"], "fewer_racks": 4}
     >>> for warning in rack_warnings({"parameters": json.dumps({"figures": figures})}):
     ...     print(warning)
+    racks a, c are given up: 4 partitions are in fewer racks than now; most replicas of a partition in one rack 2 → 4
+    1 partition gets more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them
     2 partitions get more replicas in one rack than now: the brokers left in other racks are too few
     1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
     broker 9: its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack
@@ -165,6 +168,17 @@ def rack_warnings(plan: Row) -> Iterator[str]:
     parameters = json.loads(plan["parameters"] or "{}")
     figures = parameters.get("figures", {})
     most = figures.get("most_in_one_rack", {})
+    if given_up := figures.get("racks_given_up"):
+        are = "rack " + given_up[0] + " is" if len(given_up) == 1 else f"racks {', '.join(given_up)} are"
+        fewer = pluralise(figures["fewer_racks"], "partition", "is", "are")
+        in_one = most.get("most", [0, 0])
+        crowd = f"; most replicas of a partition in one rack {in_one[0]} → {in_one[1]}" if in_one[1] > in_one[0] else ""
+        yield f"{are} given up: {fewer} in fewer racks than now{crowd}"
+    elif fewer_racks := figures.get("fewer_racks"):
+        yield f"{pluralise(fewer_racks, 'partition', 'is', 'are')} in fewer racks than now"
+    if avoidable := most.get("avoidable"):
+        gets = pluralise(avoidable, "partition", "gets", "get")
+        yield f"{gets} more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them"
     if worse := most.get("worse"):
         gets = pluralise(worse, "partition", "gets", "get")
         yield f"{gets} more replicas in one rack than now: the brokers left in other racks are too few"

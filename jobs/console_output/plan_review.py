@@ -20,6 +20,7 @@ from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_
 from jobs.console_output.plan_text import (
     change_line,
     deletion_lines,
+    deletion_warnings,
     evidence_line,
     operation_sign,
     row_name,
@@ -30,10 +31,21 @@ from jobs.console_output.plan_text import (
 from jobs.preconditions.copy_volume import space_warnings, volume
 from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
+from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, rollback_rack_warnings
+from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.plans.names import names_of
 from jobs.repositories.plans.repository import find_plan, plan_title
 from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
-from jobs.runtime.console import LINES_SHOWN, format_cell, next_in_json, next_lines, show, stream, table
+from jobs.runtime.console import (
+    LINES_SHOWN,
+    format_cell,
+    next_in_json,
+    next_lines,
+    show,
+    stream,
+    table,
+    warnings_in_json,
+)
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.text import DRAINED_LEADS, plan_size, pluralise
@@ -108,7 +120,7 @@ class Review:
             "names": names_of(self.row),
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **summary(changes)},
-            "warnings": list(self.warnings(changes)),
+            **warnings_in_json(self.all_warnings(changes)),
             "copies": volume(self.lake, changes).json(rate),
             "deleted": [asdict(topic) for topic in self.deleted],
         }
@@ -120,6 +132,10 @@ class Review:
             "rejection_rows": self.rejections(),
             "evidence_rows": self.evidence(),
         }
+
+    def all_warnings(self, changes: StoredRows) -> list[str]:
+        """Return the warnings, that of deletions included, which people see below what is deleted."""
+        return [*self.warnings(changes), *deletion_warnings(self.deleted)]
 
     def warnings(self, changes: StoredRows) -> Iterator[str]:
         """Return the warnings, computed from the few rows that can cause one."""
@@ -139,6 +155,9 @@ class Review:
             everything=self.only.everything,
         )
         yield from rack_warnings(self.row)
+        if is_rollback(self.row):
+            yield from rollback_rack_warnings(self.lake, self.row, lists_of_stored(changes))
+        yield from unread_warnings(self.lake, self.row, everything=self.only.everything)
         yield from space_warnings(self.lake, volume(self.lake, changes))
 
     def lines(self, settings: Settings) -> Iterator[Table | str]:
@@ -204,6 +223,12 @@ class Review:
 def plan_lines(settings: Settings, row: Row, called: str = "") -> Iterator[Table | str]:
     """Return the text output of a whole plan."""
     return Review(settings.lake, row, RowFilter(), called).lines(settings)
+
+
+def plan_warnings(lake: Warehouse, row: Row) -> list[str]:
+    """Return the warnings of a whole plan, as programs get them; people get the same texts."""
+    review = Review(lake, row, RowFilter())
+    return review.all_warnings(review.changes(whole=False))
 
 
 def with_warnings(changes: StoredRows, kind: str) -> Bools:

@@ -135,7 +135,12 @@ def deletion_lines(deleted: Sequence[DeletionImpact], *, everything: bool = Fals
         yield from (f"  {deletion_line(topic)}" for topic in listed)
         if len(deleted) > len(listed):
             yield f"  ... and {len(deleted) - len(listed)} more topics"
-        yield "  warning: a deletion cannot be undone"
+        yield from (f"  warning: {warning}" for warning in deletion_warnings(deleted))
+
+
+def deletion_warnings(deleted: Sequence[DeletionImpact]) -> list[str]:
+    """Return the warning that deletion is final, if anything is deleted."""
+    return ["a deletion cannot be undone"] if deleted else []
 
 
 def evidence_line(evidence: Row) -> str:

@@ -7,6 +7,7 @@ the process is killed, the next one continues: a new snapshot shows what is stil
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.outage import Outage, in_json, outage_left_by
 from jobs.advice.plans import after_commit
+from jobs.console_output.plan_review import plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, interrupted
@@ -31,10 +33,10 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import confirm, emit_result, is_terminal, log
+from jobs.runtime.console import Result, confirm, emit_result, is_terminal, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import same_step, stated_command, suggestion
+from jobs.runtime.suggestions import Suggestion, same_step, stated_command, suggestion
 from planner.text import pluralise
 from schemas.enums import Outcome, RejectionCode
 from schemas.rows import Place, PlanRow
@@ -134,7 +136,7 @@ def reconcile_until_quiet(
             why = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
             nothing = "nothing more can be written" if outage else "nothing is due"
             title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
-            emit_result(settings, extras.result | {"due": 0}, title, *extras.lines, steps=steps)
+            _report_nothing_due(settings, plan, extras, {"due": 0}, title, steps=steps)
             return ExitCode.DONE
         preflight = check_before_commit(settings, plan, mode, limits)
         _refuse_resident(preflight)
@@ -153,7 +155,7 @@ def reconcile_until_quiet(
             steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
             steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
             lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
-            emit_result(settings, result, *lines, steps=steps)
+            emit_result(settings, result, *lines, steps=steps, warnings=[])
             return code
 
 
@@ -207,8 +209,17 @@ def _nothing_due(
     stale_epoch = _raise_stale_epoch(settings, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
-    emit_result(settings, result | counts([]), title, *lines, *extras.lines, steps=[])
+    _report_nothing_due(settings, plan, extras, result | counts([]), title, *lines, steps=[])
     return ExitCode.CHANGES if stale_epoch and detailed and not apply else ExitCode.DONE
+
+
+def _report_nothing_due(
+    settings: Settings, plan: Plan, extras: ReportExtras, result: Result, *lines: str, steps: Sequence[Suggestion]
+) -> None:
+    """Show that nothing is due, and the warnings of what the plan could not look at."""
+    plan_warned = plan_warnings(settings.lake, plan.row)
+    shown = (f"  warning: {warning}" for warning in plan_warned)
+    emit_result(settings, extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
 
 
 def _raise_stale_epoch(settings: Settings, plan: Plan, *, apply: bool, yes: bool) -> str | None:

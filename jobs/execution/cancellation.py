@@ -332,6 +332,7 @@ def cancel_plan(
             f"plan {stored_plan.title}: nothing is left to cancel",
             *_lines(stored_plan, cancellation),
             steps=_steps(settings, stored_plan, cancellation),
+            warnings=[],
         )
         return ExitCode.DONE
     if not apply:
@@ -342,7 +343,7 @@ def cancel_plan(
             same_step(settings, "apply", "cancel", stored_plan.called, "--apply"),
             *_steps(settings, stored_plan, cancellation),
         ]
-        emit_result(settings, dry, title, *_lines(stored_plan, cancellation), note, steps=steps)
+        emit_result(settings, dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
         return ExitCode.DONE
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
@@ -386,7 +387,7 @@ def _report(settings: Settings, plan: Plan, verdicts: Sequence[RowOutcome], *, f
     )
     is_unfinished = bool(failed or cancellation.safe)
     steps = _steps(settings, plan, cancellation, again=is_unfinished)
-    emit_result(settings, result, title, *failures[:LINES_SHOWN], *_lines(plan, cancellation), steps=steps)
+    emit_result(settings, result, title, *failures[:LINES_SHOWN], *_lines(plan, cancellation), steps=steps, warnings=[])
     return ExitCode.ERROR if is_unfinished else ExitCode.DONE
 
 

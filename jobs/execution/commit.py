@@ -210,6 +210,7 @@ def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) ->
         title,
         f"  {pluralise(moving, 'partition', 'still moves', 'still move')}",
         steps=steps,
+        warnings=[],
     )
     return ExitCode.DONE
 
@@ -244,5 +245,6 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **outcomes}
     throttles = throttle_lines(settings.lake, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row["status"], outcomes)
-    emit_result(settings, result, f"plan {plan.title} is already committed: nothing is due", *throttles, steps=steps)
+    title = f"plan {plan.title} is already committed: nothing is due"
+    emit_result(settings, result, title, *throttles, steps=steps, warnings=[])
     return ExitCode.DONE

@@ -40,13 +40,13 @@ def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     shown = [*lines[:LINES_SHOWN], *([f"  ... and {len(lines) - LINES_SHOWN} more"] * (len(lines) > LINES_SHOWN))]
     result = {"throttles": [*_rows(throttles)]}
     if not throttles:
-        emit_result(settings, result, "no throttle is set")
+        emit_result(settings, result, "no throttle is set", warnings=[])
         return ExitCode.DONE
     if not apply:
         note = "dry run: nothing was written; --apply removes them"
         steps = [same_step(settings, "apply", "cancel", "--apply")]
         title = f"throttles of {pluralise(len(throttles), 'broker or topic', 'is set', 'are set')}, and nothing moves"
-        emit_result(settings, result | {"dry_run": True}, title, *shown, note, steps=steps)
+        emit_result(settings, result | {"dry_run": True}, title, *shown, note, steps=steps, warnings=[])
         return ExitCode.DONE
     if not yes and is_terminal():
         for line in shown:
@@ -86,7 +86,7 @@ def _clear(settings: Settings) -> ExitCode:
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}
     lines += [f"  cleared {override_text(resource, throttles[resource])}" for resource in cleared]
     title = f"throttles of {pluralise(len(cleared), 'resource')} removed, {len(refused)} not removed"
-    emit_result(settings, result, title, *lines[:LINES_SHOWN])
+    emit_result(settings, result, title, *lines[:LINES_SHOWN], warnings=[])
     return ExitCode.ERROR if refused else ExitCode.DONE
 
 

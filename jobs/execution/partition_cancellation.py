@@ -126,15 +126,14 @@ def cancel_partitions(
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
         if not pending:
-            emit_result(settings, _result(partitions), "nothing is left to cancel", *_lines(partitions))
+            emit_result(settings, _result(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[])
             return ExitCode.DONE
         if not apply:
             note = "dry run: nothing was written; --apply writes"
             step = same_step(settings, "apply", "cancel", "--apply")
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
-            emit_result(
-                settings, _result(partitions) | {"dry_run": True}, title, *_lines(partitions), note, steps=[step]
-            )
+            result = _result(partitions) | {"dry_run": True}
+            emit_result(settings, result, title, *_lines(partitions), note, steps=[step], warnings=[])
             return ExitCode.DONE
         if not yes and is_terminal():
             for line in _lines(partitions):
@@ -269,6 +268,7 @@ def _report(
         result,
         f"{pluralise(len(cancelled), 'partition')} cancelled, {len(unfinished)} not",
         *lines[:LINES_SHOWN],
+        warnings=[],
     )
     return ExitCode.ERROR if unfinished else ExitCode.DONE
 

@@ -27,7 +27,7 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import log
+from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings
 from schemas.enums import Action
 from schemas.lease import LeaseHolder
@@ -84,8 +84,8 @@ def check_before_commit(
         else:
             pending, verdicts = evaluate_waves(client, plan.changes)
             if any(change.action == Action.REASSIGN for change in pending):
-                for line in warnings_of_others(settings, plan, pending, all_reassignments(client)):
-                    log(line)
+                for warning in warnings_of_others(settings, plan, pending, all_reassignments(client)):
+                    warn(warning)
         tasks, task_verdicts = judge_tasks(client, plan.tasks)
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:

@@ -3,11 +3,12 @@
 Shared by all commands that commit. `extras` are fields and lines that such a command adds to its result.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from jobs.advice.plans import after_commit, after_dry_run, list_all_command
-from jobs.console_output.plan_text import change_line, deletion_lines, pending_summary, warnings
+from jobs.console_output.plan_figures import rack_warnings
+from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.signals import exit_code, interrupted
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
@@ -18,10 +19,12 @@ from jobs.execution.preflight import Preflight
 from jobs.preconditions.copy_volume import space_warnings, volume_of
 from jobs.preconditions.deletion_impact import DeletionImpact
 from jobs.preconditions.min_isr import below_min_isr, short_lists
+from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, rollback_rack_warnings
+from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.plans.commit_log import CLOSED, CommitLog, RowOutcome, closed_line
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import Result, confirm, emit_result, is_terminal, log, truncate
+from jobs.runtime.console import Result, confirm, emit_result, is_terminal, keep_warnings, log, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import Outcome
@@ -64,13 +67,17 @@ def report_dry(
     deletions = deletions_due(settings, plan, preflight)
     if deletions:
         result["deleted"] = [asdict(deletion) for deletion in deletions]
+    warned = _warnings(settings, plan, everything=everything) if preflight.pending else []
+    apply_warnings = [f"--apply would fail: {obstacle}"] if obstacle else []
     review = [
-        *_review(settings, plan, preflight, running, everything=everything),
+        *_review(settings, plan, preflight, running, warned, everything=everything),
         *deletion_lines(deletions, everything=everything),
-        *([f"  warning: --apply would fail: {obstacle}"] if obstacle else ()),
+        *_lines(apply_warnings),
     ]
     steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
-    emit_result(settings, result, *review, *extras.lines, "dry run: nothing was written; --apply writes", steps=steps)
+    note = "dry run: nothing was written; --apply writes"
+    all_warnings = [*warned, *deletion_warnings(deletions), *apply_warnings]
+    emit_result(settings, result, *review, *extras.lines, note, steps=steps, warnings=all_warnings)
     return ExitCode.CHANGES if detailed and preflight.pending else ExitCode.DONE
 
 
@@ -81,7 +88,13 @@ def _apply_obstacle(settings: Settings, preflight: Preflight, running: Reassignm
 
 
 def _review(
-    settings: Settings, plan: Plan, preflight: Preflight, running: ReassignmentOptions, *, everything: bool
+    settings: Settings,
+    plan: Plan,
+    preflight: Preflight,
+    running: ReassignmentOptions,
+    warned: Sequence[str],
+    *,
+    everything: bool,
 ) -> Iterator[str]:
     """Lines on what would be written, what would not, and the warnings."""
     list_all = list_all_command(settings, plan.called)
@@ -92,20 +105,27 @@ def _review(
     pending = changes_among(preflight.pending)
     yield from throttle_lines(settings.lake, plan, pending, running.throttle)
     yield from (f"  {line}" for line in volume_of(settings.lake, pending).lines(running.throttle))
-    if preflight.pending:
-        yield from _warnings(settings, plan, everything=everything)
+    yield from _lines(warned)
 
 
-def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[str]:
+def _lines(warned: Iterable[str]) -> Iterator[str]:
+    return (f"  warning: {warning}" for warning in warned)
+
+
+def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
+    """Return the warnings of a plan, the same as its review has."""
     planned_on = settings.lake, plan.row["snapshot_id"], plan.changes
     min_isr_findings = below_min_isr(*planned_on), short_lists(*planned_on)
-    texts = warnings(
-        plan.row["kind"], plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
-    )
-    yield from (f"  warning: {warning}" for warning in texts)
-    yield from (
-        f"  warning: {warning}" for warning in space_warnings(settings.lake, volume_of(settings.lake, plan.changes))
-    )
+    lists = lists_of_changes(plan.changes) if is_rollback(plan.row) else {}
+    return [
+        *warnings(
+            plan.row["kind"], plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
+        ),
+        *rack_warnings(plan.row),
+        *(rollback_rack_warnings(settings.lake, plan.row, lists) if lists else ()),
+        *unread_warnings(settings.lake, plan.row, everything=everything),
+        *space_warnings(settings.lake, volume_of(settings.lake, plan.changes)),
+    ]
 
 
 def refuse_unless_agreed(
@@ -125,8 +145,10 @@ def refuse_unless_agreed(
     """
     if not preflight.pending:
         return
+    warned = _warnings(settings, plan, everything=everything)
+    keep_warnings(warned)
     if yes or not is_terminal():
-        for line in _warnings(settings, plan, everything=everything):
+        for line in _lines(warned):
             log(line)
     if yes:
         return
@@ -134,7 +156,7 @@ def refuse_unless_agreed(
     if not is_terminal():
         _refuse_to_delete(plan, deletions)
         return
-    review = _review(settings, plan, preflight, running, everything=everything)
+    review = _review(settings, plan, preflight, running, warned, everything=everything)
     for line in (*review, *deletion_lines(deletions, everything=everything), *extras.lines):
         log(line)
     if not (agrees_to_delete(deletions) if deletions else confirm("write them to the cluster?")):
@@ -183,7 +205,7 @@ def report_applied(
     """Show the result of a commit and return its exit code."""
     answer = plan_result(settings, plan, ledger, detailed=detailed)
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    emit_result(settings, extras.result | answer.result, *answer.lines, *extras.lines, steps=steps)
+    emit_result(settings, extras.result | answer.result, *answer.lines, *extras.lines, steps=steps, warnings=[])
     if interrupted():
         applied_now = answer.result["applied_now"]
         skipped = len(ledger.of(Outcome.SKIPPED))

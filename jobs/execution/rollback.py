@@ -5,7 +5,7 @@ from typing import Any
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.advice.plans import after_commit, after_planning
-from jobs.console_output.plan_review import plan_lines
+from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
@@ -46,7 +46,8 @@ def roll_back_plan(
     if not apply:
         row = find_plan(settings.lake, rollback.plan_id)
         steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
-        emit_result(settings, _result(rollback, original), *_plan_lines(settings, row), steps=steps)
+        warned = plan_warnings(settings.lake, row)
+        emit_result(settings, _result(rollback, original), *_plan_lines(settings, row), steps=steps, warnings=warned)
         return ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
     ledger = _commit(settings, rollback, mode, limits, with_default_throttle(settings, rollback, running), yes=yes)
@@ -116,6 +117,7 @@ def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, in
         f"plan {original.title} is {original.row['status']}"
         + ("" if is_back else f"; it becomes rolled_back once `surveyor verify {plan.plan_id}` finds all of it back"),
         steps=steps,
+        warnings=[],
     )
     failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
     stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)

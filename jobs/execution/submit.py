@@ -60,7 +60,7 @@ def submit_and_wait(
         error.exit_code = ExitCode(plan_result.exit_code)
         raise error
     steps = after_commit(settings, plan.called, plan_result.result["status"], plan_result.result)
-    emit_result(settings, plan_result.result, *plan_result.lines, steps=steps)
+    emit_result(settings, plan_result.result, *plan_result.lines, steps=steps, warnings=[])
     return ExitCode(plan_result.exit_code)
 
 

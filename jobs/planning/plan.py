@@ -24,7 +24,7 @@ from jobs.adapters.spark.session import (
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
-from jobs.console_output.plan_review import plan_lines
+from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import ExtraRows, plan_rows
 from jobs.planning.planning_tables import PlanningTables
@@ -95,8 +95,8 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     result |= in_json(outage_left_by(lake, row))
     name = options.name or row["plan_id"]
     steps = after_planning(settings, row, name, operations=result["operations"])
-    # JSON output needs only counts, so the plan's rows are not read again
-    emit_result(settings, result, *([] if not settings.for_people else plan_lines(settings, row, name)), steps=steps)
+    lines = plan_lines(settings, row, name) if settings.for_people else ()
+    emit_result(settings, result, *lines, steps=steps, warnings=plan_warnings(lake, row))
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 

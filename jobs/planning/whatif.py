@@ -19,6 +19,7 @@ from jobs.adapters.delta.warehouse import Row, quoted
 from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UsageError
 from jobs.planning.planning_tables import PlanningTables
+from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import as_of, find_snapshot, table_as_of
@@ -30,7 +31,7 @@ from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
 from planner.text import pluralise
-from planner.topics.rack_aware import crowding, least_crowding
+from planner.topics.crowding import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
 from planner.whatif.numpy_impact import lost_partitions
 from schemas.enums import FailureScenario
@@ -86,11 +87,12 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
         "scenarios": len(rows),
         "scenarios_offline": offline,
         "crowded": _crowded(settings, chosen),
+        "warnings": _warnings(settings, chosen, rows),
         "rows": rows,
     }
     steps = [*_suggestions(settings, result, is_newest=snapshot is None)]
     people = _for_people(settings, result, len(rows) if everything else limit, everything=everything)
-    emit_result(settings, result, *people, steps=steps)
+    emit_result(settings, result, *people, steps=steps, warnings=result["warnings"])
 
 
 def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, everything: bool) -> None:
@@ -111,6 +113,18 @@ def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, ever
             first = pa.array(places if everything else places[:MAX_PARTITIONS_IN_JSON])
             named = zip(topics.take(first).to_pylist(), numbers.take(first).to_pylist(), strict=True)
             row["partitions"][cost] = [f"{topic}-{number}" for topic, number in named]
+
+
+def _warnings(settings: Settings, snapshot: Row, rows: list[Row]) -> list[str]:
+    """Name what no count includes: partitions without a state, and what is not understood."""
+    warnings = []
+    if rows and rows[0]["not_judged"]:
+        not_judged = pluralise(rows[0]["not_judged"], "partition")
+        warnings.append(f"{not_judged} not judged: not understood, or without a state")
+    if unread := unread_in(settings.lake, snapshot):
+        them = "it" if unread.is_one else "them"
+        warnings.append(f"{unread.sentence()}: no loss of {them} is counted; {SHOWN}")
+    return warnings
 
 
 def _crowded(settings: Settings, snapshot: Row) -> int:
@@ -184,8 +198,5 @@ def _for_people(settings: Settings, result: Row, limit: int, *, everything: bool
     if result["crowded"] and result["lose"] == FailureScenario.RACKS.value:
         have = pluralise(result["crowded"], "partition", "has", "have")
         parts.append(f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them")
-    if rows and rows[0]["not_judged"]:
-        parts.append(
-            f"warning: {pluralise(rows[0]['not_judged'], 'partition')} not judged: not understood, or without a state"
-        )
+    parts += [f"warning: {warning}" for warning in result["warnings"]]
     return parts

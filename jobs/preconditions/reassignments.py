@@ -136,7 +136,7 @@ def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change]
         f"{step.what}: `{command_line(settings, *shlex.split(step.command or ''))}`"
         for step in stalled_steps([other for other in others_running if other.obstacle is not None])
     ]
-    return [f"surveyor: warning: {line}" for line in (*unread_warnings, *running_warnings, *stalled)]
+    return [*unread_warnings, *running_warnings, *stalled]
 
 
 def stalled_steps(stalled: Sequence[Reassignment]) -> list[Suggestion]:

@@ -73,19 +73,22 @@ def spans_of(brokers: Ints, counted: Sequence[int]) -> list[int]:
 def _most_in_one_rack(placement: Placement) -> Figures:
     """Return the largest number of a partition's replicas in one rack, before and after, with partition counts.
 
-    `worse` counts partitions with more than before and more than an even share. `uneven` counts other partitions of the
-    plan with more than an even share, because the other racks have too few brokers. `fixable` counts all partitions
-    with more than the least possible number.
+    All numbers are those of a partition's own replication factor, before and after. `worse` counts partitions with more
+    than before and more than an even share. `uneven` counts other partitions of the plan with more than an even share,
+    because the other racks have too few brokers. `avoidable` counts partitions that the plan leaves further above the
+    least possible number than they are. `fixable` counts all partitions with more than the least possible number.
     """
-    before, after = placement.most_in_one_rack
-    least, even = placement.least_in_one_rack, placement.even_in_one_rack
+    (before, after), (least_before, least) = placement.most_in_one_rack, placement.least_in_one_rack
+    even = placement.even_in_one_rack
     changed = np.isin(np.arange(len(after)), placement.changed)
-    worse = changed & (after > before) & (after > even)
+    avoidable = changed & (after - least > np.maximum(before - least_before, 0))
+    worse = changed & ~avoidable & (after > before) & (after > even)
     return {
         "most": [int(before.max(initial=0)), int(after.max(initial=0))],
         "worse": int(worse.sum()),
         "uneven": int((changed & ~worse & (after == least) & (after > even)).sum()),
-        "fixable": [int((in_one_rack > least).sum()) for in_one_rack in (before, after)],
+        "avoidable": int(avoidable.sum()),
+        "fixable": [int((before > least_before).sum()), int((after > least).sum())],
     }
 
 

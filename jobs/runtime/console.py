@@ -79,14 +79,46 @@ def log(line: str) -> None:
         print(seen, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
 
+_warnings_given: Final[dict[str, None]] = {}
+"""The warnings of this command that its result repeats, in order and each once."""
+
+
+def warn(text: str) -> None:
+    """Log a warning, and repeat it in `warnings` of the result."""
+    log(f"surveyor: warning: {text}")
+    keep_warnings([text])
+
+
+def keep_warnings(texts: Iterable[str]) -> None:
+    """Repeat warnings that are shown by other means in `warnings` of the result."""
+    _warnings_given.update(dict.fromkeys(texts))
+
+
+def forget_warnings() -> None:
+    """Begin a command: what another one in this process has warned of is none of its warnings."""
+    _warnings_given.clear()
+
+
+def warnings_in_json(shown: Iterable[str] = ()) -> Result:
+    """All warnings of this command: those logged, and those `shown` on stdout."""
+    return {"warnings": list(_warnings_given | dict.fromkeys(shown))}
+
+
 def emit_result(
-    settings: "Settings", result: Result, *people: "Table | str", steps: "Sequence[Suggestion] | None" = None
+    settings: "Settings",
+    result: Result,
+    *people: "Table | str",
+    steps: "Sequence[Suggestion] | None" = None,
+    warnings: Iterable[str] | None = None,
 ) -> None:
     """Write the result: one JSON object for --json and --result-file, else tables and lines for people.
 
     `steps` are suggestions for the next command; they are `next` of the object and the last lines. None is for commands
-    without suggestions.
+    without suggestions. `warnings` are the warnings among the lines, for commands that warn; the object repeats these
+    and the logged ones.
     """
+    if warnings is not None:
+        result = result | warnings_in_json(warnings)
     if steps is not None:
         result = result | next_in_json(steps)
     write_json(result, settings.as_json, settings.result_file)

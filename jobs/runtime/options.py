@@ -20,7 +20,7 @@ from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.completion import brokers, clusters, comma_separated, plans, snapshots
-from jobs.runtime.console import escape_unencodable, log, write_json
+from jobs.runtime.console import escape_unencodable, forget_warnings, log, warn, write_json
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.settings import NO_THROTTLE, settings_from
 from jobs.runtime.suggestions import typed_options
@@ -148,6 +148,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     @functools.wraps(function)
     def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         escape_unencodable()
+        forget_warnings()
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
         with report_errors(as_json=as_json, result_file=None):  # an error of the result file cannot be written to it
@@ -184,7 +185,7 @@ def check_throttle(throttle: str | None, configured: str | None = None) -> None:
         return
     slow = slow_rate_warning(option, str(rate))
     if slow is not None:
-        log(f"surveyor: warning: {slow}")
+        warn(slow)
 
 
 def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:

@@ -150,10 +150,10 @@ class Placement:
     """Partitions in fewer racks than before, without those that have fewer replicas."""
     most_in_one_rack: tuple[Ints, Ints]
     """The largest number of replicas of each row in one rack, before and after; 0 if no replica has a rack."""
-    least_in_one_rack: Ints
-    """The lowest possible value of that number on the brokers that may hold replicas."""
+    least_in_one_rack: tuple[Ints, Ints]
+    """The lowest possible values of these numbers on the brokers that may hold replicas."""
     even_in_one_rack: Ints
-    """The lowest possible value of that number if each rack with such brokers had enough of them."""
+    """The lowest possible value of the number after, if each rack with such brokers had enough of them."""
     reorders: int
     """Partitions left in their order that `reorder` would change."""
     leaders_reordered: Ints

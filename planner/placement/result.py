@@ -46,6 +46,8 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
     lists = np.empty((len(model.order), len(model.after)), dtype=np.int64)
     lists[model.order] = ids[model.after].T
     racks_before, racks_after = (spanned(model.racks[some]) for some in (model.before, model.after))
+    # of the lists as they end up: `model.factor` is what was asked for, and given lists are not asked for
+    factor_before, factor_after = ((some != NO_BROKER).sum(axis=0) for some in (model.before, model.after))
     return Placement(
         replicas=lists,
         changed=inputs,
@@ -64,9 +66,12 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
             _by_input(model, crowding(model.racks[model.before])),
             _by_input(model, crowding(model.racks[model.after])),
         ),
-        least_in_one_rack=_by_input(model, _least_in_one(model)),
-        even_in_one_rack=_by_input(model, _even_in_one(model)),
-        fewer_racks=int((racks_after < np.minimum(racks_before, model.factor)).sum()),
+        least_in_one_rack=(
+            _by_input(model, _least_in_one(model, factor_before)),
+            _by_input(model, _least_in_one(model, factor_after)),
+        ),
+        even_in_one_rack=_by_input(model, _even_in_one(model, factor_after)),
+        fewer_racks=int((racks_after < np.minimum(racks_before, factor_after)).sum()),
         reorders=search.reordered[0],
         leaders_reordered=search.reordered[1],
     )
@@ -79,20 +84,20 @@ def _by_input(model: PlacementModel, measure: Ints) -> Ints:
     return of_input
 
 
-def _least_in_one(model: PlacementModel) -> Ints:
-    """Return the lowest `crowding` that each row's number of replicas allows on the brokers that may hold any."""
+def _least_in_one(model: PlacementModel, factor: Ints) -> Ints:
+    """Return the lowest `crowding` that `factor` replicas of each row allow on the brokers that may hold any."""
     factors = np.arange(len(model.after) + 1)
     racks = model.racks[:-1][model.target]
     sizes = np.bincount(racks[racks != NO_RACK], minlength=len(model.rack_names))
     room = np.repeat(sizes[:, None], len(factors), axis=1)
     of_factor = lowest_crowding(np.zeros_like(room), room, np.full(len(factors), (racks == NO_RACK).sum()), factors)
-    return of_factor[model.factor]
+    return of_factor[factor]
 
 
-def _even_in_one(model: PlacementModel) -> Ints:
+def _even_in_one(model: PlacementModel, factor: Ints) -> Ints:
     """Return the lowest `crowding` of each row if each rack with such brokers had enough of them."""
     racks = model.racks[:-1][model.target]
-    even: Ints = -(-model.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
+    even: Ints = -(-factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
     return even
 
 

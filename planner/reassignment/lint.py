@@ -113,7 +113,7 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
         _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
         _fault(exists & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
-        _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
+        _fault((F.size(target) == 0) & changes, LintCode.NO_REPLICAS, "no replicas"),
         duplicate_fault(target),
         dead_fault(target, changes),
         min_isr_fault(target, changes & exists),

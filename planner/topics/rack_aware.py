@@ -120,27 +120,6 @@ def _pick_balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) 
     return replicas
 
 
-def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
-    """Return the largest number of these replicas in one rack; a broker without a rack counts as a rack.
-
-    >>> crowding([1, 2, 9], {1: "a", 2: "a"}), crowding([8, 9], {})
-    (2, 1)
-    """
-    return max(Counter(racks.get(broker, broker) for broker in replicas).values(), default=0)
-
-
-def least_crowding(replicas: int, racks: Mapping[int, str], brokers: Iterable[int]) -> int:
-    """Return the lowest possible `crowding` of so many replicas on these brokers.
-
-    >>> racks = {1: "a", 2: "a", 3: "b", 4: "a"}
-    >>> [least_crowding(count, racks, racks) for count in (1, 2, 3, 4)]
-    [1, 1, 2, 3]
-    """
-    sizes = Counter(racks.get(broker, broker) for broker in brokers).values()
-    levels = (level for level in range(1, replicas) if sum(min(size, level) for size in sizes) >= replicas)
-    return next(levels, replicas)
-
-
 def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping[int, str]) -> DataFrame:
     """Assign each row its replicas: topic, partition, replicas.
 

@@ -5,6 +5,7 @@ concerns all brokers at once. In: a snapshot and a PlacementRequest. Out: Placem
 reassignment plans take them.
 """
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -18,6 +19,7 @@ from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
 from jobs.planning.placement.weights import Weights
+from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
@@ -99,7 +101,7 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
     held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD_REASON)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
-    held.append(_unknown_topics(request.scope, cluster, at.snapshot["snapshot_id"]))
+    held += _unknown_topics(request.scope, cluster, at)
     whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=request.elects)
     targets, figures, count = whole.in_waves(at, request.caps)
     if request.emptied:
@@ -199,12 +201,18 @@ def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> p
     return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
 
 
-def _unknown_topics(scope: Scope, cluster: NamedPartitions, snapshot_id: int) -> pa.Table:
-    """Return requested topics that are not in the snapshot."""
-    topics = sorted((scope.named or set()) - set(pc.unique(cluster.names["topic"]).to_pylist()))
-    reason = f"the topic is not in snapshot {snapshot_id}"
+def _unknown_topics(scope: Scope, cluster: NamedPartitions, at: SnapshotTables) -> list[pa.Table]:
+    """Topics that are named and have no partition in the snapshot: not understood, or not there."""
+    missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
+    opaque = missing.intersection(unread_in(at.tables.warehouse, at.snapshot).topics) if missing else set()
+    unread = RejectionCode.NOT_UNDERSTOOD.value, f"its znode is not understood; {SHOWN}"
+    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"it is not in snapshot {at.snapshot['snapshot_id']}"
+    return [_whole_topics(sorted(opaque), *unread), _whole_topics(sorted(missing - opaque), *unknown)]
+
+
+def _whole_topics(topics: Sequence[str], code: str, reason: str) -> pa.Table:
     whole = pa.array([WHOLE_TOPIC] * len(topics), pa.int32())
-    return _with_reason(pa.array(topics, pa.string()), whole, RejectionCode.UNKNOWN_TOPIC.value, reason)
+    return _with_reason(pa.array(topics, pa.string()), whole, code, reason)
 
 
 def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -> pa.Table:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import requests_of
+from jobs.preconditions.unread_metadata import SHOWN, UnreadMetadata, unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, table_as_of
 from jobs.runtime.console import log
@@ -92,7 +93,8 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     number = encoded.indices.to_numpy(zero_copy_only=False)
     inside = scope.among(names)
     in_scope = _by_number([name in inside for name in names], number)
-    _refuse_nothing(scope, names, in_scope, at.snapshot["snapshot_id"])
+    if not in_scope.any():
+        _refuse_nothing(scope, names, unread_in(at.tables.warehouse, at.snapshot), at.snapshot["snapshot_id"])
     deleted = _being_deleted(at)
     bar = _by_number([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
     bar |= _requested(at, rows) | ~_led(at, rows)
@@ -195,9 +197,13 @@ def lists_of(replicas: pa.ChunkedArray) -> Ints:
     return padded(lists.offsets.to_numpy(), lists.values.to_numpy())
 
 
-def _refuse_nothing(scope: Scope, names: Sequence[str], in_scope: Bools, snapshot_id: int) -> None:
+def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, snapshot_id: int) -> None:
+    """Raise RefusedError: no partition is in scope, perhaps because the topics asked for are not understood."""
+    opaque = sorted(scope.among(unread.topics))
+    if opaque:
+        others = f"no partition of snapshot {snapshot_id} is in another requested topic"
+        raise RefusedError(f"{UnreadMetadata(opaque).sentence()}, and {others}; {SHOWN} says why")
     unknown = sorted((scope.named or set()) - set(names))
     if unknown and not set(names) & (scope.named or set()):
         raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}")
-    if not in_scope.any():
-        raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic")
+    raise RefusedError(f"no partition of snapshot {snapshot_id} is in a requested topic")

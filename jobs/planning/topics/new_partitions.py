@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError
 from planner.topics.assignment import NEW_TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
-from planner.topics.rack_aware import LISTS, assign_rack_aware, crowding, least_crowding, lists_for
+from planner.topics.crowding import crowding, least_crowding
+from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for
 
 KAFKA: Final = "kafka"
 SIMPLE: Final = "simple"

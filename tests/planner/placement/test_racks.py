@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from jobs.repositories.figures import figures_of
 from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent
-from planner.placement.solve import place
+from planner.placement.solve import evaluate_given, place
 from planner.placement.waves import WaveLimits, cut_into_waves
-from tests.planner.placement.clusters import Case, cases
+from tests.planner.placement.clusters import Case, cases, padded
 from tests.planner.placement.exact import crowding as most_in_one
 from tests.planner.placement.exact import is_held, takers
 
@@ -132,6 +132,100 @@ def test_two_sites_with_replication_factor_four(example: Example) -> None:
     most = figures_of(placement, set(brokers.ids[brokers.target].tolist()))["most_in_one_rack"]
     assert (dict(_spreads(placement)), placement.copies) == (spreads, copies)
     assert [most["worse"], most["uneven"], most["fixable"]] == figures
+
+
+# list before, list given -> most in one rack, [worse, avoidable, fixable]; a holds 1, 2, 3 and 7, b holds 4, 5 and 6
+GIVEN: Final[dict[str, tuple[list[int], list[int], list[int], list[object]]]] = {
+    "4 to 5, 3+2": ([1, 4, 2, 5], [1, 4, 2, 5, 6], [2, 3], [0, 0, [0, 0]]),
+    "4 to 6, 3+3": ([1, 4, 2, 5], [1, 4, 2, 5, 3, 6], [2, 3], [0, 0, [0, 0]]),
+    "4 to 6, 4+2": ([1, 4, 2, 5], [1, 4, 2, 5, 3, 7], [2, 4], [0, 1, [0, 1]]),
+    "4 to 7, 4+3": ([1, 4, 2, 5], [1, 4, 2, 5, 3, 6, 7], [2, 4], [0, 0, [0, 0]]),
+    "6 to 4, 3+1": ([1, 4, 2, 5, 3, 6], [1, 2, 3, 4], [3, 3], [0, 1, [0, 1]]),
+    "6 to 4, 2+2": ([1, 4, 2, 5, 3, 6], [1, 4, 2, 5], [3, 2], [0, 0, [0, 0]]),
+    "4 to 3, 3+1 to 2+1": ([1, 2, 3, 4], [1, 2, 4], [3, 2], [0, 0, [1, 0]]),
+    "5 to 4, 4+1 to 3+1": ([1, 2, 3, 7, 4], [1, 2, 3, 4], [4, 3], [0, 0, [1, 1]]),
+    "2 to 4, 2+2": ([1, 4], [1, 4, 2, 5], [1, 2], [0, 0, [0, 0]]),
+    "2 to 3, 2+1": ([1, 4], [1, 4, 2], [1, 2], [0, 0, [0, 0]]),
+    "same number, 3+1": ([1, 4, 2, 5], [1, 2, 3, 4], [2, 3], [0, 1, [0, 1]]),
+}
+
+
+@pytest.mark.parametrize("example", GIVEN.values(), ids=GIVEN)
+def test_given_lists_are_judged_by_their_own_replication_factor(
+    example: tuple[list[int], list[int], list[int], list[object]],
+) -> None:
+    before, after, in_one, figures = example
+    brokers = _brokers()
+    placement = evaluate_given(brokers, _partitions([before]), padded([after]))
+    most = figures_of(placement, set(brokers.ids.tolist()))["most_in_one_rack"]
+    assert (most["most"], [most["worse"], most["avoidable"], most["fixable"]]) == (in_one, figures)
+
+
+def _least_of(case: Case, factor: int) -> int:
+    """The least in one rack of so many replicas, by trying all sets of brokers that may hold some."""
+    allowed = case.brokers.ids[case.brokers.target & case.brokers.live & ~case.brokers.emptied].tolist()
+    return max(1, min(most_in_one(case, some) for some in combinations(allowed, min(factor, len(allowed)))))
+
+
+def _judge(case: Case, lists: list[tuple[set[int], set[int]]]) -> dict[str, object]:
+    """The figures of racks, partition by partition, from the definition."""
+    racks = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    usable = case.brokers.ids[case.brokers.target & case.brokers.live & ~case.brokers.emptied].tolist()
+    named = max(len({racks[broker] for broker in usable} - {None}), 1)
+    judged: Counter[str] = Counter()
+    for before, after in lists:
+        now, then = most_in_one(case, before), most_in_one(case, after)
+        least_now, least_then = _least_of(case, len(before)), _least_of(case, len(after))
+        judged["fixable now"] += now > least_now
+        judged["fixable"] += then > least_then
+        spans = [len({racks.get(broker) for broker in some} - {None}) for some in (before, after)]
+        judged["fewer"] += spans[1] < min(spans[0], len(after))
+        if before != after:
+            avoidable = then - least_then > max(now - least_now, 0)
+            judged["avoidable"] += avoidable
+            judged["worse"] += not avoidable and then > max(now, -(-len(after) // named))
+    return {
+        "worse": judged["worse"],
+        "avoidable": judged["avoidable"],
+        "fixable": [judged["fixable now"], judged["fixable"]],
+        "fewer": judged["fewer"],
+    }
+
+
+def _figures(placement: Placement) -> dict[str, object]:
+    figures = figures_of(placement, set())
+    most = figures["most_in_one_rack"]
+    return {name: most[name] for name in ("worse", "avoidable", "fixable")} | {"fewer": figures["fewer_racks"]}
+
+
+def _pairs(case: Case, placement: Placement) -> list[tuple[set[int], set[int]]]:
+    lists = zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
+    return [({*was} - {NO_BROKER}, {*then} - {NO_BROKER}) for was, then in lists]
+
+
+@MANY
+@given(cases(), st.none() | st.integers(1, 4), st.none() | st.integers(0, 4))
+def test_figures_of_racks_are_those_of_trying_all(case: Case, factor: int | None, most: int | None) -> None:
+    """Of every question, also where the replication factor changes and --max-moves leaves some as they are."""
+    question = replace(case.question, max_moves=most)
+    if factor is not None:
+        question = PlacementGoal(replication_factor=factor, max_moves=most)
+    try:
+        placement = place(case.brokers, case.partitions, question)
+    except PlacementError:
+        return
+    assert _figures(placement) == _judge(case, _pairs(case, placement))
+
+
+@MANY
+@given(cases(), st.data())
+def test_figures_of_racks_of_given_lists_are_those_of_trying_all(case: Case, data: st.DataObject) -> None:
+    case = replace(case, brokers=replace(case.brokers, emptied=np.zeros_like(case.brokers.emptied)))
+    rows = len(case.partitions.topic)
+    one = st.lists(st.sampled_from(case.brokers.ids.tolist()), min_size=1, max_size=5, unique=True)
+    given_lists = data.draw(st.lists(one, min_size=rows, max_size=rows))
+    placement = evaluate_given(case.brokers, case.partitions, padded(given_lists))
+    assert _figures(placement) == _judge(case, _pairs(case, placement))
 
 
 def test_a_rebalance_spreads_crowded_partitions() -> None:

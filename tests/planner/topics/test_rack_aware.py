@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.topics.assignment import partition_ids
+from planner.topics.crowding import crowding, least_crowding
 from planner.topics.rack_aware import (
     LISTS,
     assign_rack_aware,
-    crowding,
-    least_crowding,
     lists_for,
     rack_alternated,
     rack_aware_lists,

@@ -62,7 +62,14 @@ def _warnings(surveyor: Surveyor, plan: Row) -> list[str]:
     return [warning for warning in warnings if "rack" in warning]
 
 
-# goal, snapshot, topics, spreads of changed partitions, warnings
+RACK_GIVEN_UP: Final = (
+    "rack b is given up: 36 partitions are in fewer racks than now; most replicas of a partition in one rack 3 → 4"
+)
+AVOIDABLE: Final = (
+    "1 partition gets more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them"
+)
+
+# question, snapshot, topics, spreads of what changes, warnings
 QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]]] = [
     (["--remove-brokers", "6"], "1", "even", {(2, 2): 24}, []),
     (["--add-brokers", "7"], "1", "even", {(2, 2): 36}, []),
@@ -77,6 +84,14 @@ QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], lis
         {(3, 1): 36},
         ["36 partitions get more replicas in one rack than now: the brokers left in other racks are too few"],
     ),
+    (
+        ["--remove-brokers", "4,5,6"],
+        "1",
+        "even",
+        {(4,): 36},
+        [RACK_GIVEN_UP],
+    ),
+    (["--replication-factor", "5"], "1", "even", {(3, 2): 36}, []),
     (
         ["--remove-brokers", "9"],
         "2",
@@ -100,12 +115,44 @@ def test_two_of_four_stay_in_each_rack(
     plan = surveyor.json("plan", "reassign", *question, "--topics", topics, "--snapshot", snapshot)
     assert (plan["status"], _spreads(surveyor, plan)) == ("planned", spreads)
     assert _warnings(surveyor, plan) == warnings
+    assert [warning for warning in plan["warnings"] if "rack" in warning] == warnings
+
+
+# replicas before, in the file -> warnings, partitions above the least
+FILES: Final = {
+    "4 to 5, 3+2": ([1, 4, 2, 5], [1, 4, 2, 5, 6], [], [0, 0]),
+    "4 to 6, 3+3": ([1, 4, 2, 5], [1, 4, 2, 5, 3, 6], [], [0, 0]),
+    "6 to 4, 3+1": (
+        [1, 4, 2, 5, 3, 6],
+        [1, 2, 3, 4],
+        [AVOIDABLE],
+        [0, 1],
+    ),
+    "6 to 4, 2+2": ([1, 4, 2, 5, 3, 6], [1, 4, 2, 5], [], [0, 0]),
+}
+
+
+@pytest.mark.parametrize("case", FILES.values(), ids=FILES)
+def test_a_file_is_judged_by_its_own_replication_factor(
+    tmp_path: Path, case: tuple[list[int], list[int], list[str], list[int]]
+) -> None:
+    before, target, warnings, fixable = case
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+    cluster = Cluster(surveyor.lake)
+    cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
+    cluster.topics = [topic("t")]
+    cluster.partitions["t", 0] = partition(before)
+    cluster.snapshot()
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": target}]}))
+    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", str(file))
+    assert (plan["warnings"], plan["most_in_one_rack"]["fixable"]) == (warnings, fixable)
 
 
 def test_a_rebalance_crowds_no_rack(surveyor: Surveyor) -> None:
     plan = surveyor.json("plan", "reassign", "--rebalance", "--topics", "even", "--snapshot", "1")
     assert _spreads(surveyor, plan).keys() == {(2, 2)}
-    assert plan["most_in_one_rack"] == {"most": [3, 3], "worse": 0, "uneven": 0, "fixable": [36, 36]}
+    assert plan["most_in_one_rack"] == {"most": [3, 3], "worse": 0, "uneven": 0, "avoidable": 0, "fixable": [36, 36]}
     shown = surveyor("show", "plan", plan["plan_id"]).stdout
     assert "36 partitions have more in one rack than needed (now 36): `plan reassign --fix-racks` spreads them" in shown
 

@@ -1,0 +1,85 @@
+"""Racks that a rollback gives up: going back was asked for, so that fewer racks are no fault of it, but a warning.
+
+In: a stored plan and the lists of its partitions, and the racks of the snapshot that it names. Out: warnings. Plans of
+the optimiser have figures of their racks instead.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.core.errors import SurveyorError
+from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.stored_rows import StoredRows
+from planner.text import pluralise
+from planner.topics.crowding import crowding, least_crowding
+from schemas.enums import Action
+from schemas.rows import Change, Key
+
+Lists = dict[Key, tuple[Sequence[int], Sequence[int]]]
+"""Replicas of each partition before the first wave of a plan and after its last."""
+
+
+def lists_of_changes(changes: Iterable[Change]) -> Lists:
+    """Return the lists that reassignments in memory begin and end with."""
+    moves = (change for change in changes if change.action == Action.REASSIGN)
+    return _lists((change.key, change.wave, change.replicas_before or (), change.replicas_after) for change in moves)
+
+
+def lists_of_stored(changes: StoredRows) -> Lists:
+    """Return those of stored changes."""
+    columns = ["topic", "partition", "wave", "replicas_before", "replicas_after"]
+    rows = as_rows(changes.where(changes.equal("action", Action.REASSIGN.value)).table.select(columns))
+    return _lists(
+        ((row["topic"], row["partition"]), row["wave"], row["replicas_before"] or (), row["replicas_after"])
+        for row in rows
+    )
+
+
+def _lists(steps: Iterable[tuple[Key, int, Sequence[int], Sequence[int]]]) -> Lists:
+    lists: Lists = {}
+    for key, _, before, after in sorted(steps, key=lambda step: step[1]):
+        lists[key] = lists.get(key, (before,))[0], after
+    return lists
+
+
+def is_rollback(plan: Row) -> bool:
+    """Whether a plan is the way back of another."""
+    return "rollback_of" in json.loads(plan["parameters"] or "{}")
+
+
+def rollback_rack_warnings(lake: Warehouse, plan: Row, lists: Lists) -> list[str]:
+    """Warn of partitions of a rollback that get into fewer racks, or have more replicas in one than so many need."""
+    try:
+        snapshot = find_snapshot(lake, plan["snapshot_id"])
+        brokers = as_of(lake, snapshot, "brokers")
+        racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
+    except SurveyorError:  # the snapshot was dropped
+        return []
+    usable = [row["broker_id"] for row in brokers if row["understood"]]
+    return list(spread_warnings(lists, {id_: rack for id_, rack in racks.items() if rack is not None}, usable))
+
+
+def spread_warnings(lists: Lists, racks: Mapping[int, str], usable: Sequence[int]) -> Iterator[str]:
+    """Compare lists before and after, each by its own replication factor.
+
+    >>> lists = {("t", 0): ([1, 2], [1, 3]), ("t", 1): ([1, 2, 3, 4], [1, 3]), ("t", 2): ([1, 2, 3, 4], [1, 2])}
+    >>> list(spread_warnings(lists, {1: "a", 2: "b", 3: "a", 4: "b"}, [1, 2, 3, 4]))
+    ['2 partitions are in fewer racks than now']
+    >>> lists = {("t", 0): ([1, 2, 3, 4], [1, 3, 2, 5]), ("t", 1): ([1, 2], [1, 2, 3])}
+    >>> list(spread_warnings(lists, {1: "a", 2: "b", 3: "a", 4: "b", 5: "a"}, [1, 2, 3, 4, 5]))
+    ['1 partition gets more replicas in one rack than so many need']
+    """
+    fewer = crowded = 0
+    for before, after in lists.values():
+        spans = [len({racks[broker] for broker in some if broker in racks}) for some in (before, after)]
+        above = [crowding(some, racks) - least_crowding(len(some), racks, usable) for some in (before, after)]
+        if spans[1] < min(spans[0], len(after)):
+            fewer += 1
+        elif above[1] > max(above[0], 0):
+            crowded += 1
+    if fewer:
+        yield f"{pluralise(fewer, 'partition', 'is', 'are')} in fewer racks than now"
+    if crowded:
+        yield f"{pluralise(crowded, 'partition', 'gets', 'get')} more replicas in one rack than so many need"

@@ -1,0 +1,126 @@
+"""What a plan could not look at: topics and partitions of its snapshot whose znodes are not understood.
+
+Where an earlier snapshot knows such a partition, the plan rejects it by name. Where none does, the partition is in no
+table, so that a broker may hold replicas of it although every count says that the broker is empty. In: a snapshot, or
+a plan with the snapshot that it was made on. Out: names, and the warning of a plan.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.core.errors import SurveyorError
+from jobs.repositories.snapshots import as_of, find_snapshot
+from planner.text import join_words, pluralise
+from schemas.enums import PlanKind
+
+SHOWN: Final = "`surveyor show quarantine`"
+
+MAX_NAMED: Final = 10
+"""Topics and partitions that a warning names unless all are asked for; quarantine has them all."""
+
+_TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
+_STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([^/]+)(?:/state)?")
+
+_CONCERNED: Final = {
+    PlanKind.REASSIGN,
+    PlanKind.DRAIN,
+    PlanKind.UNDRAIN,
+    PlanKind.ELECT,
+    PlanKind.RECOVER,
+    PlanKind.RECONCILE,
+}
+"""Plans that answer for brokers or for all partitions, and not for topics that are named."""
+
+_EXPLICIT: Final = {"targets", "rollback_of"}
+"""Parameters of reassignments that name their partitions one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadMetadata:
+    """Names of what is not understood, in order; topics of which other partitions are understood are `in_part`."""
+
+    topics: Sequence[str] = ()
+    partitions: Sequence[str] = ()
+    in_part: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.partitions)
+
+    def sentence(self, *, everything: bool = False) -> str:
+        """Say what is not understood.
+
+        >>> UnreadMetadata(["a", "b"], ["c-0"], frozenset({"b"})).sentence()
+        '2 topics and 1 partition are not understood (a, b in part, c-0)'
+        >>> UnreadMetadata(["a"]).sentence()
+        '1 topic is not understood (a)'
+        """
+        counted = [
+            pluralise(len(names), noun)
+            for names, noun in ((self.topics, "topic"), (self.partitions, "partition"))
+            if names
+        ]
+        named = [f"{topic} in part" if topic in self.in_part else topic for topic in self.topics]
+        named += self.partitions
+        shown = named if everything else named[:MAX_NAMED]
+        more = f" and {len(named) - len(shown)} more" if len(named) > len(shown) else ""
+        return f"{join_words(counted)} {'is' if self.is_one else 'are'} not understood ({', '.join(shown)}{more})"
+
+    @property
+    def is_one(self) -> bool:
+        return len(self.topics) + len(self.partitions) == 1
+
+
+def unread_in(lake: Warehouse, snapshot: Row) -> UnreadMetadata:
+    """Name the topics and partitions of a snapshot that are in quarantine."""
+    if not snapshot["quarantined"]:
+        return UnreadMetadata()
+    paths = [row["path"] for row in as_of(lake, snapshot, "quarantine")]
+    topics = sorted({found[1] for path in paths if (found := _TOPIC.fullmatch(path))})
+    states = {(found[1], found[2]) for path in paths if (found := _STATE.fullmatch(path))}
+    partitions = [f"{topic}-{number}" for topic, number in sorted(states, key=_in_order) if topic not in topics]
+    read = as_of(lake, snapshot, "partitions", ("topic", "in", topics)) if topics else []
+    return UnreadMetadata(topics, partitions, frozenset(row["topic"] for row in read if row["understood"]))
+
+
+def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
+    topic, number = partition
+    return topic, int(number) if number.isdecimal() else -1, number
+
+
+def unread_warnings(lake: Warehouse, plan: Row, *, everything: bool = False) -> list[str]:
+    """Warn of what a plan could not look at, and of what that means for the brokers that it is about."""
+    parameters = json.loads(plan["parameters"] or "{}")
+    if plan["kind"] not in _CONCERNED or _EXPLICIT & parameters.keys() or parameters.get("partitions"):
+        return []
+    try:
+        unread = unread_in(lake, find_snapshot(lake, plan["snapshot_id"]))
+    except SurveyorError:  # the snapshot was dropped
+        return []
+    if not unread:
+        return []
+    return [f"{unread.sentence(everything=everything)}: {_meaning(plan['kind'], parameters, unread)}; {SHOWN}"]
+
+
+def _meaning(kind: str, parameters: Mapping[str, Any], unread: UnreadMetadata) -> str:
+    them = "it" if unread.is_one else "them"
+    if kind == PlanKind.DRAIN:
+        return f"{_brokers(parameters['brokers'])} may still lead {'it' if unread.is_one else 'some of them'}"
+    emptied = [*parameters.get("remove_brokers", []), *(old for old, _ in parameters.get("replace", []))]
+    if emptied:
+        return f"{_brokers(emptied)} may still hold replicas of {them}"
+    if kind == PlanKind.REASSIGN:
+        return f"no replica of {them} is counted or moved"
+    return f"nothing is planned for {them}"
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    """Name brokers.
+
+    >>> _brokers([2]), _brokers([2, 3, 4])
+    ('broker 2', 'brokers 2, 3 and 4')
+    """
+    return f"broker{'s' * (len(ids) != 1)} {join_words([str(broker) for broker in ids])}"
