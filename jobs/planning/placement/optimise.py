@@ -202,11 +202,11 @@ def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> p
 
 
 def _unknown_topics(scope: Scope, cluster: NamedPartitions, at: SnapshotTables) -> list[pa.Table]:
-    """Topics that are named and have no partition in the snapshot: not understood, or not there."""
+    """Return requested topics that have no partition in the snapshot: not understood, or not in it."""
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
     opaque = missing.intersection(unread_in(at.tables.warehouse, at.snapshot).topics) if missing else set()
-    unread = RejectionCode.NOT_UNDERSTOOD.value, f"its znode is not understood; {SHOWN}"
-    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"it is not in snapshot {at.snapshot['snapshot_id']}"
+    unread = RejectionCode.NOT_UNDERSTOOD.value, f"the znode of the topic is not understood; {SHOWN}"
+    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {at.snapshot['snapshot_id']}"
     return [_whole_topics(sorted(opaque), *unread), _whole_topics(sorted(missing - opaque), *unknown)]
 
 
