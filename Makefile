@@ -50,9 +50,9 @@ python:
 
 .PHONY: check
 check: setup ## Lint, format, types, and the borders between the packages; two at a time, as types take longest
-	@$(MAKE) --no-print-directory --output-sync=target -j2 check-types check-style check-airflow-types check-borders
+	@$(MAKE) --no-print-directory --output-sync=target -j2 check-types check-style check-airflow-types check-borders check-words
 
-.PHONY: check-types check-style check-airflow-types check-borders
+.PHONY: check-types check-style check-airflow-types check-borders check-words
 check-types:
 	$(BIN)/mypy
 
@@ -68,7 +68,6 @@ check-borders:
 	$(BIN)/lint-imports
 	$(BIN)/pip-licenses --summary --from=mixed --partial-match --allow-only=$(LICENCES)
 
-.PHONY: check-words
 check-words:
 	$(BIN)/python -m tests.docs.wording
 
