@@ -47,9 +47,9 @@ class TopicByPart(Struct):
     """As Topic, with each partition's lists as raw JSON."""
 
     partitions: dict[str, Raw]
-    adding_replicas: dict[str, Raw] = {}
-    removing_replicas: dict[str, Raw] = {}
-    topic_id: TopicId | UnsetType = UNSET
+    adding_replicas: Raw | UnsetType = UNSET
+    removing_replicas: Raw | UnsetType = UNSET
+    topic_id: Raw | UnsetType = UNSET
 
 
 class ControllerNode(Struct):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
 from schemas.enums import RECOVERED, RECOVERING
@@ -37,6 +37,7 @@ from schemas.znode_json import (
     Registration,
     Topic,
     TopicByPart,
+    TopicId,
 )
 
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
@@ -47,6 +48,8 @@ _MAX_FEATURE_VERSION: Final = 32767
 _MAX_NAME_LENGTH: Final = 249
 _TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_NAME_LENGTH}}}")
 _MAX_PRINTED: Final = 1000
+
+TOPIC_ID: Final = "topic_id"
 
 T = TypeVar("T")
 
@@ -88,6 +91,14 @@ class UnreadPartition(Struct, frozen=True):
         return _partition_number(self.key) if "partitions" in self.lists else None
 
 
+class UnreadField(Struct, frozen=True):
+    """A field of /brokers/topics/T that is not understood: topic_id, adding_replicas or removing_replicas."""
+
+    name: str
+    reason: str
+    data: bytes
+
+
 class Assignment(Struct, frozen=True):
     """A topic's assignment in /brokers/topics/T: `{"version":3,"partitions":{"0":[1,2]},...}`."""
 
@@ -96,11 +107,18 @@ class Assignment(Struct, frozen=True):
     removing_replicas: dict[int, list[int]]
     topic_id: str | None
     unread: tuple[UnreadPartition, ...] = ()
+    unread_fields: tuple[UnreadField, ...] = ()
 
     @property
     def reason(self) -> str:
         """Why some of it is not understood, empty if all is."""
-        return "; ".join(part.reason for part in self.unread)[:_MAX_PRINTED]
+        parts: tuple[UnreadField | UnreadPartition, ...] = (*self.unread_fields, *self.unread)
+        return "; ".join(part.reason for part in parts)[:_MAX_PRINTED]
+
+    @property
+    def unread_moves(self) -> str:
+        """Why it is unknown which replicas are being added or removed, empty if it is known."""
+        return "; ".join(part.reason for part in self.unread_fields if part.name != TOPIC_ID)
 
 
 class State(Struct, frozen=True):
@@ -138,6 +156,8 @@ _REGISTRATION: Final = Decoder(Registration)
 _TOPIC: Final = Decoder(Topic)
 _TOPIC_BY_PART: Final = Decoder(TopicByPart)
 _BROKER_IDS: Final = Decoder(list[BrokerId])
+_LISTS_BY_KEY: Final = Decoder(dict[str, Raw])
+_TOPIC_ID: Final = Decoder(TopicId)
 _STATE: Final = Decoder(State)
 _CONTROLLER: Final = Decoder(ControllerNode)
 _CONFIG: Final = Decoder(Config)
@@ -275,15 +295,15 @@ def decode_assignment(data: bytes | None) -> Assignment:
     {0: [1, 2]}
     """
     assignment = read_assignment(data)
-    if assignment.unread:
+    if assignment.reason:
         raise MalformedZnodeError(assignment.reason)
     return assignment
 
 
 def read_assignment(data: bytes | None) -> Assignment:
-    """Decode the partitions of /brokers/topics/T that are understood; the others are in `unread`.
+    """Decode what is understood of /brokers/topics/T; the rest is in `unread` and `unread_fields`.
 
-    Raise MalformedZnodeError if the znode as a whole, or its topic id, is not understood.
+    Raise MalformedZnodeError if the znode has no partitions that could be read one by one.
 
     >>> topic = read_assignment(b'{"partitions":{"0":[1,2],"1":[3,3]}}')
     >>> topic.partitions, topic.reason
@@ -312,11 +332,15 @@ _LISTS: Final = ("partitions", "adding_replicas", "removing_replicas")
 def _assignment_by_part(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC_BY_PART)
     read: dict[str, dict[int, list[int]]] = {name: {} for name in _LISTS}
-    unread, replaced = list[UnreadPartition](), list[UnreadPartition]()
-    keys = {key: None for name in _LISTS for key in getattr(topic, name)}
+    unread, replaced, unread_fields = list[UnreadPartition](), list[UnreadPartition](), list[UnreadField]()
+    adding = _field_of(topic.adding_replicas, "adding_replicas", _LISTS_BY_KEY, unread_fields) or {}
+    removing = _field_of(topic.removing_replicas, "removing_replicas", _LISTS_BY_KEY, unread_fields) or {}
+    topic_id = _field_of(topic.topic_id, TOPIC_ID, _TOPIC_ID, unread_fields)
+    fields = dict(zip(_LISTS, (topic.partitions, adding, removing), strict=True))
+    keys = {key: None for by_key in fields.values() for key in by_key}
     last_keys = {_partition_number(key): key for key in topic.partitions}
     for key in keys:
-        lists = {name: bytes(getattr(topic, name)[key]) for name in _LISTS if key in getattr(topic, name)}
+        lists = {name: bytes(by_key[key]) for name, by_key in fields.items() if key in by_key}
         try:
             number, of_partition = _partition_lists(key, lists)
         except MalformedZnodeError as error:
@@ -327,10 +351,21 @@ def _assignment_by_part(data: bytes | None) -> Assignment:
             continue
         for name, broker_ids in of_partition.items():
             read[name][number] = broker_ids
-    topic_id = None if topic.topic_id is UNSET else topic.topic_id
     unread_numbers = {part.number for part in unread}
     unread += [part for part in replaced if part.number in unread_numbers]
-    return Assignment(**read, topic_id=topic_id, unread=tuple(unread))
+    topic_id = None if topic_id is None else _unpadded(topic_id)
+    return Assignment(**read, topic_id=topic_id, unread=tuple(unread), unread_fields=tuple(unread_fields))
+
+
+def _field_of(data: Raw | UnsetType, name: str, decoder: Decoder[T], unread: list[UnreadField]) -> T | None:
+    """Decode one field of a topic, None if it is absent; append it to `unread` if it is not understood."""
+    if data is UNSET:
+        return None
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as error:
+        unread.append(UnreadField(name, f"{name}: {error}", bytes(data)))
+        return None
 
 
 def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[str, list[int]]]:
@@ -369,7 +404,7 @@ WITH_IDS: Final = 3
 def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
     """Encode /brokers/topics/T as Kafka 3.9 writes it: version 3, without an id if none is known.
 
-    Entries that were not understood are written back unchanged.
+    Entries and fields that were not understood are written back unchanged.
 
     >>> encode_assignment(Assignment({0: [1, 2]}, {}, {}, None))
     b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
@@ -383,6 +418,8 @@ def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
     for part in assignment.unread:
         for name, data in part.lists.items():
             fields[name][part.key] = Raw(data)
+    for field in assignment.unread_fields:
+        fields[field.name] = Raw(field.data)
     if assignment.topic_id is not None:
         fields["topic_id"] = assignment.topic_id
     return msgspec.json.encode(fields)

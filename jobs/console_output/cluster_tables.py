@@ -31,7 +31,7 @@ from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import emit_result, show, stream
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import ClusterView
+from jobs.snapshots.cluster_view import ClusterView, with_last_known_replicas
 from jobs.snapshots.live_state import read_all_columns, with_derived_columns
 from planner.text import pluralise
 from schemas.columns import BROKERS
@@ -191,8 +191,8 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
 
 def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
     """Read the live cluster from ZooKeeper; min.insync.replicas and last registrations come from the warehouse."""
-    view = read_all_columns(settings.zookeeper, topic)
     last = last_snapshot(settings.lake) if settings.lake.exists() else None
+    view = with_last_known_replicas(read_all_columns(settings.zookeeper, topic), settings.lake, last)
     cluster = _Cluster(
         partitions=with_derived_columns(view, default_min_isr_of(settings.lake, last)),
         registered=view.brokers,
@@ -221,7 +221,8 @@ def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> 
 
 
 def _state(partition: Row) -> str:
-    state = partition["partition_state"] or "not understood"
+    state = partition["partition_state"] if partition["understood"] is not False else None
+    state = state or "not understood"
     return f"{state}{', being deleted' * partition['deletion_requested']}"
 
 

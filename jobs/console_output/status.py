@@ -28,7 +28,7 @@ from jobs.repositories.warehouse_status import (
 from jobs.runtime.console import emit_result, wrapped, write_json
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
-from jobs.snapshots.cluster_view import view_now, view_of
+from jobs.snapshots.cluster_view import view_now, view_of, with_last_known_replicas
 from jobs.snapshots.health import Health, health_of
 from planner.text import abbreviate, pluralise
 from schemas.enums import NO_CONTROLLER
@@ -129,6 +129,8 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             snapshot = find_snapshot(settings.lake, snapshot_id)
             view, source = view_of(settings.lake, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
+    if snapshot is None and recent.fault is None:
+        view = with_last_known_replicas(view, settings.lake, recent.snapshot)
     if snapshot is not None:  # exclude what is later than the snapshot
         plans = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
         recent = replace(recent, plans=plans, latest_epoch=0)

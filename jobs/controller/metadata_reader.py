@@ -106,6 +106,8 @@ class MetadataReader:
         changed = set()
         for row, znode in zip(partitions, znodes, strict=True):
             now = _with_state(row, znode.version, znode.data)
+            if not self.context.topics.get(row.topic, {}).get("moves_understood", True):
+                now = replace(now, understood=False)
             if now == row:
                 continue
             self.context.put_partition(now)

@@ -218,7 +218,19 @@ def _topic_moved(change: Change, topic: Znode) -> str | None:
         return None
     if topic.version != change.topic_version:
         return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
+    if adds_partition(change) or reassigns(change):
+        why = _unread_fields(topic)
+        if why:
+            return f"{topic.path} is not written, because a part of it is not understood ({why})"
     return other_topic_reason(change, topic) if is_other_topic(change, topic) else None
+
+
+def _unread_fields(topic: Znode) -> str:
+    """Why the topic id or the moves of a topic are unknown, empty if they are known."""
+    try:
+        return "; ".join(part.reason for part in _decoded(topic.data).unread_fields)
+    except MalformedZnodeError as error:
+        return str(error)
 
 
 def _state_moved(change: Change, znode: Znode) -> str | None:
@@ -350,6 +362,8 @@ def assigned(topic: Znode, partition: int) -> Assigned | None:
     if topic.stat is None:
         return None
     assignment = _decoded(topic.data)
+    if assignment.unread_moves:
+        raise MalformedZnodeError(assignment.unread_moves)
     replicas = assignment.partitions.get(partition)
     if replicas is None:
         for part in assignment.unread:

@@ -247,7 +247,7 @@ def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[s
             opaque.append(f"{znode.path} ({error})")
             continue
         targets |= _moving(znode.path.rsplit("/", 1)[1], assignment)
-        if assignment.unread:
+        if assignment.reason:
             opaque.append(f"{znode.path} ({assignment.reason})")
     return targets, opaque
 

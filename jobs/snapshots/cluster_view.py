@@ -5,11 +5,12 @@ Both sources give the same `ClusterView`, with partitions as an Arrow table. Zno
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
@@ -142,6 +143,28 @@ def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),
     )
+
+
+def with_last_known_replicas(view: ClusterView, lake: Warehouse, snapshot: Row | None) -> ClusterView:
+    """Give the partitions without known replicas those of the last snapshot, as a snapshot does.
+
+    They remain not understood. So brokers that hold them are not shown as empty.
+    """
+    columns = view.partitions.column_names
+    is_unknown = pc.equal(pc.list_value_length(view.partitions["replicas"]), 0)
+    unknown = view.partitions.filter(is_unknown).to_pylist()
+    if snapshot is None or not unknown:
+        return view
+    topics = sorted({row["topic"] for row in unknown})
+    last = table_as_of(lake, snapshot, "partitions", columns=_ASSIGNMENT_COLUMNS)
+    known = last.filter(pc.is_in(last["topic"], pa.array(topics, pa.string()))).to_pylist()
+    by_key = {(row["topic"], row["partition"]): row for row in known}
+    filled = [row | by_key.get((row["topic"], row["partition"]), {}) for row in unknown]
+    table = pa.Table.from_pylist(filled, view.partitions.schema).select(columns)
+    return replace(view, partitions=pa.concat_tables([view.partitions.filter(pc.invert(is_unknown)), table]))
+
+
+_ASSIGNMENT_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
 
 def _blocking(quarantine: Iterable[Row]) -> list[Row]:

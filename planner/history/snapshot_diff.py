@@ -29,13 +29,15 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
 
     A topic of which some partitions, or only its config, were understood keeps the partitions just read.
     """
-    opaque = partitions.where(~F.col("understood")).select(*KEY)
+    has_replicas = F.size("replicas") > 0
+    is_lacking = ~has_replicas | F.col("leader").isNull()
+    opaque = partitions.where(~F.col("understood") & is_lacking).select(*KEY)
     illegible = topics.where(~F.col("understood")).select("topic")
-    read = partitions.join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
+    read = partitions.where(has_replicas).join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
     unread = illegible.join(F.broadcast(read), "topic", "left_anti")
     previous_rows = previous.withColumns({"understood": F.lit(False)})  # noqa: FBT003 - a Spark literal
     last_known = previous_rows.join(F.broadcast(unread), "topic", "left_semi").unionByName(
-        previous_rows.join(F.broadcast(opaque), KEY, "left_semi"),
+        previous_rows.join(F.broadcast(opaque), KEY, "left_semi").join(F.broadcast(unread), "topic", "left_anti"),
     )
     current = partitions.join(F.broadcast(last_known.select(*KEY)), KEY, "left_anti")
     return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)

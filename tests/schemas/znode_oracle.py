@@ -7,6 +7,7 @@ encoding.
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -127,8 +128,11 @@ def assignment_by_part(content: Any, _data: bytes) -> tuple[dict[str, Any], set[
     """Return the assignment of each partition, and the keys of those that are not understood."""
     lists = {name: content.get(name, {}) for name in ("partitions", "adding_replicas", "removing_replicas")}
     assert "partitions" in content
-    assert all(isinstance(each, dict) for each in lists.values())
-    values: dict[str, Any] = {name: {} for name in lists} | {"topic_id": topic_id_of(content)}
+    assert isinstance(lists["partitions"], dict)
+    lists = {name: each if isinstance(each, dict) else {} for name, each in lists.items()}
+    values: dict[str, Any] = {name: {} for name in lists} | {"topic_id": None}
+    with suppress(AssertionError):
+        values["topic_id"] = topic_id_of(content)
     unread = set()
     for key in {key for each in lists.values() for key in each}:
         one = {name: {key: each[key]} for name, each in lists.items() if key in each}

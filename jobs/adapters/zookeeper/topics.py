@@ -35,6 +35,8 @@ PARTITIONS_PER_CHUNK: Final = 50_000
 _NO_KNOWN_REPLICAS: Final[list[int]] = []
 """The replicas of a partition whose entry in the assignment cannot be decoded."""
 
+_LARGEST_PARTITION: Final = 2**31 - 1
+
 NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
 
 Row = dict[str, Any]
@@ -116,7 +118,7 @@ def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
     chunk: list[_Topic] = []
     size = 0
     for topic in topics:
-        size += len(topic.assignment.partitions)
+        size += len(topic.assignment.partitions) + len(topic.opaque)
         chunk.append(topic)
         if size >= PARTITIONS_PER_CHUNK:
             yield chunk
@@ -157,10 +159,15 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
         "topic_id": topic.assignment.topic_id,
         "assignment_understood": not reason,
         "understood": not (reason or unread),
+        "moves_understood": not topic.assignment.unread_moves,
     }
-    if topic.assignment is not NO_ASSIGNMENT or not znode.data:  # without a decoded assignment, orphans are unknown
-        assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.opaque)}
-        topic.orphans = [child for child in children if child not in assigned]
+    assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.opaque)}
+    others = [child for child in children if child not in assigned]
+    if topic.assignment is NO_ASSIGNMENT or any(part.number is None for part in topic.assignment.unread):
+        numbers = {child for child in others if child.isdecimal() and str(int(child)) == child}
+        topic.opaque |= {number for number in map(int, numbers) if number <= _LARGEST_PARTITION}
+        others = [child for child in others if child not in numbers]
+    topic.orphans = others
     return topic
 
 
@@ -205,7 +212,7 @@ def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
     ):
         yield {
             **topic_columns,
-            "understood": bool(replicas),
+            "understood": bool(replicas) and not assignment.unread_moves,
             "partition": partition,
             "replicas": replicas,
             "adding_replicas": assignment.adding_replicas.get(partition, []),

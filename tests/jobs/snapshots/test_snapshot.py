@@ -1,6 +1,7 @@
 """Snapshots of a real ZooKeeper: what is read, what is written again, and what a bad znode does."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -472,3 +473,24 @@ def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
     assert (ran.code, file.read_text()) == (0, ran.stdout)
     assert "no broker is registered" in ran.stderr
     assert "migration to KRaft is in sight" in ran.stderr
+
+
+def test_a_topic_that_is_not_understood_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.add_topic("payments", {0: [2, 0]})
+    surveyor.json("snapshot")
+    tree.write("/brokers/topics/orders", b"hello")
+    tree.unregister(2)
+    surveyor.json("snapshot")
+
+    counts = ("partitions", "offline", "not_understood", "under_replicated", "gone", "quarantined")
+    now, then = (surveyor.json("status", *options) for options in ((), ("--as-of", "2")))
+    assert {name: now[name] for name in counts} == {name: then[name] for name in counts}
+    assert (now["partitions"], now["offline"], now["not_understood"]) == (4, 1, 3)
+    for table, columns in (
+        ("brokers", ("broker_id", "live", "leaders", "replicas")),
+        ("partitions", ("topic", "partition", "replicas", "leader", "isr", "understood")),
+    ):
+        shown = (surveyor.json("show", table, *options)["rows"] for options in ((), ("--now",)))
+        then_rows, now_rows = ([[row[name] for name in columns] for row in rows] for rows in shown)
+        assert now_rows == then_rows
+    assert re.search(r"^surveyor_not_understood_partitions\{.*\} 3$", surveyor("metrics").stdout, re.MULTILINE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
@@ -243,7 +243,7 @@ def test_a_state_without_an_assignment_is_quarantined(orders: KafkaTree) -> None
 
 
 @pytest.mark.parametrize("null", [True, False])
-def test_a_topic_without_data_is_quarantined_with_its_states(orders: KafkaTree, null: bool) -> None:  # noqa: FBT001
+def test_a_topic_without_data_is_quarantined_and_keeps_its_partitions(orders: KafkaTree, null: bool) -> None:  # noqa: FBT001
     multi = orders.client.transaction()
     if null:
         add(multi, [Create("/brokers/topics/empty")])
@@ -251,20 +251,48 @@ def test_a_topic_without_data_is_quarantined_with_its_states(orders: KafkaTree, 
         multi.create("/brokers/topics/empty", b"")
     commit(multi)
     lead(orders, "empty", 0, 1, [1])
-    state = orders.client.get(state_path("empty", 0))[0].decode()
 
     rows = read(orders)
 
     assert rows.of_quarantine() == [
         ("/brokers/topics/empty", None if null else "", "empty, expected JSON"),
-        (
-            state_path("empty", 0),
-            state,
-            "a state without a topic: /brokers/topics/empty assigns no partition 0",
-        ),
     ]
     assert ("empty", False) in rows.of_topics("topic", "understood")
-    assert sorted(rows.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
+    assert sorted(rows.of_partitions(*COLUMNS, "understood")) == [
+        ("empty", 0, [], 1, [1], False),
+        *((*row, True) for row in ORDERS + NEIGHBOURS),
+    ]
+
+
+# the topic's znode, and of orders-0 and orders-1 the replicas and whether they are understood
+UNREAD_TOPICS: Final[dict[str, tuple[str, list[tuple[list[int], bool]]]]] = {
+    "no JSON": ("hello", [([], False), ([], False)]),
+    "cut off": ('{"partitions":{"0":[0,1],"1":[1,2', [([], False), ([], False)]),
+    "partitions null": ('{"partitions":null}', [([], False), ([], False)]),
+    "a key that is no number": ('{"partitions":{"0":[0,1],"one":[1,2]}}', [([0, 1], True), ([], False)]),
+    "adding null": ('{"partitions":{"0":[0,1],"1":[1,2]},"adding_replicas":null}', [([0, 1], False), ([1, 2], False)]),
+    "removing a text": (
+        '{"partitions":{"0":[0,1],"1":[1,2]},"removing_replicas":"x"}',
+        [([0, 1], False), ([1, 2], False)],
+    ),
+    "id null": ('{"partitions":{"0":[0,1],"1":[1,2]},"topic_id":null}', [([0, 1], True), ([1, 2], True)]),
+    "id a number": ('{"partitions":{"0":[0,1],"1":[1,2]},"topic_id":5}', [([0, 1], True), ([1, 2], True)]),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), UNREAD_TOPICS.values(), ids=UNREAD_TOPICS)
+def test_partitions_of_a_topic_that_is_not_understood_are_seen(
+    orders: KafkaTree, data: str, expected: list[tuple[list[int], bool]]
+) -> None:
+    orders.write("/brokers/topics/orders", data.encode())
+
+    rows = read(orders, "orders")
+
+    assert rows.of_partitions("partition", "replicas", "understood", "leader", "isr") == [
+        (partition, *expected[partition], leader, isr) for _, partition, _, leader, isr in ORDERS
+    ]
+    assert rows.of_topics("topic_id", "understood", "assignment_understood") == [(None, False, False)]
+    assert [row["path"] for row in rows.quarantine] == ["/brokers/topics/orders"]
 
 
 def test_a_config_that_is_not_understood_leaves_the_rows(orders: KafkaTree) -> None:
