@@ -227,6 +227,7 @@ def test_json_alone_is_on_stdout(tree: KafkaTree, surveyor: Surveyor, plan: Plan
         "applied_now": 4,
         **counts,
         "next": [{"what": "verify", "command": verify}],
+        "warnings": [],
     }
     assert done.stdout.count("\n") == 1
     assert json.loads(file.read_text()) == json.loads(done.stdout)

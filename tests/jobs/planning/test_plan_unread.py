@@ -134,8 +134,6 @@ def test_text_and_json_have_the_same_warnings(surveyor: Surveyor, tmp_path: Path
 @pytest.mark.parametrize("command", ["plan recover --allow-unclean", "plan delete --topics whole"])
 def test_a_dry_commit_warns_alike(surveyor: Surveyor, command: str) -> None:
     made = surveyor.json(*command.split())
-    text, as_json = (
-        surveyor("commit", made["plan_id"], *SILENT, "--throttle", "50", *more) for more in ([], ["--json"])
-    )
+    text, as_json = (surveyor("commit", made["plan_id"], *SILENT, *more) for more in ([], ["--json"]))
     assert (text.code, as_json.code) == (0, 0), as_json.stdout
-    assert set(made["warnings"]) < _shown(text) == set(as_json.json["warnings"])
+    assert set(made["warnings"]) <= _shown(text) == set(as_json.json["warnings"])
