@@ -30,7 +30,7 @@ from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.shared_spark import join
 join()
-fenced_writes.BATCH = 1
+fenced_writes.MAX_BATCH_CHANGES = 1
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
 def stopped(writer, multi):

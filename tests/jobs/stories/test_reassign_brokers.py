@@ -187,14 +187,14 @@ def test_never_beside_somebody_elses(
 SETS_AND_WAITS = """
 import pathlib, time
 from jobs.execution.admin import commit as commit_admin
-asking = commit_admin.ask
+asking = commit_admin.request_changes
 def ask(*given):
     while not pathlib.Path({gate!r}).exists():
         time.sleep(0.1)
     return asking(*given)
-commit_admin.ask = ask
+commit_admin.request_changes = ask
 """
-PATIENT = "from jobs.adapters.zookeeper import lease; lease.PATIENCE = 120.0"
+PATIENT = "from jobs.adapters.zookeeper import lease; lease.LEASE_TIMEOUT_SECONDS = 120.0"
 
 
 def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Warehouse, topic: str, tmp_path: Path) -> None:

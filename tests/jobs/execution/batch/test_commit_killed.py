@@ -30,7 +30,7 @@ COMMAND = """\
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
-fenced_writes.BATCH = 10
+fenced_writes.MAX_BATCH_CHANGES = 10
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 cli.main()
 """
@@ -164,7 +164,7 @@ import os, signal
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
-fenced_writes.BATCH = 10
+fenced_writes.MAX_BATCH_CHANGES = 10
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
 def interrupted(writer, multi):
