@@ -136,7 +136,7 @@ def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
 
     assert take_snapshot(settings)["snapshot_id"] == 2
 
-    assert "another process has taken snapshot 1 meanwhile" in capsys.readouterr().err
+    assert "another process wrote snapshot 1 in the meantime" in capsys.readouterr().err
     assert [row["snapshot_id"] for row in whole(surveyor.lake)] == [1, 2]
 
 

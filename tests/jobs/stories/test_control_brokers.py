@@ -346,8 +346,12 @@ def no_other_controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> It
     with connected(kafka.hosts) as client:
 
         @contextmanager
-        def taken(hosts: str, _id: int, *_: object, since: int | None, above: int) -> Iterator[Controllership]:
-            yield take_over(client, hosts, next(ids), expected_epoch=since, latest_known_epoch=above)
+        def taken(
+            hosts: str, _id: int, *_: object, expected_epoch: int | None, latest_known_epoch: int
+        ) -> Iterator[Controllership]:
+            yield take_over(
+                client, hosts, next(ids), expected_epoch=expected_epoch, latest_known_epoch=latest_known_epoch
+            )
 
         monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
         take_over(client, kafka.hosts, next(ids))
