@@ -165,6 +165,7 @@ def test_json_of_both(surveyor: Surveyor) -> None:
         "applied_now": 3,
         **counts,
         "next": applied["next"],
+        "warnings": [],
     }
     dry_next, applied_next = (result["next"][0]["command"] for result in (dry, applied))
     assert dry_next.startswith(f"surveyor commit {dry['plan_id']} --apply --mode batch ")
@@ -240,7 +241,7 @@ def test_no_on_the_terminal_changes_nothing(
 def test_admin_mode_cannot_repair_and_is_refused_before_anything(surveyor: Surveyor) -> None:
     ran = surveyor("reconcile", "--mode", "admin")
 
-    assert (ran.code, "leave it out" in ran.stderr, surveyor.warehouse.exists()) == (2, True, False)
+    assert (ran.code, "omit the option" in ran.stderr, surveyor.warehouse.exists()) == (2, True, False)
 
 
 @pytest.mark.usefixtures("incident")
