@@ -163,7 +163,7 @@ def test_a_second_run_does_nothing_more(cluster: Cluster) -> None:
     assert (disk(cluster.lake), everything(cluster.lake), again["rows_dropped"]) == (before, shown, 0)
 
 
-@pytest.mark.parametrize("step", ["delete", "rewrite", "compact"])
+@pytest.mark.parametrize("step", ["delete", "transform_rows", "compact"])
 def test_a_crash_is_mended_by_running_again(
     lived: Cluster,
     cluster: Cluster,
@@ -188,7 +188,7 @@ def _second_time_dies(step: Callable[..., None]) -> Callable[..., None]:
 
     def dying(*arguments: object) -> None:
         calls.append(1)
-        if len(calls) == 2 or step.__name__ == "rewrite":
+        if len(calls) == 2 or step.__name__ == "transform_rows":
             raise KeyboardInterrupt
         step(*arguments)
 
