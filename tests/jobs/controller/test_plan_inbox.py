@@ -343,9 +343,9 @@ def test_plan_not_submitted_by_a_commit_is_refused(
         tree.client.delete(f"/surveyor/plans/{plan}")
 
     assert answer is not None
-    assert (answer.exit_code, "that did not record it in this warehouse" in str(answer.error)) == (23, True)
+    assert (answer.exit_code, "without a record in this warehouse" in str(answer.error)) == (23, True)
     assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
-    assert sum("did not record it" in line for line in log) == 1
+    assert sum("without a record in this warehouse" in line for line in log) == 1
 
 
 # znodes in /surveyor/plans that no commit created: name, data, ephemeral
@@ -423,7 +423,7 @@ def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentCont
 
     assert status == "partial"
     assert surveyor.json("status")["due"] == before
-    assert (committed.code, "records a cycle of `surveyor control` that is over" in committed.stderr) == (23, True)
+    assert (committed.code, "records a finished cycle of `surveyor control`" in committed.stderr) == (23, True)
     for ran in (shown, verified):
         assert "see what is due now: surveyor status" in ran.stdout
         assert "surveyor commit" not in ran.stdout
