@@ -81,7 +81,8 @@ class SparkWarehouse:
 
     def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
         """Make a DataFrame from Arrow rows, which become part of the query; lists would start a Python worker."""
-        whole = rows if rows.num_rows else rows.schema.empty_table()  # Spark finds no types without chunks
+        # Spark finds no types without chunks, and no rows after an empty one
+        whole = rows.combine_chunks() if rows.num_rows else rows.schema.empty_table()
         return self._coalesced(self.spark.createDataFrame(whole, schema))
 
     def _coalesced(self, rows: DataFrame) -> DataFrame:

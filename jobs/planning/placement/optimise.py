@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
-from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
+from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, one_chunk, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
@@ -109,7 +109,7 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
         figures = {**figures, "still_held": still_held(answer.replicas, topics, request.emptied)}
     return PlacementResult(
         targets=targets,
-        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED_COLUMNS).transform(
+        held=at.tables.spark.createDataFrame(one_chunk(held), REJECTED_COLUMNS).transform(
             as_rejections, Action.REASSIGN
         ),
         figures={
