@@ -134,7 +134,7 @@ def test_epoch_is_raised_above_states_and_brokers(
     assert int(tree.client.get("/controller_epoch")[0]) == controller.control.epoch == tree.brokers[1].controller_epoch
     assert controller.control.epoch >= 60
     assert requests_to(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
-    assert "surveyor: broker 1 refused controller epoch 58, as stale: ours is raised above the later epoch" in log
+    assert "surveyor: broker 1 refused controller epoch 58 as stale: ours is raised above the later epoch" in log
 
 
 def test_leaderless_partitions_are_read_first(
