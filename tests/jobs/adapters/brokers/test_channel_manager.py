@@ -97,6 +97,7 @@ def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
     """Also where a change was queued with it; else it answers clients without topics until it has opened its logs."""
     brokers[1].stop()
     queues.send(announced(brokers, [notice()]))
+    assert eventually(lambda: brokers[1].connections != [])  # what is queued later is one batch
     queues.send(announced(brokers, [notice(UPDATE_METADATA), notice()]), alone=[1, 2], introduced=[1])
     queues.send(announced(brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
     brokers[1].go_on()
