@@ -174,6 +174,10 @@ def _endpoints(broker: dict[str, Any]) -> None:
         raise _UnusableError
 
 
+_OF_A_REQUEST: Final = frozenset({"version", "partitions"})
+_OF_AN_ENTRY: Final = frozenset({"topic", "partition", "replicas"})
+
+
 def _reassignment(data: bytes | None) -> None:
     """Decode /admin/reassign_partitions as Kafka does.
 
@@ -187,7 +191,7 @@ def _reassignment(data: bytes | None) -> None:
     except _ThrownError:
         return
     if isinstance(value, dict) and (
-        not value.keys() <= {"version", "partitions"} or coerced_int(value.get("version")) is None
+        not value.keys() <= _OF_A_REQUEST or coerced_int(value.get("version")) is None
     ):
         return
     if value is None or (isinstance(value, dict) and value.get("partitions") is None):
@@ -197,10 +201,6 @@ def _reassignment(data: bytes | None) -> None:
         return
     for entry in partitions:
         _ints(_object(entry).get("replicas"))
-
-
-_OF_A_REQUEST: Final = frozenset({"version", "partitions"})
-_OF_AN_ENTRY: Final = frozenset({"topic", "partition", "replicas"})
 
 
 def ignored_reassignment(data: bytes | None) -> str | None:
@@ -233,7 +233,7 @@ def _is_order(entry: object) -> bool:
     """Whether Jackson can bind the entry; it accepts any members in the list of replicas."""
     if entry is None:
         return True
-    if not isinstance(entry, dict) or not entry.keys() <= {"topic", "partition", "replicas"}:
+    if not isinstance(entry, dict) or not entry.keys() <= _OF_AN_ENTRY:
         return False
     if coerced_int(entry.get("partition")) is None or isinstance(entry.get("topic"), list | dict):
         return False
