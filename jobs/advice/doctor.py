@@ -182,8 +182,9 @@ def _cluster(settings: Settings) -> Checks:
             "run Surveyor closer to it: a commit waits for thousands of answers" if slow else None,
         )
         state = read_cluster(client, hosts)
-        yield from _znodes(settings, state)
-        yield from _guarded("controller epoch", partial(_epoch, settings, client, state))
+        recorded = _recorded_epoch(settings, state)
+        yield from _znodes(settings, state, recorded)
+        yield from _guarded("controller epoch", partial(_epoch, client, state, recorded))
         yield _permissions(client, hosts)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
@@ -195,12 +196,12 @@ def _cluster(settings: Settings) -> Checks:
 ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that keep ZooKeeper"
 
 
-def _znodes(settings: Settings, state: ClusterState) -> Checks:
+def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Checks:
     if state.migration:
         advice_on_migration = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
     health = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1)
-    blocking, latest = health.blocking, max(health.latest_epoch, _recorded_epoch(settings, state))
+    blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
     if paths:
         advice = [
@@ -218,9 +219,9 @@ def _znodes(settings: Settings, state: ClusterState) -> Checks:
         yield CheckResult("controller", CheckStatus.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
 
 
-def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Checks:
+def _epoch(client: KazooClient, state: ClusterState, recorded_epoch: int) -> Checks:
     """Whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
-    latest = max(_recorded_epoch(settings, state), latest_epoch_of_states(client))
+    latest = max(recorded_epoch, latest_epoch_of_states(client))
     if epoch_behind := set_back(state.control["controller_epoch"], latest):
         advice = "surveyor reconcile --apply takes the controllership over above it, and hands back"
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
