@@ -190,9 +190,7 @@ def _reassignment(data: bytes | None) -> None:
         value = _tree(data)
     except _ThrownError:
         return
-    if isinstance(value, dict) and (
-        not value.keys() <= _OF_A_REQUEST or coerced_int(value.get("version")) is None
-    ):
+    if isinstance(value, dict) and (not value.keys() <= _OF_A_REQUEST or coerced_int(value.get("version")) is None):
         return
     if value is None or (isinstance(value, dict) and value.get("partitions") is None):
         raise _ThrownError

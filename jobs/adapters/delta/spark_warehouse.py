@@ -79,7 +79,7 @@ class SparkWarehouse:
         filled = [{**row, "cluster": self.warehouse.cluster} for row in rows]
         return self.arrow(pa.Table.from_pylist(filled, schema=schema), TABLES[table])
 
-    def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
+    def arrow(self, rows: pa.Table, schema: StructType | str) -> DataFrame:
         """Make a DataFrame from Arrow rows, which become part of the query; lists would start a Python worker."""
         # Spark finds no types without chunks, and no rows after an empty one
         whole = rows.combine_chunks() if rows.num_rows else rows.schema.empty_table()

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
-from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, one_chunk, target_rows
+from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
@@ -109,9 +109,7 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
         figures = {**figures, "still_held": still_held(answer.replicas, topics, request.emptied)}
     return PlacementResult(
         targets=targets,
-        held=at.tables.spark.createDataFrame(one_chunk(held), REJECTED_COLUMNS).transform(
-            as_rejections, Action.REASSIGN
-        ),
+        held=at.tables.arrow(pa.concat_tables(held), REJECTED_COLUMNS).transform(as_rejections, Action.REASSIGN),
         figures={
             **figures,
             "held": len(dead),
@@ -160,7 +158,7 @@ class _Solution:
         rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
         planned = cut_into_waves(self.cluster.partitions, self.placement, rack_of, caps)
         rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
-        frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
+        frame = at.tables.arrow(rows(self.cluster, self.placement, planned, self.barred), schema)
         allowed = set(self.brokers.ids[self.brokers.target].tolist())
         led = led_figures(self.placement, self.cluster.leader, allowed, elects=self.elects)
         figures = {**figures_of(self.placement, allowed), **led}

@@ -3,7 +3,6 @@
 In: the partitions by name, a Placement, its Waves. Out: an Arrow table. There is no loop over rows.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,7 +21,7 @@ def target_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, bar
     """Return the targets of each wave, and requested partitions that may not change, as they are."""
     reasons = pa.array(answer.reasons, pa.string()).take(pa.array(np.searchsorted(answer.changed, planned.row)))
     stay = _table(cluster, barred, cluster.partitions.replicas[barred], np.zeros_like(barred), [""] * len(barred))
-    return one_chunk([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])
+    return pa.concat_tables([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])
 
 
 def intermediate_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
@@ -62,14 +61,3 @@ def _table(cluster: NamedPartitions, rows: Ints, replicas: Ints, wave: Ints, rea
             "wave": pa.array(wave.astype(np.int32)),
         },
     )
-
-
-def one_chunk(tables: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables for Spark, which reads no row after an empty chunk, and no types without any chunk.
-
-    >>> words = [pa.table({"word": pa.array(some, pa.string())}) for some in ([], ["a"], [])]
-    >>> one_chunk(words)["word"].num_chunks, one_chunk(words)["word"].to_pylist(), one_chunk(words[:1]).num_rows
-    (1, ['a'], 0)
-    """
-    rows = pa.concat_tables(tables).combine_chunks()
-    return rows if rows.num_rows else rows.schema.empty_table()

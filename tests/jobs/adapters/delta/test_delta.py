@@ -84,6 +84,13 @@ def test_rows_are_counted_as_they_are_computed(spark: SparkSession) -> None:
     assert rows.count() == 10
 
 
+@pytest.mark.parametrize("words", [[[], ["a"], []], [["a"], ["b"]], [[]]])
+def test_no_row_is_lost_after_an_empty_chunk(spark: SparkSession, tmp_path: Path, words: list[list[str]]) -> None:
+    rows = pa.concat_tables([pa.table({"word": pa.array(some, pa.string())}) for some in words])
+    frame = SparkWarehouse(spark, Warehouse(str(tmp_path), "default")).arrow(rows, "word string")
+    assert sorted(row.word for row in frame.collect()) == [word for some in words for word in some]
+
+
 def test_a_merge_that_another_writer_has_overtaken_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     lake = Warehouse(str(tmp_path / "warehouse"), "default")
     lake.ensure_tables()
