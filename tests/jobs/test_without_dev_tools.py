@@ -20,7 +20,6 @@ IMPORTED_AS = {
     "grpcio": "grpc",
     "grpcio-status": "grpc_status",
     "import-linter": "importlinter",
-    "prometheus-client": "prometheus_client",
     "pytest-randomly": "pytest_randomly",
     "pytest-xdist": "xdist",
     "venv-pack": "venv_pack",

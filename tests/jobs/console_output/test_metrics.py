@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import Any, Final
 from urllib.error import HTTPError
 
 import pytest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.adapters.http.server import SinglePageServer, parse_address
-from jobs.console_output.metrics import families, read_figures
+from jobs.console_output.metrics import MetricsServer, families, parse_address, read_figures
 from jobs.core.errors import UnreadableError, UsageError
-from jobs.runtime.prometheus_text import CONTENT_TYPE, Family, Sample, merged, render
 from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
 from tests.docs.markdown import ROOT
@@ -31,6 +31,7 @@ from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
 NOWHERE: Final = "127.0.0.1:1"
+LOOPBACK: Final = ("127.0.0.1", 0)
 COMMITTED: Final = NOW - timedelta(hours=1)
 
 
@@ -113,7 +114,7 @@ def test_the_page_names_every_metric(measured: Surveyor) -> None:
     page = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(surveyor_\w+)`", page, re.MULTILINE) == [
-        family.name for family in families(read_figures(settings, NOW))
+        family.name + "_total" * (family.type == "counter") for family in families(read_figures(settings, NOW))
     ]
 
 
@@ -139,7 +140,7 @@ def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_p
 
 def test_nor_are_they_served(measured: Surveyor) -> None:
     """It is detected before listening, so that metrics of a missing cluster are never served."""
-    with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
+    with MetricsServer(LOOPBACK, list) as taken:
         ran = measured("metrics", "--cluster", "defualt", "--listen", str(taken.server_address[1]))
 
     assert (ran.code, "no snapshot of cluster 'defualt'" in ran.stderr) == (22, True)
@@ -203,22 +204,22 @@ def test_served_on_the_loopback_until_interrupted(measured: Surveyor) -> None:
         _, stderr = running.communicate()
 
     assert url.startswith("http://127.0.0.1:")
-    assert (kind, parsed(text)["surveyor_partitions"]) == (CONTENT_TYPE, {frozenset(): 4})
+    assert (kind, parsed(text)["surveyor_partitions"]) == (CONTENT_TYPE_PLAIN_0_0_4, {frozenset(): 4})
     assert (running.returncode, stderr) == (143, "surveyor: interrupted; nothing was written to the cluster\n")
 
 
 def test_an_answer_for_each_who_asks() -> None:
     """What cannot be made is an answer too, and the next one may be."""
-    made: list[Exception | str] = [UnreadableError("no table"), ValueError("odd"), "fine 1\n"]
-    texts = iter(made)
+    fine = GaugeMetricFamily("fine", "One value.", value=1)
+    metrics: Iterator[Exception | list[Metric]] = iter([UnreadableError("no table"), ValueError("odd"), [fine]])
 
-    def make() -> str:
-        text = next(texts)
-        if isinstance(text, Exception):
-            raise text
-        return text
+    def read() -> list[Metric]:
+        metric = next(metrics)
+        if isinstance(metric, Exception):
+            raise metric
+        return metric
 
-    with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, make) as page:
+    with MetricsServer(LOOPBACK, read) as page:
         Thread(target=page.serve_forever, args=(0.01,), daemon=True).start()
         answers = [_fetched(page.url.replace("metrics", path)) for path in ("elsewhere", *["metrics"] * 3)]
         page.shutdown()
@@ -227,7 +228,7 @@ def test_an_answer_for_each_who_asks() -> None:
         (HTTPStatus.NOT_FOUND, "only /metrics exists here\n"),
         (HTTPStatus.SERVICE_UNAVAILABLE, "no table\n"),
         (HTTPStatus.SERVICE_UNAVAILABLE, "unexpected ValueError: odd\n"),
-        (HTTPStatus.OK, "fine 1\n"),
+        (HTTPStatus.OK, "# HELP fine One value.\n# TYPE fine gauge\nfine 1.0\n"),
     ]
 
 
@@ -241,21 +242,13 @@ def _fetched(url: str) -> tuple[int, str]:
 
 
 def test_an_address_that_is_taken() -> None:
-    with SinglePageServer(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as page:
+    with MetricsServer(LOOPBACK, list) as page:
         address = page.server_address[0], page.server_address[1]
         with pytest.raises(UsageError, match=r"cannot listen on .* give another port"):
-            SinglePageServer((str(address[0]), int(address[1])), "/metrics", CONTENT_TYPE, str)
+            MetricsServer((str(address[0]), int(address[1])), list)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "a b:1", "host:70000", "::1"])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(UsageError, match="is no address"):
         parse_address("--listen", text)
-
-
-def test_labels_and_help_are_escaped() -> None:
-    odd = 'back\\slash "quotes"\nand a line'
-    family = Family("surveyor_x", odd, (Sample({"cluster": odd}, float("inf")),))
-    (read,) = text_string_to_metric_families(render(merged([family])))
-
-    assert (read.samples[0].labels["cluster"], read.samples[0].value) == (odd, float("inf"))

@@ -428,7 +428,7 @@ def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentCont
         assert "see what is due now: surveyor status" in ran.stdout
         assert "surveyor commit" not in ran.stdout
     metrics = surveyor("metrics").stdout
-    assert 'surveyor_plans{cluster="default",status="partial"} 0' in metrics
+    assert 'surveyor_plans{cluster="default",status="partial"} 0.0' in metrics
 
 
 @pytest.mark.usefixtures("controller")

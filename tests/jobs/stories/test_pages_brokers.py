@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.http.server import SinglePageServer
 from jobs.cli import app
 from jobs.console_output import status
+from jobs.console_output.metrics import MetricsServer
 from schemas.znodes import Assignment, encode_assignment, encode_config
 from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks
@@ -221,7 +221,7 @@ def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker here takes over again
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
-    monkeypatch.setattr(SinglePageServer, "serve_forever", interrupted)
+    monkeypatch.setattr(MetricsServer, "serve_forever", interrupted)
     paint = status.paint
     monkeypatch.setattr(status, "paint", lambda block: interrupted(paint(block)))
     for name, content in FILES.items():
