@@ -20,7 +20,7 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.connection import LOST
-from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError, await_reconnect
+from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.admin_requests import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
@@ -174,7 +174,7 @@ class ResidentController:
             except SessionExpiredError:
                 raise SessionLostError(SESSION_OVER) from None
             except LOST:  # the resync reads the results of requests in flight
-                await_reconnect(self.control.client, self.control.session)
+                self.control.await_reconnect()
                 self.resync.begin_at_once()
                 # the interrupted cycle may not have done its work
                 self._dirty_partitions, self._requests_due = {*self.context.partitions}, True

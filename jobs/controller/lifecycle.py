@@ -20,7 +20,6 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, poll_until
 from jobs.adapters.zookeeper.controllership import (
     SessionLostError,
-    await_reconnect,
     controllership,
     current_controller,
     refuse_take_over,
@@ -201,7 +200,7 @@ def _initialize(controller: ResidentController) -> None:
         try:
             controller.initialize()
         except LOST:
-            await_reconnect(controller.control.client, controller.control.session)
+            controller.control.await_reconnect()
         else:
             return
 

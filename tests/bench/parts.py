@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
 from jobs.planning.plan import PlanDraft, make_plan
@@ -54,7 +55,8 @@ def bench_writing(cluster: Cluster) -> Figure:
 def _write(control: Controllership, paths: Sequence[str], size: int) -> None:
     pending: deque[Any] = deque()
     for start in range(0, len(paths), size):
-        multi = control.transaction()
+        multi = control.client.transaction()
+        multi.check(CONTROLLER_EPOCH, control.epoch_version)
         for path in paths[start : start + size]:
             multi.set_data(path, state(replicas(0)))
         pending.append(multi.commit_async())

@@ -24,7 +24,6 @@ from jobs.adapters.zookeeper.connection import (
     use_kafka_acl,
     with_retries,
 )
-from jobs.adapters.zookeeper.controllership import refused_by_epoch
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.rows import Key
@@ -225,11 +224,11 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
             return
         if refused.forbidden:
             raise SurveyorError(str(refused))
-        if any(isinstance(result, NodeExistsError) for result in results):
+        if isinstance(refused.error, NodeExistsError):
             if read_latest(client, path).data == request:
                 return
             raise _request_exists(client, path)
-        if any(isinstance(result, NoNodeError) for result in results) and not refused_by_epoch(results):
+        if isinstance(refused.error, NoNodeError) and refused.path != CONTROLLER_EPOCH:
             raise SurveyorError(f"{path.rsplit('/', 1)[0]} does not exist: no Kafka broker has ever run here")
     raise SurveyorError(f"{path} could not be written: the controller changed {_MAX_ATTEMPTS} times; commit again")
 

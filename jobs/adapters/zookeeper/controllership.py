@@ -7,13 +7,13 @@ node is gone, as in `KafkaController.elect`, is therefore not needed.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kazoo.client import KazooClient, TransactionRequest
-from kazoo.exceptions import BadVersionError, NoNodeError, SessionExpiredError
+from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import (
@@ -28,8 +28,8 @@ from jobs.adapters.zookeeper.connection import (
     with_retries,
 )
 from jobs.adapters.zookeeper.migration import migration_refusal
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
-from jobs.adapters.zookeeper.multi_failure import multi_failure
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import interrupted
 from schemas.enums import NO_CONTROLLER
@@ -71,11 +71,30 @@ class Controllership:
     since: float
     session: int
 
-    def transaction(self, ops: Iterable[Op] = ()) -> TransactionRequest:
-        """Return a multi that fails as a whole once another controller has taken over."""
+    def commit(self, ops: Iterable[Op]) -> MultiFailure | None:
+        """Commit one fenced multi, which ZooKeeper applies as a whole or not at all; return why not, None if it did.
+
+        Raise FencedError if another controller has taken over: nothing of the multi was applied. If the connection is
+        lost, the failure has `is_lost`, and the multi may have been applied or not. This is decided by the time the
+        method returns, because it waits until the same session is connected again and synced. The caller must read the
+        znodes back before it writes or reports anything. Raise SessionLostError if the session has ended: the outcome
+        stays unknown, because another controller may have written since.
+        """
         multi = self.client.transaction()
         add(multi, [Check(CONTROLLER_EPOCH, self.epoch_version), *ops])
-        return multi
+        try:
+            results = commit(multi)
+        except LOST as error:
+            self.await_reconnect()
+            return lost(multi, error)
+        refused = multi_failure(multi, results)
+        if refused is not None and refused.path == CONTROLLER_EPOCH and not refused.forbidden:
+            raise fenced(self.epoch)
+        return refused
+
+    def await_reconnect(self) -> None:
+        """Wait until our session is connected again and synced; raise SessionLostError if it has ended."""
+        await_reconnect(self.client, self.session)
 
     def refuse_fenced(self) -> None:
         """Raise FencedError if another controller has taken over."""
@@ -99,21 +118,15 @@ class Controllership:
         if epoch < self.epoch:
             return
         raised = encode_epoch(next_epoch(epoch))
-        multi = self.client.transaction()
-        multi.set_data(CONTROLLER_EPOCH, raised, self.epoch_version)
-        try:
-            results = commit(multi)
-        except LOST:
+        refused = self.commit([SetData(CONTROLLER_EPOCH, raised, self.epoch_version)])
+        if refused is not None and not refused.is_lost:
+            raise SurveyorError(f"controller epoch {self.epoch} could not be raised: {refused}")
+        if refused is not None:
             is_ours = _owns_controller(self.client, self.session)
             if not is_ours or read(self.client, CONTROLLER_EPOCH).data != raised:
                 self.refuse_fenced()
                 self.raise_above(epoch)
                 return
-        else:
-            if refused_by_epoch(results):
-                raise fenced(self.epoch)
-            if refused := multi_failure(multi, results):
-                raise SurveyorError(f"controller epoch {self.epoch} could not be raised: {refused}")
         self.epoch, self.epoch_version = epoch + 1, self.epoch_version + 1
 
     def held(self) -> float:
@@ -296,6 +309,7 @@ def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: in
     except SessionExpiredError:
         raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
     except LOST:
+        await_reconnect(client, session)
         return _owns_controller(client, session)
     refused = multi_failure(multi, results)
     if refused is not None and refused.forbidden:
@@ -304,8 +318,7 @@ def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: in
 
 
 def _owns_controller(client: KazooClient, session: int) -> bool:
-    """Return, after a lost connection, whether our session owns /controller."""
-    await_reconnect(client, session)
+    """Return whether our session owns /controller."""
     node = read(client, CONTROLLER)
     return node.stat is not None and node.stat.ephemeralOwner == session
 
@@ -326,16 +339,6 @@ def await_reconnect(client: KazooClient, session: int) -> None:
         if session_of(client) == session:
             return
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
-
-
-def failed(results: Sequence[Any]) -> bool:
-    """Return whether a multi was refused; a refused multi changed nothing."""
-    return any(isinstance(result, Exception) for result in results)
-
-
-def refused_by_epoch(results: Sequence[Any]) -> bool:
-    """Return whether a fenced multi was refused by its first operation, the check of the controller epoch."""
-    return bool(results) and isinstance(results[0], BadVersionError | NoNodeError)
 
 
 def current_controller(hosts: str) -> int:

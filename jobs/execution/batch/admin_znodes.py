@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
-from jobs.adapters.zookeeper.connection import LOST, commit, read
-from jobs.adapters.zookeeper.controllership import Controllership, await_reconnect, fenced, refused_by_epoch
+from jobs.adapters.zookeeper.connection import read
+from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData
-from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import children_of
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
@@ -27,23 +27,6 @@ class RemovedRequests(NamedTuple):
 
     partitions: Sequence[TopicPartition] = ()
     refused: MultiFailure | None = None
-
-
-def send(control: Controllership, ops: Sequence[Op]) -> MultiFailure | None:
-    """Commit one multi; return the failure, or None.
-
-    A lost answer counts as a failure: the caller reads ZooKeeper again to find out what was written. Raises FencedError
-    if another controller has taken over.
-    """
-    multi = control.transaction(ops)
-    try:
-        results = commit(multi)
-    except LOST as error:
-        await_reconnect(control.client, control.session)
-        return lost(multi, error)
-    if refused_by_epoch(results):
-        raise fenced(control.epoch)
-    return multi_failure(multi, results)
 
 
 def withdraw_reassignments(control: Controllership, done: Mapping[Key, Sequence[int]]) -> RemovedRequests:
@@ -60,12 +43,12 @@ def withdraw_elections(control: Controllership, done: Collection[Key]) -> Remove
 
 def withdraw_deletion(control: Controllership, topic: str) -> MultiFailure | None:
     """Remove the request to delete a topic that does not exist or must not be deleted."""
-    return send(control, [Delete(f"{DELETE_TOPICS}/{topic}")])
+    return control.commit([Delete(f"{DELETE_TOPICS}/{topic}")])
 
 
 def remove_empty(control: Controllership, path: str, version: int) -> MultiFailure | None:
     """Delete a request or notification that names no partition, if it still has the version that was read."""
-    return send(control, [Delete(path, version)])
+    return control.commit([Delete(path, version)])
 
 
 def _rewrite(control: Controllership, path: str, is_kept: Callable[[TopicPartition], bool]) -> RemovedRequests:
@@ -85,7 +68,7 @@ def _rewrite(control: Controllership, path: str, is_kept: Callable[[TopicPartiti
     if kept and len(kept) == len(requests):
         return RemovedRequests()
     write: Op = SetData(path, encode_partitions(kept), znode.version) if kept else Delete(path, znode.version)
-    return RemovedRequests([request for request in requests if not is_kept(request)], send(control, [write]))
+    return RemovedRequests([request for request in requests if not is_kept(request)], control.commit([write]))
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:
@@ -95,7 +78,7 @@ def delete_all(control: Controllership, paths: Collection[str]) -> None:
     """
     for chunk in _chunks(sorted(paths)):
         remaining = [*chunk]
-        while remaining and (refused := send(control, [Delete(path) for path in remaining])) is not None:
+        while remaining and (refused := control.commit([Delete(path) for path in remaining])) is not None:
             if refused.path not in remaining:
                 break  # the answer was lost: the next cycle reads the notifications again
             remaining.remove(refused.path)
@@ -110,11 +93,11 @@ def remove_topic(control: Controllership, topic: str) -> MultiFailure | None:
     root = f"{TOPICS}/{topic}"
     queued = Check(f"{DELETE_TOPICS}/{topic}", ANY_VERSION)
     for paths in _chunks(_descendants(control, root)):
-        refused = send(control, [queued, *(Delete(path) for path in paths)])
+        refused = control.commit([queued, *(Delete(path) for path in paths)])
         if refused is not None:
             return refused
     rest = [root, f"{CONFIGS}/{topic}", f"{DELETE_TOPICS}/{topic}"]
-    return send(control, [Delete(path) for path in rest if read(control.client, path).version is not None])
+    return control.commit([Delete(path) for path in rest if read(control.client, path).version is not None])
 
 
 def _descendants(control: Controllership, root: str) -> list[str]:

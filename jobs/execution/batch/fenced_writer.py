@@ -15,16 +15,9 @@ from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import LOST, commit
-from jobs.adapters.zookeeper.controllership import (
-    Controllership,
-    SessionLostError,
-    await_reconnect,
-    fenced,
-    refused_by_epoch,
-)
-from jobs.adapters.zookeeper.multi import Op
-from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
+from jobs.adapters.zookeeper.connection import LOST
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
@@ -180,18 +173,18 @@ class FencedWriter:
         return [RowOutcome(change, Outcome.FAILED, str(refused)) for change in failed]
 
     def _commit(self, pending: Sequence[Change]) -> MultiFailure | None:
-        """Write the pending changes; return the first refusal, or None."""
+        """Write the pending changes; return the first refusal, or None. A lost multi counts as refused."""
         try:
             znodes = self._read_required(pending)
             own_multi_topics = topics_needing_own_multi(pending, self.topics, znodes)
             for topic in own_multi_topics:
-                refused = self._send(topic_ops(topic, pending, self.topics, znodes))
+                refused = self.control.commit(topic_ops(topic, pending, self.topics, znodes))
                 if refused is not None:
                     return refused
             if own_multi_topics:  # the states depend on the topics just written
                 znodes = self._read_required(pending)
             ops = state_ops(pending, self.topics, znodes, self.control.epoch)
-            return too_large(ops) or self._send(ops)
+            return too_large(ops) or self.control.commit(ops)
         except MalformedZnodeError as error:  # changed since the last read; the next judgement reports it
             return MultiFailure("parse", TOPICS, error)
 
@@ -201,23 +194,11 @@ class FencedWriter:
         znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
         return ZnodeReads({znode.path: znode for znode in znodes})
 
-    def _send(self, ops: Sequence[Op]) -> MultiFailure | None:
-        """Commit one multi. A lost answer counts as a refusal: what the multi did is then read back."""
-        multi = self.control.transaction(ops)
-        try:
-            results = commit(multi)
-        except LOST as error:
-            await_reconnect(self.control.client, self.control.session)
-            return lost(multi, error)
-        if refused_by_epoch(results):
-            raise fenced(self.control.epoch)
-        return multi_failure(multi, results)
-
     def _read(self, read: Callable[[], T]) -> T:
         """Read from ZooKeeper; after a lost connection read once more if the session is still ours."""
         for _ in range(_MAX_ATTEMPTS):
             try:
                 return read()
             except LOST:
-                await_reconnect(self.control.client, self.control.session)
+                self.control.await_reconnect()
         raise SessionLostError("the connection to ZooKeeper was lost repeatedly; commit again")

@@ -12,16 +12,10 @@ from typing import Final
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
-from jobs.adapters.zookeeper.connection import LOST, commit, read
-from jobs.adapters.zookeeper.controllership import (
-    Controllership,
-    SessionLostError,
-    await_reconnect,
-    fenced,
-    refused_by_epoch,
-)
+from jobs.adapters.zookeeper.connection import LOST, read
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
-from jobs.adapters.zookeeper.multi_failure import MultiFailure, multi_failure
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.admin_znodes import (
     remove_topic,
@@ -32,7 +26,7 @@ from jobs.execution.batch.admin_znodes import (
 from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.preconditions.operations import TaskZnodes, judge_tasks, read_topics
 from jobs.repositories.plans.commit_log import RowOutcome
-from schemas.enums import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
+from schemas.enums import CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 
@@ -71,32 +65,19 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
                 return verdicts[0]
             if expired := _expired_confirmation(control, task):
                 return RowOutcome(task, Outcome.STALE, expired)
-            refused = _carry_out(control, task) if task.action in CARRIED_OUT else _send(control, task)
+            refused = _carry_out(control, task)
         except FencedError:
             return RowOutcome(task, Outcome.FENCED, "another controller took over")
         except LOST:
-            await_reconnect(control.client, control.session)
+            control.await_reconnect()
             continue
         if refused is None:
             return RowOutcome(task, Outcome.APPLIED, "written")
         if refused.forbidden:
             break
     return RowOutcome(
-        task, Outcome.FAILED, f"the connection was lost {_MAX_ATTEMPTS} times" if refused is None else str(refused)
+        task, Outcome.FAILED, "the connection was lost in each attempt" if refused is None else str(refused)
     )
-
-
-def _send(control: Controllership, task: Operation) -> MultiFailure | None:
-    """Write one operation in a fenced multi at the versions just read."""
-    znodes = read_topics(control.client, [task.topic])[task.topic]
-    has_notifications = (
-        task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
-    )
-    multi = control.transaction(operations_of(task, znodes, has_notifications=has_notifications))
-    results = commit(multi)
-    if refused_by_epoch(results):
-        raise fenced(control.epoch)
-    return multi_failure(multi, results)
 
 
 def _expired_confirmation(control: Controllership, task: Operation) -> str | None:
@@ -107,7 +88,7 @@ def _expired_confirmation(control: Controllership, task: Operation) -> str | Non
 
 
 def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
-    """Finish a request in /admin as the resident controller does."""
+    """Write one operation at the versions just read, or finish a request in /admin as the resident controller does."""
     data, topic = json.loads(task.data), task.topic
     match OperationKind(task.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
@@ -116,7 +97,13 @@ def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
             return withdraw_elections(control, [(topic, partition) for partition in data["partitions"]]).refused
         case OperationKind.REMOVE_TOPIC:
             return remove_topic(control, topic)
-    return withdraw_deletion(control, topic)
+        case OperationKind.WITHDRAW_DELETION:
+            return withdraw_deletion(control, topic)
+    znodes = read_topics(control.client, [topic])[topic]
+    has_notifications = (
+        task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
+    )
+    return control.commit(operations_of(task, znodes, has_notifications=has_notifications))
 
 
 def operations_of(task: Operation, znodes: TaskZnodes, *, has_notifications: bool) -> list[Op]:

@@ -147,7 +147,7 @@ def test_withdrawal_without_a_response_is_unknown(
         raise ConnectionLoss
 
     tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 5, [1])]))
-    monkeypatch.setattr("jobs.execution.batch.admin_znodes.commit", lose_first)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", lose_first)
     controller.log.start()
     run_until_quiet(controller)
     controller.log.close()

@@ -9,7 +9,7 @@ from threading import Timer
 import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
-from jobs.adapters.zookeeper.controllership import SessionLostError
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.controller import lifecycle
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
@@ -154,7 +154,7 @@ def test_connection_lost_during_initialization(
 
     monkeypatch.setattr(BrokerRequestBatch, "send_full_state", lose_once)
     if code:
-        monkeypatch.setattr(lifecycle, "await_reconnect", fail)
+        monkeypatch.setattr(Controllership, "await_reconnect", fail)
 
     ran = surveyor(*APPLY, "--until-quiet")
 

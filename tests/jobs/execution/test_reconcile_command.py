@@ -26,19 +26,20 @@ BATCH = ("--mode", "batch")
 STOPPED = """\
 import os, signal
 from jobs import cli
+from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.shared_spark import join
 join()
 fenced_writes.MAX_BATCH_CHANGES = 1
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
-send, sent = fenced_writes.FencedWriter._send, []
-def stopped(writer, multi):
+send, sent = Controllership.commit, []
+def stopped(control, multi):
     sent.append(multi)
     if len(sent) == 2:
         os.kill(os.getpid(), signal.{signal})
-    return send(writer, multi)
-fenced_writes.FencedWriter._send = stopped
+    return send(control, multi)
+Controllership.commit = stopped
 cli.main()
 """
 

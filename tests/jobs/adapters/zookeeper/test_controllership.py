@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError
 from kazoo.security import make_acl
 
 from jobs.adapters.zookeeper import controllership as module
@@ -17,10 +18,9 @@ from jobs.adapters.zookeeper.controllership import (
     SessionLostError,
     controllership,
     current_controller,
-    failed,
-    refused_by_epoch,
     take_over,
 )
+from jobs.adapters.zookeeper.multi import SetData
 from jobs.core.errors import FencedError, RefusedError, SurveyorError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
@@ -180,13 +180,9 @@ def test_later_take_over_fences_the_earlier(tree: KafkaTree, other: KazooClient)
     first = take_over(tree.client, tree.hosts, THEIRS)
     second = take_over(other, tree.hosts, OURS)
 
-    multi = first.transaction()
-    multi.set_data("/cluster/id", b"theirs")
-    results = multi.commit()
-
     assert second.epoch == first.epoch + 1
-    assert failed(results)
-    assert refused_by_epoch(results)
+    with pytest.raises(FencedError, match="after our epoch 8"):
+        first.commit([SetData("/cluster/id", b"theirs")])
     with pytest.raises(FencedError, match="after our epoch 8"):
         first.refuse_fenced()
 
@@ -194,12 +190,10 @@ def test_later_take_over_fences_the_earlier(tree: KafkaTree, other: KazooClient)
 def test_multi_that_fails_elsewhere_is_not_fenced(tree: KafkaTree) -> None:
     held = take_over(tree.client, tree.hosts, OURS)
 
-    multi = held.transaction()
-    multi.set_data("/cluster/id", b"", version=99)
-    results = multi.commit()
+    refused = held.commit([SetData("/cluster/id", b"", version=99)])
 
-    assert failed(results)
-    assert not refused_by_epoch(results)
+    assert refused is not None
+    assert (refused.path, type(refused.error)) == ("/cluster/id", BadVersionError)
     held.refuse_fenced()
 
 

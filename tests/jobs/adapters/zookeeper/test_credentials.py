@@ -11,10 +11,10 @@ from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper.connection import connected, poll_until, read, use_kafka_acl
-from jobs.adapters.zookeeper.controllership import failed, take_over
+from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.credentials import kazoo_options, register_config
 from jobs.adapters.zookeeper.lease import LEASE, Lease
-from jobs.adapters.zookeeper.multi import Check, Create, add
+from jobs.adapters.zookeeper.multi import Create
 from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
@@ -106,9 +106,7 @@ def test_who_is_who_the_brokers_are_writes_as_they_do(
     configured(tree.hosts, keys)
     with connected(tree.hosts) as client:
         held = take_over(client, tree.hosts, OURS)
-        multi = client.transaction()
-        add(multi, [Check("/controller_epoch", held.epoch_version), Create("/brokers/topics/new", b"{}")])
-        assert not failed(multi.commit())
+        assert held.commit([Create("/brokers/topics/new", b"{}")]) is None
         announce_resident(client, HOLDER)
         Lease(client, HOLDER, lambda _: None).take(1.0)
         made = {path: client.get_acls(path)[0] for path in CREATED}

@@ -13,6 +13,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.ensemble import Ensemble
+from tests.jobs.support.zookeeper.fenced import is_fenced
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
 T = "t"
@@ -31,12 +32,13 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
 
     def commit_and(multi: TransactionRequest) -> Any:  # noqa: ANN401 - kazoo's
         pending = multi.commit_async()
-        sent.append(multi)
+        if is_fenced(multi):
+            sent.append(multi)
         if len(sent) == nth:
             then()
         return await_result(pending)
 
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_and)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_and)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
 
 

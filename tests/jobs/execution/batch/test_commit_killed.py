@@ -162,17 +162,18 @@ def test_two_commits_at_once(topic: KafkaTree, lake: Warehouse, surveyor: Survey
 INTERRUPTED = """\
 import os, signal
 from jobs import cli
+from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 fenced_writes.MAX_BATCH_CHANGES = 10
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
-send, sent = fenced_writes.FencedWriter._send, []
-def interrupted(writer, multi):
+send, sent = Controllership.commit, []
+def interrupted(control, multi):
     sent.append(multi)
     if len(sent) == 5:
         os.kill(os.getpid(), signal.{signal})
-    return send(writer, multi)
-fenced_writes.FencedWriter._send = interrupted
+    return send(control, multi)
+Controllership.commit = interrupted
 cli.main()
 """
 

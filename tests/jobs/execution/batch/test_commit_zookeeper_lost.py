@@ -19,6 +19,7 @@ from schemas.enums import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.fenced import is_fenced
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
@@ -43,12 +44,14 @@ def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], ob
     answered: list[object] = []
 
     def commit_then(multi: TransactionRequest) -> object:
-        answered.append(results := commit(multi))
+        results = commit(multi)
+        if is_fenced(multi):
+            answered.append(results)
         if len(answered) == nth:
             then()
         return results
 
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", commit_then)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_then)
 
 
 @pytest.mark.parametrize("nth", [2, 4])

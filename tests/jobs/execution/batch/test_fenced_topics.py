@@ -43,7 +43,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(multi_bytes(multi))
         return commit(multi)
 
-    monkeypatch.setattr("jobs.execution.batch.fenced_writer.commit", weigh)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", weigh)
     return sizes
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from kazoo.client import TransactionRequest
+from kazoo.protocol.serialization import CheckVersion
 
 from jobs.adapters.zookeeper import connection as zookeeper
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.core.errors import FencedError
-from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
@@ -58,8 +58,13 @@ def before_multis(monkeypatch: pytest.MonkeyPatch, *happenings: Callable[[], obj
     pending = list(happenings)
 
     def commit(multi: TransactionRequest) -> Sequence[Any]:
-        if pending:
+        if pending and is_fenced(multi):
             pending.pop(0)()
         return zookeeper.commit(multi)
 
-    monkeypatch.setattr(fenced_writes, "commit", commit)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit)
+
+
+def is_fenced(multi: TransactionRequest) -> bool:
+    """Whether a multi is written under the controllership, and not its take-over."""
+    return isinstance(multi.operations[0], CheckVersion)
