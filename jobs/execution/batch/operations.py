@@ -56,15 +56,20 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
 
 
 def _write(control: Controllership, task: Operation) -> RowOutcome:
-    """Judge the operation by the current znodes and write at their versions; if one changed in between, judge again."""
+    """Judge the operation by the current znodes and write at their versions; if one changed in between, judge again.
+
+    The last attempt only judges: it reads back what a multi did whose response was lost.
+    """
     refused: MultiFailure | None = None
-    for _ in range(_MAX_ATTEMPTS):
+    for attempt in range(_MAX_ATTEMPTS + 1):
         try:
             pending, verdicts = judge_tasks(control.client, [task])
             if not pending:
                 return verdicts[0]
             if expired := _expired_confirmation(control, task):
                 return RowOutcome(task, Outcome.STALE, expired)
+            if attempt == _MAX_ATTEMPTS:
+                break
             refused = _carry_out(control, task)
         except FencedError:
             return RowOutcome(task, Outcome.FENCED, "another controller took over")
@@ -75,6 +80,9 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
             return RowOutcome(task, Outcome.APPLIED, "written")
         if refused.forbidden:
             break
+    else:
+        if refused is not None and refused.is_lost:
+            return RowOutcome(task, Outcome.UNKNOWN, f"{refused}; commit again")
     return RowOutcome(
         task, Outcome.FAILED, "the connection was lost in each attempt" if refused is None else str(refused)
     )

@@ -134,6 +134,29 @@ def test_operations_end_with_max_hold(lake: Warehouse, topic: KafkaTree, control
     assert topic.client.get_children("/admin/delete_topics") == []
 
 
+@pytest.mark.parametrize("is_done", [True, False])
+def test_operation_lost_in_each_attempt_is_read_back(
+    lake: Warehouse, topic: KafkaTree, control: Controllership, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+) -> None:
+    """The last multi may have been applied: only a read can say whether the operation has failed."""
+    plan = deletion(lake, topic, T)
+    attempts: list[TransactionRequest] = []
+
+    def lose(multi: TransactionRequest) -> object:
+        attempts.append(multi)
+        if is_done and len(attempts) == 3:
+            commit(multi)
+        raise ConnectionLoss
+
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", lose)
+
+    ((verdict,),) = write_tasks(control, plan.tasks, max_hold=30)
+
+    assert len(attempts) == 3
+    assert verdict.outcome is (Outcome.APPLIED if is_done else Outcome.FAILED)
+    assert topic.client.get_children("/admin/delete_topics") == [T] * is_done
+
+
 def test_lost_after_the_plan_was_submitted_is_an_error(
     topic: KafkaTree, control: Controllership, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
