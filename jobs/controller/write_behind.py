@@ -8,18 +8,22 @@ that were not written yet are lost; ZooKeeper has all changes, and the next snap
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from msgspec.structs import asdict
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, quoted
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
@@ -27,7 +31,9 @@ from jobs.repositories.plans import digest
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.names import parameters_json
 from jobs.repositories.plans.repository import CONTROL
+from jobs.repositories.plans.store import plan_condition
 from jobs.runtime.console import log
+from planner.text import pluralise
 from schemas.digest import plan_header
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, PlanRow
@@ -40,6 +46,12 @@ RETRY_SECONDS: Final = 5.0
 
 MAX_BUFFERED_ROWS: Final = 500_000
 """Rows that are kept while they cannot be written; beyond these, all of them are dropped."""
+
+EXAMPLES: Final = 3
+"""Partitions that the log names of a cycle that cannot be recorded."""
+
+CONSTRAINT_VIOLATED: Final = "Invalid data found"
+"""Part of Delta's message about rows that violate a constraint of their table, which no retry changes."""
 
 _APPENDED: Final = ("changes", "rejections", "commits", "plans")
 """Tables in the order in which they are written: the row of a plan after the rows of its content."""
@@ -85,22 +97,28 @@ class _CycleFinished:
     record: CycleRecord
 
 
+_Item = CycleRecord | _CycleFinished | BrokerResponse | AuditEntry | EndedDrains
+
+
 @dataclass(slots=True)
 class WriteBehindLog:
-    """Writes the records that it is given, until it is closed."""
+    """Writes the records that it is given, until it is closed.
+
+    Each record and each table stands for itself: a record that cannot be converted to rows, and a row that breaks a
+    constraint of its table, are named in the log and left out; a table that cannot be written is tried again, while the
+    others are written.
+    """
 
     warehouse: Warehouse
     author: Actor = field(default_factory=this_actor)
-    _work: SimpleQueue[CycleRecord | _CycleFinished | BrokerResponse | AuditEntry | EndedDrains | None] = field(
-        default_factory=SimpleQueue
-    )
+    _work: SimpleQueue[_Item | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
-    failed: str | None = None
-    """Why the last write failed; None if it succeeded."""
-    _rows: dict[str, list[Row]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
+    _failures: dict[str, str] = field(default_factory=dict)
+    """Why the last write of a table failed, by table; of those that succeeded there is no entry."""
+    _rows: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
+    """Together with the three below: everything to be written, including what could not be."""
     _statuses: dict[str, str] = field(default_factory=dict)
-    _responses: list[BrokerResponse] = field(default_factory=list)
-    """Together with the rows: everything to be written, including what could not be."""
+    _responses: list[pa.Table] = field(default_factory=list)
     _ended_drains: list[Row] = field(default_factory=list)
     _plan_id: str = ""
     """The plan of the last cycle, to which a take-over and a resignation belong."""
@@ -110,6 +128,11 @@ class WriteBehindLog:
     def start(self) -> None:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
+
+    @property
+    def failed(self) -> str | None:
+        """Why the last write failed; None if everything was written."""
+        return next(iter(self._failures.values()), None)
 
     def record(self, item: "CycleRecord | BrokerResponse | AuditEntry | EndedDrains") -> None:
         self._work.put(item)
@@ -129,85 +152,129 @@ class WriteBehindLog:
         over = False
         while not over:
             work, over = self._next()
-            try:
-                self._buffer(work)
-                waiting = self._buffered_rows
-                self._write()
-            except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
-                self._on_write_error(str(error))
-            else:
-                if waiting and self.failed is not None:
-                    log("surveyor: writing to the warehouse has resumed")
-                    self.failed = None
+            for item in work:
+                self._buffer(item)
+            self._write()
+        if rows := self._buffered_rows:
+            log(
+                f"surveyor: {pluralise(rows, 'row')} could not be written to the warehouse before the end, and are lost"
+            )
 
-    def _next(self) -> tuple[list[Any], bool]:
+    def _next(self) -> tuple[list[_Item], bool]:
         """Wait for records or for the next retry; return the records, and whether the log was closed."""
         try:
-            first = self._work.get(timeout=None if self.failed is None else RETRY_SECONDS)
+            first = self._work.get(timeout=RETRY_SECONDS if self._failures else None)
         except Empty:
             return [], False
         if first is None:
             return [], True
         time.sleep(FLUSH_INTERVAL_SECONDS)
-        return self._drain_queue(first)
+        work = [first]
+        with suppress(Empty):
+            while (item := self._work.get_nowait()) is not None:
+                work.append(item)
+            return work, True
+        return work, False
 
     @property
     def _buffered_rows(self) -> int:
         """Return the number of rows to be written."""
-        return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._responses) + len(self._ended_drains)
+        tables = [*chain.from_iterable(self._rows.values()), *self._responses]
+        return sum(int(rows.num_rows) for rows in tables) + len(self._statuses) + len(self._ended_drains)
 
-    def _on_write_error(self, why: str) -> None:
-        if self.failed is None:
-            log(f"surveyor: cannot write to the warehouse: {why}; control of the cluster continues")
-        self.failed = why
-        if self._buffered_rows > MAX_BUFFERED_ROWS:
+    def _buffer(self, item: _Item) -> None:
+        """Convert a record to rows: all of them, or none if one cannot be converted."""
+        try:
+            rows = self._converted(item)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the next record is not
+            log(f"surveyor: {_title(item)} is not recorded: {type(error).__name__}: {error}")
+            return
+        for table, converted in rows.items():
+            self._rows[table].append(converted)
+
+    def _converted(self, item: _Item) -> dict[str, pa.Table]:
+        """Convert a record to rows of the appended tables; what belongs elsewhere is put there."""
+        if isinstance(item, BrokerResponse):
+            self._responses.append(BrokerResponses.of([item]).table(self.warehouse.cluster))
+        elif isinstance(item, EndedDrains):
+            self._ended_drains += item.marks
+        elif isinstance(item, AuditEntry):
+            place = {"topic": item.topic, "partition": item.partition}
+            own_columns = {"action": item.action.value, "plan_id": self._plan_id, **place}
+            return self._in_arrow({"commits": [self._commit(item.outcome, item.message, own_columns)]})
+        elif isinstance(item, CycleRecord):
+            return self._cycle(item)
+        elif item.record.plan_id is not None and item.record.verdicts is not None:
+            rows = self._in_arrow({"commits": self._outcomes(item.record.plan_id, item.record.verdicts)})
+            self._statuses[item.record.plan_id] = _status(item.record)
+            return rows
+        return {}
+
+    def _write(self) -> None:
+        """Write all rows, each table on its own; rows are dropped as soon as they are written, so never written twice.
+
+        The row of a plan waits for the rows of its content, and its new status for its row.
+        """
+        for table in _APPENDED:
+            if table != "plans" or not (self._rows["changes"] or self._rows["rejections"]):
+                self._attempt(table, bool(self._rows[table]), partial(self._append, table))
+        if not self._rows["plans"]:
+            self._attempt("status of plans", bool(self._statuses), self._update_statuses)
+        self._attempt("drained", bool(self._ended_drains), self._delete_marks)
+        self._attempt("answers", bool(self._responses), self._write_responses)
+        if self._failures and self._buffered_rows > MAX_BUFFERED_ROWS:
             log("surveyor: too many rows wait for the warehouse: actions since the failed write will not be recorded")
             self._rows = {table: [] for table in _APPENDED}
             self._statuses, self._responses = {}, []
 
-    def _drain_queue(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds that `record` takes
-        work = [first]
-        with suppress(Empty):
-            while (own_columns := self._work.get_nowait()) is not None:
-                work.append(own_columns)
-            return work, True
-        return work, False
+    def _attempt(self, table: str, is_due: bool, write: Callable[[], None]) -> None:  # noqa: FBT001 - private
+        if not is_due:
+            return
+        try:
+            write()
+        except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
+            why = str(error) or type(error).__name__
+            if why not in self._failures.values():
+                log(f"surveyor: cannot write to the warehouse: {why} ({table}); control of the cluster continues")
+            self._failures[table] = why
+        else:
+            if self._failures.pop(table, None) is not None and not self._failures:
+                log("surveyor: writing to the warehouse has resumed")
 
-    def _buffer(self, work: Sequence[Any]) -> None:
-        """Convert records to rows."""
-        rows = self._rows
-        for each in work:
-            if isinstance(each, CycleRecord):
-                self._add(rows, each)
-            elif isinstance(each, _CycleFinished):
-                self._add_outcomes(rows, self._statuses, each.record)
-            elif isinstance(each, AuditEntry):
-                place = {"topic": each.topic, "partition": each.partition}
-                of_it = {"action": each.action.value, "plan_id": self._plan_id, **place}
-                rows["commits"].append(self._commit(each.outcome, each.message, of_it))
-            elif isinstance(each, EndedDrains):
-                self._ended_drains += each.marks
-            else:
-                self._responses.append(each)
+    def _append(self, table: str) -> None:
+        """Append the rows of a table, and find a row that it refuses by halves; the other rows are written."""
+        pending = self._rows[table] = [pa.concat_tables(self._rows[table])]
+        while pending:
+            rows = pending[0]
+            try:
+                self.warehouse.append_all(table, rows)
+            except DeltaError as error:
+                if CONSTRAINT_VIOLATED not in str(error):
+                    raise
+                if rows.num_rows > 1:
+                    middle = rows.num_rows // 2
+                    pending[:1] = [rows.slice(0, middle), rows.slice(middle)]
+                    continue
+                shown = {name: value for name, value in as_rows(rows)[0].items() if value is not None}
+                log(f"surveyor: a row is not recorded, because it violates a constraint of table {table}: {shown}")
+            del pending[0]
 
-    def _write(self) -> None:
-        """Write all rows; each table's rows are dropped as soon as they are written, so that none is written twice."""
-        for table in _APPENDED:
-            if self._rows[table]:
-                self.warehouse.append(table, self._rows[table])
-                self._rows[table] = []
+    def _update_statuses(self) -> None:
         for plan_id, status in list(self._statuses.items()):
-            self.warehouse.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status))
+            self.warehouse.update("plans", plan_condition(plan_id), status=quoted(status))
             del self._statuses[plan_id]
+
+    def _delete_marks(self) -> None:
         delete_marks(self.warehouse, self._ended_drains)
         self._ended_drains = []
-        if self._responses:
-            broker_responses.record(self.warehouse, BrokerResponses.of(self._responses).table(self.warehouse.cluster))
-            self._responses = []
 
-    def _add(self, rows: dict[str, list[Row]], record: CycleRecord) -> None:
-        """Add the rows of a plan with its intents, and with its outcomes if it has already ended."""
-        verdicts = record.verdicts
+    def _write_responses(self) -> None:
+        broker_responses.record(self.warehouse, pa.concat_tables(self._responses))
+        self._responses = []
+
+    def _cycle(self, record: CycleRecord) -> dict[str, pa.Table]:
+        """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended."""
+        self._epoch = record.controller_epoch
         changes = [asdict(change) for change in record.changes]
         epochs = [{"broker_id": b, "broker_epoch": e} for b, e in sorted(record.broker_epochs.items())]
         plan: Row = {
@@ -226,33 +293,35 @@ class WriteBehindLog:
         plan |= digest.summary(
             plan_header(plan), {table: digest.in_arrow(table, content_rows) for table, content_rows in content.items()}
         )
-        self._plan_id, self._epoch = plan["plan_id"], record.controller_epoch
-        plan_key = {"plan_id": plan["plan_id"], "cluster": self.warehouse.cluster}
-        rows["changes"] += [row | plan_key for row in changes]
-        rows["rejections"] += [row | plan_key for row in record.rejections]
-        rows["plans"].append(plan)
-        rows["commits"] += [self._commit(Outcome.PENDING, "", _row_key(change) | plan_key) for change in record.changes]
-        if verdicts is None:
-            record.plan_id = plan["plan_id"]
-        else:
-            self._append_outcomes(rows, plan["plan_id"], verdicts)
+        plan_id = plan["plan_id"]
+        commits = [
+            self._commit(Outcome.PENDING, "", _row_key(change) | {"plan_id": plan_id}) for change in record.changes
+        ]
+        own = {
+            "changes": [row | {"plan_id": plan_id} for row in changes],
+            "rejections": [row | {"plan_id": plan_id} for row in record.rejections],
+            "commits": commits + self._outcomes(plan_id, record.verdicts or ()),
+            "plans": [plan],
+        }
+        rows = self._in_arrow(own)
+        self._plan_id = plan_id
+        if record.verdicts is None:
+            record.plan_id = plan_id
+        return rows
 
-    def _add_outcomes(self, rows: dict[str, list[Row]], statuses: dict[str, str], record: CycleRecord) -> None:
-        """Add the outcomes of a plan whose intents were written before."""
-        if record.plan_id is not None and record.verdicts is not None:
-            self._append_outcomes(rows, record.plan_id, record.verdicts)
-            statuses[record.plan_id] = _status(record)
+    def _in_arrow(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, pa.Table]:
+        cluster = {"cluster": self.warehouse.cluster}
+        return {table: digest.in_arrow(table, [row | cluster for row in some]) for table, some in rows.items() if some}
 
-    def _append_outcomes(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[RowOutcome]) -> None:
-        for verdict in verdicts:
-            own_columns = {
-                "plan_id": plan_id,
-                "cluster": self.warehouse.cluster,
-                "state_version_after": verdict.state_version_after,
-            }
-            rows["commits"].append(
-                self._commit(verdict.outcome, verdict.message, _row_key(verdict.change) | own_columns)
+    def _outcomes(self, plan_id: str, verdicts: Sequence[RowOutcome]) -> list[Row]:
+        return [
+            self._commit(
+                verdict.outcome,
+                verdict.message,
+                _row_key(verdict.change) | {"plan_id": plan_id, "state_version_after": verdict.state_version_after},
             )
+            for verdict in verdicts
+        ]
 
     def _commit(self, outcome: Outcome, message: str, own_columns: Row) -> Row:
         common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), **self.author.columns}
@@ -268,3 +337,18 @@ def _status(record: CycleRecord) -> str:
         return PlanStatus.COMMITTING.value
     done = sum(verdict.outcome is Outcome.APPLIED for verdict in record.verdicts) == len(record.changes)
     return (PlanStatus.COMMITTED if done else PlanStatus.PARTIAL).value
+
+
+def _title(item: _Item) -> str:
+    """Name a record."""
+    if isinstance(item, BrokerResponse):
+        return f"a response of broker {item.broker.get('broker_id')} to {item.api}"
+    if isinstance(item, AuditEntry):
+        place = "" if item.topic is None else f" of {item.topic}" + f"-{item.partition}" * (item.partition is not None)
+        return f"{item.action}{place}"
+    if isinstance(item, EndedDrains):
+        return "an ended drain"
+    record = item.record if isinstance(item, _CycleFinished) else item
+    what = "the outcome of the cycle" if isinstance(item, _CycleFinished) else "the cycle"
+    names = ", ".join(f"{change.topic}-{change.partition}" for change in record.changes[:EXAMPLES])
+    return f"{what} at {record.at:%H:%M:%S} with {pluralise(len(record.changes), 'change')} ({names or 'none'})"

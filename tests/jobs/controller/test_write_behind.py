@@ -1,14 +1,17 @@
-"""Tables written in the background: rows that a full disk refuses are written later, once."""
+"""Tables written in the background: rows that a full disk refuses are written later, once; bad ones hold back none."""
 
-from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pytest
+from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import AuditEntry, CycleRecord, WriteBehindLog
-from schemas.enums import Step
+from jobs.repositories.plans.commit_log import RowOutcome
+from schemas.enums import Action, Outcome, Step
+from schemas.rows import Change
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables
 
@@ -18,15 +21,38 @@ class Disk(Warehouse):
 
     is_full = True
 
-    def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def append_all(self, table: str, rows: pa.Table) -> None:
         if table == "commits" and Disk.is_full:
             raise OSError("No space left on device")
-        super().append(table, rows)
+        super().append_all(table, rows)
 
 
 CYCLE = CycleRecord(
     snapshot_id=1, cluster_id="c", broker_epochs={0: 7}, controller_epoch=8, changes=[], rejections=[], verdicts=[]
 )
+
+CHANGE = Change(
+    topic="orders",
+    partition=0,
+    action=Action.ELECT.value,
+    replicas_after=[1, 2],
+    leader_after=1,
+    isr_after=[1],
+    isr_before=[1, 2],
+    requires_live=[1],
+    reason="the leader failed",
+    adding_after=[],
+    removing_after=[],
+    state_version=4,
+    topic_version=2,
+    is_new=False,
+    leader_and_isr_to=[1],
+    requires_dead=[],
+)
+
+
+def cycle_of(*changes: Change) -> CycleRecord:
+    return replace(CYCLE, changes=changes, verdicts=None)
 
 
 @pytest.fixture
@@ -78,3 +104,80 @@ def test_too_many_buffered_rows_are_dropped(
 
     assert [row["action"] for row in log_writer.warehouse.rows("commits")] == ["hand_back"]
     assert "actions since the failed write will not be recorded" in capsys.readouterr().err
+
+
+def test_a_record_that_cannot_be_converted_is_named_and_the_rest_of_its_batch_is_written(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Disk.is_full = False
+    bad, good = cycle_of(CHANGE, with_values(CHANGE, partition=2**40)), cycle_of(CHANGE)
+    for record in (bad, good):
+        log_writer.record(record)
+    log_writer.record(AuditEntry(Step.TAKE_OVER, "x", partition=2**40))
+    for record in (bad, good):
+        log_writer.finish(record, [RowOutcome(CHANGE, Outcome.APPLIED, "")])
+    log_writer.record(AuditEntry(Step.HAND_BACK, "resigned"))
+    log_writer.start()
+    log_writer.close()
+
+    lake = log_writer.warehouse
+    assert [(plan["changes"], plan["status"]) for plan in lake.rows("plans")] == [(1, "committed")]
+    assert [row["partition"] for row in lake.rows("changes")] == [0]
+    assert sorted((row["action"], row["outcome"]) for row in lake.rows("commits")) == [
+        ("elect", "applied"),
+        ("elect", "pending"),
+        ("hand_back", "applied"),
+    ]
+    stderr = capsys.readouterr().err
+    assert stderr.count("is not recorded") == 2
+    assert f"2 changes (orders-0, orders-{2**40}) is not recorded: ArrowInvalid" in stderr
+    assert "take_over is not recorded" in stderr
+
+
+def test_a_row_that_violates_a_constraint_is_named_and_the_other_rows_are_written_once(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Disk.is_full = False
+    changes = [with_values(CHANGE, partition=partition) for partition in range(5)]
+    changes[3] = with_values(changes[3], isr_after=[])
+    log_writer.record(cycle_of(*changes))
+    log_writer.record(cycle_of(with_values(CHANGE, topic="payments")))
+    log_writer.start()
+    log_writer.close()
+
+    lake = log_writer.warehouse
+    names = sorted(f"{row['topic']}-{row['partition']}" for row in lake.rows("changes"))
+    assert names == ["orders-0", "orders-1", "orders-2", "orders-4", "payments-0"]
+    assert (len(lake.rows("plans")), len(lake.rows("commits"))) == (2, 6)
+    stderr = capsys.readouterr().err
+    assert stderr.count("violates a constraint of table changes") == 1
+    assert "'partition': 3" in stderr
+    assert log_writer.failed is None
+
+
+def test_a_table_that_cannot_be_written_holds_back_no_other(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = cycle_of(CHANGE)
+    log_writer.start()
+    log_writer.record(record)
+    assert eventually(lambda: log_writer.failed is not None)
+    log_writer.finish(record, [RowOutcome(CHANGE, Outcome.APPLIED, "")])
+    lake = log_writer.warehouse
+    assert eventually(lambda: [plan["status"] for plan in lake.rows("plans")] == ["committed"])
+    Disk.is_full = False
+    assert eventually(lambda: log_writer.failed is None)
+    log_writer.close()
+
+    assert (len(lake.rows("changes")), len(lake.rows("plans"))) == (1, 1)
+    assert sorted(row["outcome"] for row in lake.rows("commits")) == ["applied", "pending"]
+    assert "could not be written to the warehouse before the end" not in capsys.readouterr().err
+
+
+def test_rows_that_are_lost_at_the_end_are_counted(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_writer.record(cycle_of(CHANGE, with_values(CHANGE, partition=1)))
+    log_writer.start()
+    log_writer.close()
+    assert "2 rows could not be written to the warehouse before the end" in capsys.readouterr().err
