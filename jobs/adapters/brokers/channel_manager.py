@@ -6,9 +6,10 @@ flags `is_new` and `delete_partition` are kept. A request is repeated until it i
 A broker that has registered again gets a new queue, as it has lost the state of earlier requests.
 """
 
+import logging
+import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, RLock, Thread
 from typing import Final
@@ -21,10 +22,14 @@ from jobs.adapters.brokers.connection import (
     RETRY_BACKOFF_SECONDS,
     BrokerConnection,
 )
-from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+
+_LOG: Final = logging.getLogger(__name__)
+_EXAMPLES: Final = 3
+"""Partitions that the log names of a request that cannot be sent."""
 
 _NO_DEADLINE: Final = float("inf")
 """Deadline for encoding: the resident controller has no time limit."""
@@ -113,8 +118,10 @@ class BrokerQueue:
 
     def _run(self) -> None:
         while batch := self._next():
-            with suppress(TooLateError):
+            try:
                 self._send(batch)
+            except Exception:  # noqa: BLE001 - the next batch must not wait for a bad one
+                _LOG.exception("surveyor: cannot prepare requests to broker %s", self.broker["broker_id"])
             with self._not_empty:
                 self._busy = False
         if self._channel is not None:
@@ -143,13 +150,8 @@ class BrokerQueue:
             try:
                 channel = self._connected()
                 version = channel.version(request)
-                channel.send(
-                    request.api,
-                    version,
-                    messages.body(request, version, self.broker),
-                    self._stopped,
-                    _response_deadline(),
-                )
+                body = self._encoded(messages, request, version)
+                channel.send(request.api, version, body, self._stopped, _response_deadline())
                 return replace(
                     unanswered, version=version, data=channel.receive_response(self._stopped, _response_deadline())
                 )
@@ -161,7 +163,19 @@ class BrokerQueue:
             except DISCONNECTED:
                 self._disconnect()
                 self._stopped.wait(self._backoff)
+            except Exception:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
+                names = [f"{notice.topic}-{notice.partition}" for notice in request.notices[:_EXAMPLES]]
+                about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker['broker_id']}"
+                _LOG.exception("surveyor: cannot send %s; it counts as not answered", about)
+                self._disconnect()
+                return unanswered
         return None
+
+    def _encoded(self, messages: EncodedRequests, request: Request, version: int) -> Sequence[bytes]:
+        try:
+            return messages.body(request, version, self.broker)
+        except struct.error as error:  # otherwise it counts as invalid data of the broker, and is repeated for ever
+            raise ValueError(str(error)) from error
 
     @property
     def _backoff(self) -> float:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.connection import Response
 from jobs.adapters.brokers.control_encoding import Row, as_uuid
-from jobs.adapters.brokers.kio_reader import SerialError
 from jobs.adapters.delta.warehouse import schema_of
 from planner.text import pluralise
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -64,10 +63,9 @@ class BrokerResponse:
         if self.data is None:
             return [top] * len(self.notices)
         try:
-            response = Response(self.version, self.data).entity(self.api)
-        except (SerialError, ValueError, IndexError):
+            by_partition = dict(self._partition_errors(Response(self.version, self.data).entity(self.api)))
+        except Exception:  # noqa: BLE001 - a response that cannot be decoded is no answer, whatever is wrong with it
             return [top or NOT_SENT] * len(self.notices)
-        by_partition = dict(self._partition_errors(response))
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
 
     def _partition_errors(self, response: Any) -> Iterator[tuple[tuple[str, int], int]]:  # noqa: ANN401 - kio's

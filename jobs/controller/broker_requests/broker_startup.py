@@ -22,6 +22,7 @@ from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.context import ControllerContext, partition_notification
 from jobs.core.errors import SurveyorError
+from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
 
 REREAD_SECONDS: Final = 2.0
@@ -41,6 +42,8 @@ class BrokerStartup:
     """Whether the failure of a broker is not completely written, so that its known state is outdated."""
     _sent: dict[int, int] = field(default_factory=dict)
     """Broker epochs of the registrations that metadata was sent to."""
+    _logged_error: str | None = None
+    """The last unexpected error, which is logged once."""
     _changed: Event = field(default_factory=Event)
     _stopped: Event = field(default_factory=Event)
 
@@ -60,6 +63,11 @@ class BrokerStartup:
                 self._stopped.wait(RECONNECT_BACKOFF_SECONDS)
             except SurveyorError:
                 return  # the cycle meets the same error, and reports it
+            except Exception as error:  # noqa: BLE001 - a later broker that starts must not go without metadata
+                if str(error) != self._logged_error:
+                    self._logged_error = str(error)
+                    log(f"surveyor: cannot send metadata to brokers that start: {type(error).__name__}: {error}")
+                self._changed.wait(REREAD_SECONDS)
             else:
                 self._changed.wait(REREAD_SECONDS)
 

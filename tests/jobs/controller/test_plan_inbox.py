@@ -246,6 +246,23 @@ def test_refused_plan_gets_a_result(
     assert tree.version("orders") == 0
 
 
+def test_unexpected_error_of_a_plan_is_its_result(
+    controller: ResidentController, surveyor: Surveyor, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk ends neither the controllership nor the plans after it."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.controller.plan_inbox.apply_plan", full)
+        code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
+    assert (code, "OSError: No space left on device" in output, "commit it again" in output) == (1, True, True), output
+
+    code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
+    assert (code, "committed; 1 applied" in output) == (0, True), output
+
+
 def test_broker_failure_does_not_wait_for_a_plan(
     tree: KafkaTree, controller: ResidentController, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

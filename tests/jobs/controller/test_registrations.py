@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.controller import broker_config_poller
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
@@ -223,6 +225,29 @@ def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controlle
     assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
     run_until_quiet(controller)
     assert [request.api for request in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
+
+
+def test_an_unexpected_error_does_not_end_early_metadata(
+    tree: KafkaTree, controller: ResidentController, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    initialize(controller)
+    run_until_quiet(controller)
+    assert tree.brokers is not None
+    monkeypatch.setattr("jobs.controller.broker_requests.broker_startup.REREAD_SECONDS", 0.01)
+    errors = [ValueError("bad row"), ValueError("bad row")]
+
+    def read_once_good(client: KazooClient) -> list[Row]:
+        if errors:
+            raise errors.pop()
+        return read_brokers(client)
+
+    monkeypatch.setattr("jobs.controller.broker_requests.broker_startup.read_brokers", read_once_good)
+    controller.startup.start()
+    tree.register(3)
+
+    told = tree.brokers[3].told
+    assert eventually(lambda: [request.api for request in told] == ["update_metadata"])
+    assert capsys.readouterr().err.count("ValueError: bad row") == 1
 
 
 def test_bounced_or_failed_broker_gets_no_early_metadata(tree: KafkaTree, controller: ResidentController) -> None:

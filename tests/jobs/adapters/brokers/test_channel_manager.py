@@ -12,6 +12,7 @@ from jobs.adapters.brokers.connection import RETRY_BACKOFF_SECONDS, BrokerConnec
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.response_codes import NOT_SENT
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import eventually
 
@@ -106,6 +107,30 @@ def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
     told = apis(brokers, 1)
     assert told[told.index("update_metadata") :] == ["update_metadata", "leader_and_isr", "stop_replica"]
     assert apis(brokers, 2) == ["update_metadata"]
+
+
+def test_a_request_that_cannot_be_encoded_is_named_and_the_next_is_sent(
+    brokers: FakeBrokers,
+    queues: ChannelManager,
+    heard: SimpleQueue[BrokerResponse],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queues.send(announced(brokers, [notice(partition=5, leader_epoch=2**40)]))
+    assert eventually(lambda: queues.busy == [])
+    queues.send(announced(brokers, [notice()]))
+    assert eventually(lambda: queues.busy == [])
+
+    bad, good = heard.get_nowait(), heard.get_nowait()
+    assert (bad.data, bad.errors(), good.errors()) == (None, [NOT_SENT], [0])
+    assert apis(brokers, 1) == ["leader_and_isr"]
+    assert "cannot send LeaderAndIsr (t-5) to broker 1" in caplog.text
+
+
+def test_a_response_that_cannot_be_decoded_counts_as_unanswered(brokers: FakeBrokers) -> None:
+    batch = announced(brokers, [])
+    for data in (b"", b"\0", b"\xff" * 40):
+        response = BrokerResponse(batch.brokers[0], EPOCH, LEADER_AND_ISR, [notice()], data, version=5)
+        assert response.errors() == [NOT_SENT]
 
 
 def test_a_queue_ahead_of_the_cycle_is_kept(brokers: FakeBrokers, queues: ChannelManager) -> None:
