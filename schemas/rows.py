@@ -1,11 +1,14 @@
-"""Rows of a plan as Python objects: changes, and operations on whole topics.
+"""Rows of the tables as Python objects.
 
 The columns are those of `schemas.tables`; a test compares the two. A row that does not fit, for example because a
-column was set to null, is refused when it is read.
+column was set to null, is refused when it is read. Columns that a warehouse of an older version lacks are None.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, ClassVar
 
+import msgspec
 from msgspec import Struct
 
 from schemas.enums import STANDALONE, WHOLE_TOPIC
@@ -16,6 +19,39 @@ Key = tuple[str, int]
 """Topic and partition; WHOLE_TOPIC stands for the partition of a whole topic."""
 Place = tuple[int, str, int | None, str]
 """Wave, topic, partition and action."""
+
+
+class TableRow(Struct, frozen=True, kw_only=True):
+    """A row of the table that `TABLE` names."""
+
+    TABLE: ClassVar[str]
+    cluster: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        """Return the values by column, as they are stored."""
+        values: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(datetime,))
+        return values
+
+
+class Snapshot(TableRow, frozen=True, kw_only=True):
+    """One row of SNAPSHOTS."""
+
+    TABLE = "snapshots"
+    snapshot_id: int
+    taken_at: datetime
+    controller_id: int | None = None
+    controller_epoch: int | None = None
+    controller_epoch_version: int | None = None
+    zxid_before: int | None = None
+    zxid_after: int | None = None
+    brokers: int | None = None
+    topics: int | None = None
+    partitions: int | None = None
+    quarantined: int | None = None
+    seconds: float | None = None
+    versions: dict[str, int] = {}
+    cluster_id: str | None = None
+    migration: str | None = None
 
 
 class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):

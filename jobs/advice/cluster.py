@@ -61,9 +61,7 @@ class ClusterSituation:
     @property
     def snapshot_age(self) -> float | None:
         """Seconds since the start of the last snapshot; None without one."""
-        return (
-            None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot["taken_at"])
-        )
+        return None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot.taken_at)
 
     def is_fresh(self, plan: Row) -> bool:
         """Whether a commit would still accept the plan."""
@@ -275,7 +273,7 @@ def _is_begun(plan: Row) -> bool:
 
 def _is_committable(situation: ClusterSituation, plan: Row) -> bool:
     newest = situation.warehouse_status.snapshot
-    on_newest = newest is not None and plan["snapshot_id"] == newest["snapshot_id"]
+    on_newest = newest is not None and plan["snapshot_id"] == newest.snapshot_id
     return bool(plan["changes"] or plan["operations"]) and on_newest and situation.is_fresh(plan)
 
 

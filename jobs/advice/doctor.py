@@ -157,12 +157,12 @@ def _warehouse(settings: Settings) -> Checks:
         )
     elif recent.snapshot is None:
         yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
-    elif (ahead := (recent.snapshot["taken_at"] - datetime.now(UTC)).total_seconds()) > MAX_CLOCK_SKEW_SECONDS:
+    elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > MAX_CLOCK_SKEW_SECONDS:
         yield CheckResult(
             "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", _SET_CLOCK
         )
     else:
-        yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot['snapshot_id']} is the last")
+        yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot.snapshot_id} is the last")
 
 
 _SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"

@@ -24,7 +24,7 @@ from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import Start, StartOrder, start_order
 from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
-from schemas.rows import Key
+from schemas.rows import Key, Snapshot
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)
 
@@ -121,7 +121,7 @@ def _brokers(brokers: Collection[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {abbreviate([*brokers])}"
 
 
-def outage_now(view: ClusterView, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
+def outage_now(view: ClusterView, lake: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
     """Judge the observed state; `lake` has its history up to the snapshot, None if that cannot be read."""
     return _outage(view, without_in_sync(view), lake, snapshot)
 
@@ -138,7 +138,7 @@ def outage_left_by(lake: Warehouse, plan: Row) -> Outage | None:
     """Judge the snapshot of a plan that elects leaders: what stays offline after its commit."""
     if not elects_leaders(plan):
         return None
-    snapshots = lake.rows("snapshots", ("snapshot_id", "=", plan["snapshot_id"]))
+    snapshots = lake.typed_rows(Snapshot, ("snapshot_id", "=", plan["snapshot_id"]))
     if not snapshots:  # dropped by `surveyor vacuum`, which keeps the plan
         return None
     snapshot = snapshots[0]
@@ -164,7 +164,7 @@ def _keys_understood(view: ClusterView) -> Iterator[tuple[Key, bool | None]]:
     return zip(_keys(view.partitions), view.partitions["understood"].to_pylist(), strict=True)
 
 
-def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot: Row | None) -> Outage | None:
+def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
     if not offline.any():
         return None
     rows = view.partitions.filter(pa.array(offline)).combine_chunks()
@@ -177,13 +177,13 @@ def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot:
     return Outage(order=order, failed_log_dirs=frozenset(row["broker_id"] for row in failed_rows))
 
 
-def _last_isr(lake: Warehouse | None, rows: pa.Table, snapshot: Row | None) -> Ints:
+def _last_isr(lake: Warehouse | None, rows: pa.Table, snapshot: Snapshot | None) -> Ints:
     """The ISR of each row or, if its state names none, the last one in a snapshot up to this one."""
     isr = [members or [] for members in rows["isr"].to_pylist()]
     if lake is not None and snapshot is not None and not all(isr):
         keys = list(_keys(rows))
         topics = sorted({topic for (topic, _), members in zip(keys, isr, strict=True) if not members})
-        up_to_snapshot = ("snapshot_id", "<=", snapshot["snapshot_id"])
+        up_to_snapshot = ("snapshot_id", "<=", snapshot.snapshot_id)
         last_seen = last_seen_isr(lake.read("partition_history", ("topic", "in", topics), up_to_snapshot))
         isr = [members or last_seen.get(key, []) for key, members in zip(keys, isr, strict=True)]
     return StoredRows(pa.table({"isr": pa.array(isr, pa.list_(pa.int32()))})).brokers("isr")

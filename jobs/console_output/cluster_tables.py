@@ -36,6 +36,7 @@ from jobs.snapshots.live_state import read_all_columns, with_derived_columns
 from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
+from schemas.rows import Snapshot
 
 PARTITION_COLUMNS: Final = (
     "topic",
@@ -119,7 +120,7 @@ class _Cluster:
 
     def age_line(self, rows: int) -> str:
         if self.about["snapshot_id"] is not None:
-            return age_line(self.about, rows)
+            return age_line(self.about["taken_at"], rows)
         return f"{pluralise(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -160,7 +161,7 @@ def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
 
 def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
-    refuse_unknown_topic(settings, selection.topic, snapshot["snapshot_id"])
+    refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
     filters = [] if selection.topic is None else [("topic", "=", selection.topic)]
     partitions = _with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters))
     if selection.broker is not None and not selection.of(partitions).num_rows:
@@ -168,14 +169,16 @@ def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snap
     return _of_snapshot(snapshot, partitions, [], {})
 
 
-def _of_snapshot(snapshot: Row, partitions: pa.Table, registered: list[Row], last_seen: Mapping[int, Row]) -> _Cluster:
+def _of_snapshot(
+    snapshot: Snapshot, partitions: pa.Table, registered: list[Row], last_seen: Mapping[int, Row]
+) -> _Cluster:
     return _Cluster(
         partitions=partitions,
         registered=registered,
-        controller_id=snapshot["controller_id"],
+        controller_id=snapshot.controller_id,
         last_seen=last_seen,
         about=of_snapshot(snapshot),
-        where=f"snapshot {snapshot['snapshot_id']}",
+        where=f"snapshot {snapshot.snapshot_id}",
     )
 
 
@@ -213,7 +216,7 @@ def _ids(brokers: Iterable[Row]) -> set[int]:
     return {row["broker_id"] for row in brokers}
 
 
-def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:
+def _with_deletions(settings: Settings, snapshot: Snapshot, partitions: pa.Table) -> pa.Table:
     """Add the column `deletion_requested`: whether the topic is queued for deletion."""
     queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))
     names = pa.array([row["topic"] for row in queued], pa.string())
@@ -226,13 +229,13 @@ def _state(partition: Row) -> str:
     return f"{state}{', being deleted' * partition['deletion_requested']}"
 
 
-def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> None:
+def _refuse_unknown_broker(settings: Settings, snapshot: Snapshot, broker: int) -> None:
     """Raise UsageError if a broker is not registered in a snapshot and no partition refers to it."""
     if _refers_to(table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS), broker):
         return
     if not as_of(settings.lake, snapshot, "brokers", ("broker_id", "=", broker)):
         raise UsageError(
-            f"no broker {broker} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+            f"no broker {broker} in snapshot {snapshot.snapshot_id} of {settings.cluster}; "
             "`surveyor show brokers` lists them",
         )
 

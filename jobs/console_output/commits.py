@@ -3,6 +3,7 @@
 It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """
 
+from datetime import UTC, datetime
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row
@@ -12,11 +13,12 @@ from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.console import emit_result, table
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
+from schemas.rows import Snapshot
 
 ROW_COLUMNS: Final = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
 LOG_COLUMNS: Final = ("plan_id", "names", "attempt", "kind", "outcome", "applied", "ended_at")
 
-NO_SNAPSHOT: Final[Row] = {"snapshot_id": 0, "versions": {}}
+NO_SNAPSHOT: Final = Snapshot(snapshot_id=0, taken_at=datetime.fromtimestamp(0, UTC))
 """Placeholder for views of commits only, which belong to no snapshot."""
 
 

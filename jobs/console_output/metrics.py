@@ -239,9 +239,9 @@ def families(figures: Figures) -> Iterator[Metric]:
 
 
 def _of_snapshot(figures: Figures) -> Iterator[Metric]:
-    snapshot = figures.recent.snapshot or {}
-    taken_at = snapshot.get("taken_at")
-    yield figures.gauge("snapshot_id", "Id of the last snapshot.", snapshot.get("snapshot_id"))
+    last = figures.recent.snapshot
+    number, taken_at, seconds = (None, None, None) if last is None else (last.snapshot_id, last.taken_at, last.seconds)
+    yield figures.gauge("snapshot_id", "Id of the last snapshot.", number)
     yield figures.gauge(
         "last_snapshot_timestamp_seconds",
         "Start time of the last snapshot.",
@@ -252,7 +252,7 @@ def _of_snapshot(figures: Figures) -> Iterator[Metric]:
         "Age of the last snapshot when these metrics were computed.",
         figures.seconds_since(taken_at),
     )
-    yield figures.gauge("last_snapshot_duration_seconds", "Duration of the last snapshot.", snapshot.get("seconds"))
+    yield figures.gauge("last_snapshot_duration_seconds", "Duration of the last snapshot.", seconds)
 
 
 def _of_partitions(figures: Figures) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from jobs.advice.cluster import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
+from jobs.console_output.tables import of_snapshot
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.status_line import escape_control_chars
 from jobs.core.units import format_duration
@@ -73,7 +74,7 @@ class Status:
             "outage": self.situation.outage and self.situation.outage.json,
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.warehouse_status.fault,
-            "last_snapshot": last and {name: last[name] for name in ("snapshot_id", "taken_at")} | age,
+            "last_snapshot": last and of_snapshot(last) | age,
             "due": [{"what": step.what, "command": step.command} for step in self.steps],
         }
 
@@ -132,7 +133,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     if snapshot is None and recent.fault is None:
         view = with_last_known_replicas(view, settings.lake, recent.snapshot)
     if snapshot is not None:  # exclude what is later than the snapshot
-        plans = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
+        plans = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot.snapshot_id]
         recent = replace(recent, plans=plans, latest_epoch=0)
     config_snapshot = snapshot or recent.snapshot
     registered = {row["broker_id"]: row["broker_epoch"] for row in view.brokers}
@@ -147,7 +148,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
         settings=settings,
         source=source,
         snapshot_id=snapshot_id,
-        taken_at=snapshot["taken_at"] if snapshot else None,
+        taken_at=snapshot.taken_at if snapshot else None,
         situation=ClusterSituation(
             health=health,
             warehouse_status=recent,
@@ -287,7 +288,7 @@ def _last_snapshot(status: Status) -> str:
     age = status.situation.snapshot_age
     if recent.snapshot is None or age is None:
         return "not known" if recent.fault else "none"
-    return f"{recent.snapshot['snapshot_id']}, {format_duration(max(age, 0))} ago"
+    return f"{recent.snapshot.snapshot_id}, {format_duration(max(age, 0))} ago"
 
 
 def _moment(now: datetime) -> str:

@@ -26,6 +26,7 @@ from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
 from planner.text import plan_size, pluralise
 from schemas.enums import PlanStatus
+from schemas.rows import Snapshot
 
 ROWS_SHOWN: Final = 200
 
@@ -45,7 +46,7 @@ def write_table(settings: Settings, title: str, columns: Sequence[str], rows: Se
 
 def write_as_of(
     settings: Settings,
-    snapshot: Row,
+    snapshot: Snapshot,
     name: str,
     columns: Sequence[str],
     rows: Sequence[Row],
@@ -56,41 +57,39 @@ def write_as_of(
 
     The text output also has the age of the snapshot, because the cluster may have changed since.
     """
-    number = snapshot["snapshot_id"]
+    number = snapshot.snapshot_id
     shown = rows if for_people is None else for_people
     table = table_parts(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
-    emit_result(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
+    emit_result(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot.taken_at, len(rows)))
 
 
-def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Row:
+def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Snapshot:
     """Return the given or the newest snapshot; warn on stderr if the newest is old.
 
     `now` is the command that shows the live cluster instead. JSON results have `taken_at` and no warning.
     """
     snapshot = find_snapshot(settings.lake, snapshot_id)
-    age = _age(snapshot)
+    age = _age(snapshot.taken_at)
     is_read = settings.for_people and sys.__stdout__ is not None  # None if stdout is closed
     if snapshot_id is None and is_read and age > STALE_SECONDS:
         newer = f"`{command_line(settings, *now.split())}` reads ZooKeeper" if now else "take a `surveyor snapshot`"
-        old = f"snapshot {snapshot['snapshot_id']} is {format_duration(age)} old"
+        old = f"snapshot {snapshot.snapshot_id} is {format_duration(age)} old"
         log(f"surveyor: {old}; for the current state: {newer}")
     return snapshot
 
 
-def _age(snapshot: Row) -> float:
-    taken_at: datetime = snapshot["taken_at"]
+def _age(taken_at: datetime) -> float:
     return max((datetime.now(UTC) - taken_at).total_seconds(), 0)
 
 
-def of_snapshot(snapshot: Row) -> Row:
+def of_snapshot(snapshot: Snapshot) -> Row:
     """Return the snapshot id and time for the JSON result."""
-    return {name: snapshot[name] for name in ("snapshot_id", "taken_at")}
+    return {"snapshot_id": snapshot.snapshot_id, "taken_at": snapshot.taken_at}
 
 
-def age_line(snapshot: Row, rows: int) -> str:
+def age_line(taken_at: datetime, rows: int) -> str:
     """Format the number of rows and the age of the snapshot."""
-    taken_at: datetime = snapshot["taken_at"]
-    age = format_duration(_age(snapshot))
+    age = format_duration(_age(taken_at))
     return f"{pluralise(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
@@ -132,7 +131,7 @@ def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None
     if broker is not None and broker not in brokers:
         has = ", ".join(map(str, brokers)) or "none"
         raise UsageError(
-            f"broker {broker} has no configs in snapshot {snapshot['snapshot_id']}; brokers with configs: {has}"
+            f"broker {broker} has no configs in snapshot {snapshot.snapshot_id}; brokers with configs: {has}"
         )
     selected = [row for row in configs if broker in {None, row["broker_id"]}]
     if differing:
@@ -183,14 +182,14 @@ def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     """Show the leader imbalance of each broker."""
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
     snapshot = snapshot_shown(settings, snapshot_id)
-    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot["snapshot_id"]))
+    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot.snapshot_id))
     rows.sort(key=itemgetter("broker_id"))
     write_as_of(settings, snapshot, "imbalance", columns, rows)
 
 
 def show_events(settings: Settings, snapshot_id: int | None) -> None:
     """Show the events up to a snapshot."""
-    snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
+    snapshot = find_snapshot(settings.lake, snapshot_id).snapshot_id
     rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
     rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
     columns = ("snapshot_id", "kind", "subject", "before", "after")
@@ -243,7 +242,7 @@ def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int
     if as_of(settings.lake, snapshot, "topics", by_name) or (ever and settings.lake.rows("partition_history", by_name)):
         return
     raise UsageError(
-        f"no topic {topic!r} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+        f"no topic {topic!r} in snapshot {snapshot.snapshot_id} of {settings.cluster}; "
         "`surveyor show topics` lists them",
     )
 

@@ -48,7 +48,7 @@ from jobs.runtime.settings import Settings
 from planner.reconciliation.topic_deletion import DeletionStep
 from planner.text import pluralise
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
-from schemas.rows import Change, Key
+from schemas.rows import Change, Key, Snapshot
 
 POLL_INTERVAL_SECONDS: Final = 2.0
 """Seconds after which a cycle starts, although nothing woke the controller."""
@@ -76,7 +76,7 @@ class ResidentController:
     control: Controllership
     engine: DecisionEngine
     log: WriteBehindLog
-    snapshot: Row
+    snapshot: Snapshot
     log_line: Callable[[str], None]
     settings: Settings | None = None
     """Settings of the command.
@@ -537,5 +537,5 @@ class ResidentController:
     ) -> CycleRecord:
         """Make the record of a cycle, with the current broker epochs and controller epoch."""
         epochs = {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}
-        ids = self.snapshot["snapshot_id"], self.snapshot["cluster_id"]
+        ids = self.snapshot.snapshot_id, self.snapshot.cluster_id
         return CycleRecord(*ids, epochs, self.control.epoch, changes, rejections, verdicts)

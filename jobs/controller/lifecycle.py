@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import BROADCASTING, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import read_cluster
@@ -49,7 +48,7 @@ from planner.history.lost_states import without_state
 from planner.history.snapshot_diff import KEY
 from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER, PartitionState, Step
-from schemas.rows import Key
+from schemas.rows import Key, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
         return _run_as_controller(settings, options, engine, snapshot, vanished)
 
 
-def _prepare(settings: Settings, options: ControlOptions) -> tuple[DecisionEngine, Row]:
+def _prepare(settings: Settings, options: ControlOptions) -> tuple[DecisionEngine, Snapshot]:
     """Take a snapshot, read the brokers' settings, and make the checks before a take-over."""
     if settings.remote is not None:
         raise UsageError(
@@ -109,7 +108,7 @@ def _prepare(settings: Settings, options: ControlOptions) -> tuple[DecisionEngin
     return engine, snapshot
 
 
-def _lost_states(engine: DecisionEngine, snapshot: Row) -> set[Key]:
+def _lost_states(engine: DecisionEngine, snapshot: Snapshot) -> set[Key]:
     """Return the partitions without a state that had one according to the recorded history: they are not new."""
     # broadcast the few new partitions, so that a long history need not be sorted
     warehouse = SparkWarehouse(with_settings(engine.queries.spark, BROADCASTING), engine.warehouse)
@@ -138,10 +137,10 @@ def _dry_run_decisions(settings: Settings, engine: DecisionEngine, vanished: set
         return engine.decide(context, context.partitions.keys(), deletions=True)
 
 
-def _report_dry(settings: Settings, snapshot: Row, due: Decisions) -> ExitCode:
+def _report_dry(settings: Settings, snapshot: Snapshot, due: Decisions) -> ExitCode:
     """Show what the controller would do first."""
     result = {
-        "snapshot_id": snapshot["snapshot_id"],
+        "snapshot_id": snapshot.snapshot_id,
         "dry_run": True,
         "due": len(due.changes),
         "rejected": len(due.others),
@@ -159,7 +158,7 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decisions) -> ExitCode:
 
 
 def _run_as_controller(
-    settings: Settings, options: ControlOptions, engine: DecisionEngine, snapshot: Row, vanished: set[Key]
+    settings: Settings, options: ControlOptions, engine: DecisionEngine, snapshot: Snapshot, vanished: set[Key]
 ) -> ExitCode:
     log_writer = WriteBehindLog(settings.lake)
     log_writer.start()
@@ -207,10 +206,10 @@ def _initialize(controller: ResidentController) -> None:
 
 @contextmanager
 def _controllership(
-    settings: Settings, engine: DecisionEngine, snapshot: Row, log_writer: WriteBehindLog
+    settings: Settings, engine: DecisionEngine, snapshot: Snapshot, log_writer: WriteBehindLog
 ) -> Iterator[ResidentController]:
     """Take the controllership, and resign by ending the session."""
-    recorded = latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
+    recorded = latest_recorded_epoch(settings.lake, snapshot.cluster_id)
     with controllership(
         settings.zookeeper,
         settings.conf.controller_id,

@@ -179,7 +179,7 @@ class DemoScenario:
     def rows(self, table: str) -> list[Row]:
         """Return the rows of a table at the newest snapshot."""
         snapshot = find_snapshot(self.settings.lake)
-        filters = (("snapshot_id", "=", snapshot["snapshot_id"]),) if table == "imbalance" else ()
+        filters = (("snapshot_id", "=", snapshot.snapshot_id),) if table == "imbalance" else ()
         return as_of(self.settings.lake, snapshot, table, *filters)
 
     def heading(self, title: str) -> None:

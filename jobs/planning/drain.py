@@ -20,6 +20,7 @@ from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
+from schemas.rows import Snapshot
 
 MAX_PARTITIONS_NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has all of them."""
@@ -31,8 +32,8 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
     def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
         brokers = as_of(settings.lake, at.snapshot, "brokers")
-        ids = _drainable(requested, brokers, at.snapshot["snapshot_id"])
-        _refuse_no_leaders(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
+        ids = _drainable(requested, brokers, at.snapshot.snapshot_id)
+        _refuse_no_leaders(ids, brokers, drained_brokers(settings.lake), at.snapshot.snapshot_id)
         tables = partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*tables, ids, mode).localCheckpoint()
         return PlanDraft(
@@ -102,7 +103,7 @@ def _refuse_no_leaders(ids: Sequence[int], brokers: Sequence[Row], drained: Abst
         )
 
 
-def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> list[int]:
+def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Snapshot) -> list[int]:
     """Return the brokers that are drained, as the snapshot has them."""
     not_drained_ids = [str(broker) for broker in ids if broker not in drained]
     drained_ids = ", ".join(map(str, sorted(drained))) or "none"
@@ -111,10 +112,10 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
     ids = _keep_concerned(ids, drained, why)
-    later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
+    later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot.taken_at]
     if later:
         raise RefusedError(
-            f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which has the order "
+            f"--brokers: {', '.join(later)} drained after snapshot {snapshot.snapshot_id}, which has the order "
             "before the drain; run `surveyor snapshot` again",
         )
     return ids

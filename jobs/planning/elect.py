@@ -31,7 +31,7 @@ class PreferredRequest:
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan on a snapshot, and rewrite its imbalance with this threshold."""
         partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
-        snapshot_id = at.snapshot["snapshot_id"]
+        snapshot_id = at.snapshot.snapshot_id
         skew = imbalance(partitions, topics, snapshot_id, self.threshold).localCheckpoint()
         rows = [row.asDict() for row in skew.collect()]
         at.tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
@@ -47,7 +47,7 @@ class PreferredRequest:
 
     def _with_guards(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
         """Apply the guards; the cap comes last, so that it only counts elections that are not deferred."""
-        snapshot_id = at.snapshot["snapshot_id"]
+        snapshot_id = at.snapshot.snapshot_id
         if self.stable_for is not None:
             first = _first_snapshot_of(at, self.stable_for)
             history = at["partition_history"]
@@ -86,6 +86,6 @@ def _requested(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | 
 
 def _first_snapshot_of(at: SnapshotTables, count: int) -> int | None:
     """Return the id of the first of the last `count` snapshots, None if there are fewer."""
-    until = ("snapshot_id", "<=", at.snapshot["snapshot_id"])
+    until = ("snapshot_id", "<=", at.snapshot.snapshot_id)
     ids = sorted(at.tables.warehouse.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
     return ids[-count] if len(ids) >= count else None

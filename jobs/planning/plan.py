@@ -48,6 +48,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from schemas.enums import PlanKind, PlanStatus
+from schemas.rows import Snapshot
 
 PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -108,10 +109,10 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     snapshot = find_snapshot(lake, _refreshed(settings) if options.refresh else snapshot_id)
     existing = None if alias.replaces else plan_named(lake, alias.name)
     if existing and alias.name and snapshot_id is None:
-        refuse_older(existing, alias.name, snapshot["snapshot_id"])
+        refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
     lake.ensure_tables()
-    tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= SMALL_CLUSTER_PARTITIONS
+    tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
     session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(lake, "partition_history"))
     tables = SparkWarehouse(session, lake, one_task=session.one_task)
     with progress("planning", lambda: session.doing):
@@ -177,18 +178,18 @@ def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     return with_settings(session, PLANNING_SETTINGS | tasks)
 
 
-def _refuse_migration(snapshot: Row) -> None:
-    if snapshot["migration"]:
-        raise RefusedError(f"snapshot {snapshot['snapshot_id']}: {migration_refusal(snapshot['migration'])}")
+def _refuse_migration(snapshot: Snapshot) -> None:
+    if snapshot.migration:
+        raise RefusedError(f"snapshot {snapshot.snapshot_id}: {migration_refusal(snapshot.migration)}")
 
 
-def _store(tables: SparkWarehouse, snapshot: Row, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
+def _store(tables: SparkWarehouse, snapshot: Snapshot, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
     lake = tables.warehouse
     content = PlanHeader(
         kind=planned.kind,
         parameters=planned.parameters,
-        snapshot_id=snapshot["snapshot_id"],
-        cluster_id=snapshot["cluster_id"],
+        snapshot_id=snapshot.snapshot_id,
+        cluster_id=snapshot.cluster_id,
         broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
         command=command,

@@ -15,6 +15,7 @@ from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending import with_requests
 from schemas.enums import RequestKind
+from schemas.rows import Snapshot
 
 
 class PlanningTables(SnapshotTables):
@@ -33,7 +34,7 @@ class PlanningTables(SnapshotTables):
 
 def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
     """Return the last known states of these partitions, if they had one before under the same topic."""
-    until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
+    until = F.col("snapshot_id") <= at.snapshot.snapshot_id
     last_states = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
     turns = sorted(row["gone"] for row in last_states.select("gone").distinct().collect() if row["gone"] is not None)
     rows = [row for turn in turns for row in _ids_before(at, turn)]
@@ -50,7 +51,7 @@ def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
     before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
     if not before:
         return []
-    (snapshot,) = lake.rows("snapshots", ("snapshot_id", "=", max(before)))
+    (snapshot,) = lake.typed_rows(Snapshot, ("snapshot_id", "=", max(before)))
     try:
         topics = as_of(lake, snapshot, "topics")
     except UnreadableError:

@@ -80,7 +80,7 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
     tables = _cycle_input(at, requested)
     if tables is None:
         return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
-    if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
+    if requests or at.snapshot.controller_id == NO_CONTROLLER:
         return _RequestedSteps(at, replace(tables, allow_unclean=allow_unclean, is_resident=False), requested).planned()
     for line in _waiting_lines(at, Cycle(tables)):
         log(line)
@@ -132,7 +132,7 @@ def _stop_confirmations(at: SnapshotTables) -> list[Row]:
     if _was_surveyor_control(at):
         return []
     epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, at.snapshot, "brokers")}
-    of_last = ("controller_epoch", "=", at.snapshot["controller_epoch"])
+    of_last = ("controller_epoch", "=", at.snapshot.controller_epoch)
     rows = lake.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
         row
@@ -144,7 +144,7 @@ def _stop_confirmations(at: SnapshotTables) -> list[Row]:
 
 def _was_surveyor_control(at: SnapshotTables) -> bool:
     """Return whether `surveyor control` was the last controller: its plans name its controller epoch."""
-    of_it = {CONTROL: at.snapshot["controller_epoch"]}
+    of_it = {CONTROL: at.snapshot.controller_epoch}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
     parameters = at.tables.warehouse.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
     return any(of_it.items() <= json.loads(each).items() for each in parameters)
@@ -184,7 +184,9 @@ class _RequestedSteps:
     @property
     def _epoch(self) -> int:
         """The controller epoch under which brokers gave the confirmations this plan relies on."""
-        return int(self.at.snapshot["controller_epoch"])
+        epoch = self.at.snapshot.controller_epoch
+        assert epoch is not None  # noqa: S101 - a snapshot without it has no confirmations
+        return epoch
 
     def _withdrawals(self, withdrawn: list[Row]) -> Iterator[Row]:
         """Yield operations that remove requests: elections only once none of them waits for another change."""
@@ -295,6 +297,6 @@ def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
 
 def _executor(at: SnapshotTables) -> str:
     """Return which controller executes the requests, according to the snapshot."""
-    controller = at.snapshot["controller_id"]
+    controller = at.snapshot.controller_id
     live = {row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
     return f"broker {controller}, the controller" if controller in live else "a resident controller"

@@ -29,7 +29,7 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
 
     def planner(at: SnapshotTables) -> PlanDraft:
         offline = _leaderless(at).localCheckpoint()
-        last = at.snapshot["snapshot_id"]
+        last = at.snapshot.snapshot_id
         until = F.col("snapshot_id") <= last
         history = at.tables.read("partition_history").where(until)
         snapshots = at.tables.read("snapshots").where(until)

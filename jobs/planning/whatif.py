@@ -35,6 +35,7 @@ from planner.topics.crowding import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
 from planner.whatif.numpy_impact import lost_partitions
 from schemas.enums import FailureScenario
+from schemas.rows import Snapshot
 
 COLUMNS: Final = (
     "scenario",
@@ -82,7 +83,7 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
         _name_partitions(settings, chosen, rows if everything else rows[:limit], everything=everything)
     offline = sum(row["newly_offline"] > 0 for row in rows)
     result = {
-        "snapshot_id": chosen["snapshot_id"],
+        "snapshot_id": chosen.snapshot_id,
         "lose": loss.value,
         "scenarios": len(rows),
         "scenarios_offline": offline,
@@ -95,7 +96,7 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
     emit_result(settings, result, *people, steps=steps, warnings=result["warnings"])
 
 
-def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, everything: bool) -> None:
+def _name_partitions(settings: Settings, snapshot: Snapshot, rows: list[Row], *, everything: bool) -> None:
     """Add `partitions` to each row: by cost, the first partitions counted."""
     lake = settings.lake
     seen = view_of(lake, snapshot)
@@ -115,7 +116,7 @@ def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, ever
             row["partitions"][cost] = [f"{topic}-{number}" for topic, number in named]
 
 
-def _warnings(settings: Settings, snapshot: Row, rows: list[Row]) -> list[str]:
+def _warnings(settings: Settings, snapshot: Snapshot, rows: list[Row]) -> list[str]:
     """Name what no count includes: partitions without a state, and what is not understood."""
     warnings = []
     if rows and rows[0]["not_judged"]:
@@ -127,7 +128,7 @@ def _warnings(settings: Settings, snapshot: Row, rows: list[Row]) -> list[str]:
     return warnings
 
 
-def _crowded(settings: Settings, snapshot: Row) -> int:
+def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     """Count the partitions with more replicas in one rack than necessary on these brokers."""
     lake = settings.lake
     brokers = as_of(lake, snapshot, "brokers")
@@ -159,9 +160,9 @@ def _suggestions(settings: Settings, result: Row, *, is_newest: bool) -> Iterato
         yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
 
 
-def _costs(settings: Settings, snapshot: Row, lose: FailureScenario) -> list[Row]:
+def _costs(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> list[Row]:
     """Compute and store the impact."""
-    lake, snapshot_id = settings.lake, snapshot["snapshot_id"]
+    lake, snapshot_id = settings.lake, snapshot.snapshot_id
     lake.ensure_tables()
     with progress("starting Spark"):
         at = PlanningTables(SparkWarehouse(start_session("surveyor whatif", remote=settings.remote), lake), snapshot)

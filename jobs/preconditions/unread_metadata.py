@@ -16,6 +16,7 @@ from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import as_of, find_snapshot
 from planner.text import join_words, pluralise
 from schemas.enums import PlanKind
+from schemas.rows import Snapshot
 
 SHOWN: Final = "`surveyor show quarantine`"
 
@@ -74,9 +75,9 @@ class UnreadMetadata:
         return len(self.topics) + len(self.partitions) == 1
 
 
-def unread_in(lake: Warehouse, snapshot: Row) -> UnreadMetadata:
+def unread_in(lake: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
     """Name the topics and partitions of a snapshot that are in quarantine."""
-    if not snapshot["quarantined"]:
+    if not snapshot.quarantined:
         return UnreadMetadata()
     paths = [row["path"] for row in as_of(lake, snapshot, "quarantine")]
     topics = sorted({found[1] for path in paths if (found := _TOPIC.fullmatch(path))})

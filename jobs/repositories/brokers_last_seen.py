@@ -6,11 +6,13 @@ readable registration now. `surveyor vacuum` never deletes these rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import as_of
+from schemas.rows import Snapshot
 
 TABLE: Final = "brokers_last_seen"
 
@@ -21,18 +23,18 @@ BROKER_FAILED: Final = "BrokerFailed"
 """Kind of the event for the first snapshot in which a broker was missing."""
 
 
-def brokers_last_seen(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
+def brokers_last_seen(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
     """Return, by id, the last registration of brokers that a snapshot found missing or unreadable."""
-    rows = as_of(lake, snapshot, TABLE) if TABLE in snapshot["versions"] else _from_events(lake, snapshot)
+    rows = as_of(lake, snapshot, TABLE) if TABLE in snapshot.versions else _from_events(lake, snapshot)
     return {row["broker_id"]: row for row in rows}
 
 
-def brokers_seen_by(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
+def brokers_seen_by(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
     """Return, by id, the last readable registration of every broker in a snapshot or before it."""
     return brokers_last_seen(lake, snapshot) | _seen_in(lake, snapshot)
 
 
-def last_seen_after(lake: Warehouse, last: Row | None, registered: Iterable[Row]) -> list[Row]:
+def last_seen_after(lake: Warehouse, last: Snapshot | None, registered: Iterable[Row]) -> list[Row]:
     """Return the rows of `brokers_last_seen` for a new snapshot of `registered` brokers; `last` precedes it."""
     if last is None:
         return []
@@ -54,22 +56,22 @@ def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dic
     return gone | {row["broker_id"]: row.get("rack") for row in registered if row["understood"]}
 
 
-def _seen_in(lake: Warehouse, snapshot: Row) -> dict[int, Row]:
+def _seen_in(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
     """Return the readable registrations of a snapshot as rows of `brokers_last_seen`."""
-    found = {"snapshot_id": snapshot["snapshot_id"], "last_seen_at": snapshot["taken_at"]}
+    found = {"snapshot_id": snapshot.snapshot_id, "last_seen_at": snapshot.taken_at}
     brokers = as_of(lake, snapshot, "brokers")
     return {row["broker_id"]: {name: row[name] for name in FACTS} | found for row in brokers if row["understood"]}
 
 
-def _from_events(lake: Warehouse, snapshot: Row) -> Iterator[Row]:
+def _from_events(lake: Warehouse, snapshot: Snapshot) -> Iterator[Row]:
     """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
     registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers") if row["understood"]}
-    until = ("snapshot_id", "<=", snapshot["snapshot_id"])
-    failures = lake.rows("events", until, ("kind", "=", BROKER_FAILED))
-    failed_in = {int(row["subject"].split(" ")[1]): row["snapshot_id"] for row in _in_order(failures)}
-    earlier = _in_order(lake.rows("snapshots", until))
+    until = ("snapshot_id", "<=", snapshot.snapshot_id)
+    failures = sorted(lake.rows("events", until, ("kind", "=", BROKER_FAILED)), key=itemgetter("snapshot_id"))
+    failed_in = {int(row["subject"].split(" ")[1]): row["snapshot_id"] for row in failures}
+    earlier = sorted(lake.typed_rows(Snapshot, until), key=attrgetter("snapshot_id"))
     for broker, failed in failed_in.items():
-        before = [row for row in earlier if row["snapshot_id"] < failed]
+        before = [taken for taken in earlier if taken.snapshot_id < failed]
         if broker in registered or not before:
             continue
         try:
@@ -78,7 +80,3 @@ def _from_events(lake: Warehouse, snapshot: Row) -> Iterator[Row]:
             continue
         if row is not None:
             yield row
-
-
-def _in_order(rows: Iterable[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: int(row["snapshot_id"]))

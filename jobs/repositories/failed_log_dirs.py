@@ -16,12 +16,13 @@ from jobs.repositories.snapshots import as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR
+from schemas.rows import Snapshot
 
 _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
 
 
-def failed_replicas(lake: Warehouse, snapshot: Row) -> list[Row]:
+def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[Row]:
     """Return the latest response of live brokers for each replica, where it reports a failed log dir."""
     topics = lake.read("answers", _OF_LEADER_AND_ISR, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])[
         "topic"
@@ -35,7 +36,7 @@ def failed_replicas(lake: Warehouse, snapshot: Row) -> list[Row]:
     return [row for row in failed if row["broker_epoch"] == epochs.get(row["broker_id"])]
 
 
-def event_lines(lake: Warehouse, snapshot: Row) -> Iterator[str]:
+def event_lines(lake: Warehouse, snapshot: Snapshot) -> Iterator[str]:
     """Return a line for each broker that reported a failed log dir which no controller has handled yet."""
     events = as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.LOG_DIR.value))
     for broker in sorted({row["broker_id"] for row in events}):

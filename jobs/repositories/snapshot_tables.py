@@ -11,6 +11,7 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import brokers_last_seen
+from schemas.rows import Snapshot
 from schemas.tables import TABLES
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
@@ -22,7 +23,7 @@ class SnapshotTables:
     """DataFrames of the table versions that a snapshot names, by table name."""
 
     tables: SparkWarehouse
-    snapshot: Row
+    snapshot: Snapshot
 
     def __getitem__(self, table: str) -> DataFrame:
         """Read a table at the version that the snapshot names; shapes as in `schemas.tables`."""
@@ -32,11 +33,11 @@ class SnapshotTables:
         if table in DRIVER_READ_TABLES:
             # a single partition can be aggregated without a shuffle
             return self.tables.arrow(self._small(table), TABLES[table]).coalesce(1)
-        return self.tables.read(table, self.snapshot["versions"][table])
+        return self.tables.read(table, self.snapshot.versions[table])
 
     def _small(self, table: str) -> pa.Table:
         """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
-        rows = self.tables.warehouse.read(table, version=self.snapshot["versions"][table])
+        rows = self.tables.warehouse.read(table, version=self.snapshot.versions[table])
         return rows.select(TABLES[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:

@@ -1,32 +1,33 @@
 """Selection of the snapshot that a command uses, and its tables. It needs no JVM."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import R, Row, Warehouse, as_rows, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
 from schemas.enums import PartitionState
+from schemas.rows import Snapshot
 
 PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
 
 
-def last_snapshot(lake: Warehouse) -> Row | None:
+def last_snapshot(lake: Warehouse) -> Snapshot | None:
     """Return the newest complete snapshot, or None if there is none."""
     ids = lake.read("snapshots")["snapshot_id"]
     if not len(ids):
         return None
-    return lake.rows("snapshots", ("snapshot_id", "=", pc.max(ids).as_py()))[0]
+    return lake.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))[0]
 
 
-def find_snapshot(lake: Warehouse, snapshot_id: int | None = None) -> Row:
+def find_snapshot(lake: Warehouse, snapshot_id: int | None = None) -> Snapshot:
     """Return the given or the newest snapshot; raise UsageError or UnreadableError if it does not exist."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
@@ -36,11 +37,11 @@ def find_snapshot(lake: Warehouse, snapshot_id: int | None = None) -> Row:
             f"no snapshot of cluster {lake.cluster!r} in {lake.warehouse}; "
             f"take one with `surveyor snapshot --cluster {lake.cluster}`, or check --cluster",
         )
-    if snapshot_id is None or snapshot_id == newest["snapshot_id"]:
+    if snapshot_id is None or snapshot_id == newest.snapshot_id:
         return newest
-    rows = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
+    rows = lake.typed_rows(Snapshot, ("snapshot_id", "=", snapshot_id))
     if not rows:
-        raise UsageError(_no_snapshot(lake, snapshot_id, newest["snapshot_id"]))
+        raise UsageError(_no_snapshot(lake, snapshot_id, newest.snapshot_id))
     return rows[0]
 
 
@@ -53,24 +54,29 @@ def _no_snapshot(lake: Warehouse, snapshot_id: int, newest: int) -> str:
     )
 
 
-def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
+def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
     """Raise RefusedError if a snapshot has no broker or, with `topics`, no topic."""
-    missing = "broker (/brokers/ids is empty)" if snapshot["brokers"] == 0 else "topic (/brokers/topics is empty)"
-    if snapshot["brokers"] == 0 or (topics and snapshot["topics"] == 0):
+    missing = "broker (/brokers/ids is empty)" if snapshot.brokers == 0 else "topic (/brokers/topics is empty)"
+    if snapshot.brokers == 0 or (topics and snapshot.topics == 0):
         raise RefusedError(
-            f"snapshot {snapshot['snapshot_id']} has no {missing}, so there is nothing to plan; if the cluster has any "
+            f"snapshot {snapshot.snapshot_id} has no {missing}, so there is nothing to plan; if the cluster has any "
             "now, take a new `surveyor snapshot`",
         )
 
 
-def as_of(lake: Warehouse, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
-    """Return the rows of a table at a snapshot."""
+def as_of(lake: Warehouse, snapshot: Snapshot, table: str, *filters: Filter) -> list[Row]:
+    """Return the rows of a table at a snapshot as dictionaries."""
     return as_rows(table_as_of(lake, snapshot, table, *filters))
+
+
+def rows_as_of(lake: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
+    """Return the rows of a table at a snapshot as structs."""
+    return typed(row, table_as_of(lake, snapshot, row.TABLE, *filters))
 
 
 def table_as_of(
     lake: Warehouse,
-    snapshot: Row,
+    snapshot: Snapshot,
     table: str,
     *filters: Filter,
     columns: Sequence[str] | None = None,
@@ -81,18 +87,18 @@ def table_as_of(
     columns. Raise UnreadableError for other tables, which have no history.
     """
     try:
-        return lake.read(table, *filters, version=snapshot["versions"][table], columns=columns)
+        return lake.read(table, *filters, version=snapshot.versions[table], columns=columns)
     except UnreadableError:
         if table != "partitions":
             raise
-    rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+    rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot.snapshot_id), *filters))
     rows = _with_topic_versions(rows, lake, snapshot)
     return rows if columns is None else rows.select(columns)
 
 
-def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Row) -> pa.Table:
+def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Snapshot) -> pa.Table:
     """Set the topic versions of a snapshot; the history does not record a new topic version as a change."""
-    version = snapshot["versions"].get("topics")
+    version = snapshot.versions.get("topics")
     try:
         topics = None if version is None else lake.read("topics", version=version, columns=["topic", "topic_version"])
     except UnreadableError:

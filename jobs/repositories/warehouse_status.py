@@ -19,6 +19,7 @@ from jobs.repositories.plans.repository import is_cycle
 from jobs.repositories.snapshots import as_of, last_snapshot
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
+from schemas.rows import Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -29,7 +30,7 @@ OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
 class WarehouseStatus:
     """The current state in the tables; empty if there are none."""
 
-    snapshot: Row | None = None
+    snapshot: Snapshot | None = None
     """The newest complete one."""
     plans: list[Row] = field(default_factory=list)
     """OPEN plans, the newest last; `operations` is the number of operations of each.
@@ -58,7 +59,7 @@ def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
         plans=sorted(plans, key=lambda row: row["created_at"]),
         drained=drained,
         throttled=throttled_plans(lake),
-        latest_epoch=latest_recorded_epoch(lake, snapshot.get("cluster_id")),
+        latest_epoch=latest_recorded_epoch(lake, snapshot.cluster_id),
     )
 
 
@@ -84,7 +85,7 @@ def warehouse_status_if_readable(lake: Warehouse) -> WarehouseStatus:
         return WarehouseStatus(fault=str(error))
 
 
-def missing_since(lake: Warehouse, snapshot: Row, brokers: Collection[int]) -> dict[int, datetime]:
+def missing_since(lake: Warehouse, snapshot: Snapshot, brokers: Collection[int]) -> dict[int, datetime]:
     """Return when each of the brokers missing in this snapshot was first missing in a snapshot.
 
     A broker in no snapshot counts as missing since the oldest one.
@@ -94,20 +95,20 @@ def missing_since(lake: Warehouse, snapshot: Row, brokers: Collection[int]) -> d
         return {}
     seen = brokers_last_seen(lake, snapshot)
     last = {broker: seen[broker]["snapshot_id"] if broker in seen else 0 for broker in absent}
-    snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot["snapshot_id"]))
+    snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
     taken = {row["snapshot_id"]: row["taken_at"] for row in snapshots.select(["snapshot_id", "taken_at"]).to_pylist()}
     return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}
 
 
-def known_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int | None:
+def known_min_isr_of(lake: Warehouse, snapshot: Snapshot | None) -> int | None:
     """Return the brokers' default min.insync.replicas in a snapshot, or None if no broker reported it."""
     return max_known_min_isr(_min_isr_rows(lake, snapshot))
 
 
-def default_min_isr_of(lake: Warehouse, snapshot: Row | None) -> int:
+def default_min_isr_of(lake: Warehouse, snapshot: Snapshot | None) -> int:
     """Return the brokers' default min.insync.replicas in a snapshot, or Kafka's default if no broker reported it."""
     return default_min_isr(_min_isr_rows(lake, snapshot))
 
 
-def _min_isr_rows(lake: Warehouse, snapshot: Row | None) -> list[Row]:
+def _min_isr_rows(lake: Warehouse, snapshot: Snapshot | None) -> list[Row]:
     return [] if snapshot is None else as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR))

@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import as_of, table_as_of
 from schemas.enums import RequestKind
-from schemas.rows import Key
+from schemas.rows import Key, Snapshot
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import MalformedZnodeError, decode_config
 
@@ -125,27 +125,27 @@ def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
     return {name: broker_rates for name, broker_rates in rates.items() if broker_rates}
 
 
-def view_of(lake: Warehouse, snapshot: Row, *partitions: Filter) -> ClusterView:
+def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:
     """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
-    quarantine = as_of(lake, snapshot, "quarantine") if snapshot["quarantined"] else []
+    quarantine = as_of(lake, snapshot, "quarantine") if snapshot.quarantined else []
     return ClusterView(
-        controller_id=snapshot["controller_id"],
-        controller_epoch=snapshot["controller_epoch"],
-        migration=snapshot.get("migration"),
+        controller_id=snapshot.controller_id,
+        controller_epoch=snapshot.controller_epoch,
+        migration=snapshot.migration,
         brokers=as_of(lake, snapshot, "brokers"),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
         requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
         partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
-        quarantined=snapshot["quarantined"] or 0,
+        quarantined=snapshot.quarantined or 0,
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),
     )
 
 
-def with_last_known_replicas(view: ClusterView, lake: Warehouse, snapshot: Row | None) -> ClusterView:
+def with_last_known_replicas(view: ClusterView, lake: Warehouse, snapshot: Snapshot | None) -> ClusterView:
     """Give the partitions without known replicas those of the last snapshot, as a snapshot does.
 
     They remain not understood. So brokers that hold them are not shown as empty.

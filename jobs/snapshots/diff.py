@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.core.masking import masked
 from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
+from schemas.rows import Snapshot
 
 COLUMNS: Final = ("what", "subject", "column", "before", "after")
 
@@ -37,15 +38,15 @@ Pair = tuple[Row | None, Row | None]
 """A row before and after, None if absent."""
 
 
-def differences(lake: Warehouse, before: Row, after: Row) -> list[Row]:
+def differences(lake: Warehouse, before: Snapshot, after: Snapshot) -> list[Row]:
     """Return the differences between two snapshots; partitions, the most numerous, come last."""
     both = before, after
     return [
-        *_changed("controller changed", "controller", before, after, CONTROLLER),
+        *_changed("controller changed", "controller", before.columns(), after.columns(), CONTROLLER),
         *_brokers(_pairs_of(lake, both, "brokers", ["broker_id"], BROKER)),
         *_topics(_pairs_of(lake, both, "topics", ["topic"], TOPIC)),
         *_quarantine(_pairs_of(lake, both, "quarantine", ["path", "reason"], [])),
-        *_partitions(_partition_pairs(lake, before["snapshot_id"], after["snapshot_id"])),
+        *_partitions(_partition_pairs(lake, before.snapshot_id, after.snapshot_id)),
     ]
 
 
@@ -105,7 +106,7 @@ def _difference(what: str, subject: str, column: str, was: Row | None, is_now: R
 
 def _pairs_of(
     lake: Warehouse,
-    both: tuple[Row, Row],
+    both: tuple[Snapshot, Snapshot],
     table: str,
     key: Sequence[str],
     columns: Sequence[str],

@@ -100,7 +100,7 @@ def _write_under_next_id(
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     while True:
         last = last_snapshot(settings.lake)
-        snapshot_id = 1 if last is None else last["snapshot_id"] + 1
+        snapshot_id = 1 if last is None else last.snapshot_id + 1
         counts = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases).write()
         row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
         if settings.lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:

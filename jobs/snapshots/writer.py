@@ -47,6 +47,7 @@ from planner.history.snapshot_diff import (
 )
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
+from schemas.rows import Snapshot
 from schemas.tables import PARTITIONS, TABLES, TOPICS
 
 VANISHED = "vanished"
@@ -80,7 +81,7 @@ class SnapshotWriter:
     settings: Settings
     tables: SparkWarehouse
     reading: StagedMetadata
-    last: Row | None
+    last: Snapshot | None
     snapshot_id: int
     phases: Phases
 
@@ -161,7 +162,7 @@ class SnapshotWriter:
         OPTIMIZE also counts, although it changes no row; the comparison is then redundant.
         """
         assert self.last is not None  # noqa: S101 - as above
-        return not self.tables.warehouse.same_files(table, self.last["versions"][table])
+        return not self.tables.warehouse.same_files(table, self.last.versions[table])
 
     def changed_since(self, before: DataFrame, now: "CurrentTables") -> PartitionDiff | None:
         """Return the changes relative to the partitions `before`, or None."""
@@ -193,7 +194,7 @@ class SnapshotWriter:
         if last is None:
             return
         rows = last_seen_after(lake, last, self.reading.state.brokers)
-        stale = LAST_SEEN not in last["versions"] or self.written_since_last_snapshot(LAST_SEEN)
+        stale = LAST_SEEN not in last.versions or self.written_since_last_snapshot(LAST_SEEN)
         if stale or comparable(LAST_SEEN, rows) != comparable(LAST_SEEN, as_of(lake, last, LAST_SEEN)):
             lake.replace(LAST_SEEN, rows)
 
@@ -204,9 +205,9 @@ class SnapshotWriter:
             self.tables.warehouse.replace_by("topics", rows)
         return rows
 
-    def topics_differ(self, last: Row, new: pa.Table) -> bool:
+    def topics_differ(self, last: Snapshot, new: pa.Table) -> bool:
         """Whether any topic's row changed, apart from `snapshot_id`."""
-        was = self.tables.warehouse.read("topics", version=last["versions"]["topics"])
+        was = self.tables.warehouse.read("topics", version=last.versions["topics"])
         then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
         return not then.equals(now)
 
@@ -255,7 +256,7 @@ class SnapshotWriter:
         else:
             self.tables.warehouse.replace("events", [], self.own_rows)
 
-    def small_events(self, last: Row) -> Iterator[DataFrame]:
+    def small_events(self, last: Snapshot) -> Iterator[DataFrame]:
         """Return events of brokers, requests and the controller; unchanged tables start no Spark job."""
         state, frame = self.reading.state, self.tables.frame
         for table, rows, events in (
@@ -265,15 +266,16 @@ class SnapshotWriter:
             was = as_of(self.tables.warehouse, last, table)
             if comparable(table, was) != comparable(table, rows):
                 yield events(frame(table, was), frame(table, rows))
-        if any(last[name] != value for name, value in state.control.items()):
-            yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
+        before = {name: last.columns()[name] for name in state.control}
+        if before != state.control:
+            yield controller_events(frame("snapshots", [before]), frame("snapshots", [state.control]))
 
-    def topic_id_events(self, last: Row, topics: pa.Table) -> Iterator[DataFrame]:
+    def topic_id_events(self, last: Snapshot, topics: pa.Table) -> Iterator[DataFrame]:
         """Return events of topics whose id changed."""
         columns = ["cluster", "topic", "topic_id", "understood"]
         before, after = (
             {row["topic"]: row for row in as_rows(table.select(columns))}
-            for table in (self.tables.warehouse.read("topics", version=last["versions"]["topics"]), topics)
+            for table in (self.tables.warehouse.read("topics", version=last.versions["topics"]), topics)
         )
         names = [name for name in before.keys() & after.keys() if before[name]["topic_id"] != after[name]["topic_id"]]
         if names:

@@ -23,6 +23,7 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
 from jobs.sql_views.views import VIEWS
 from schemas.enums import PlanStatus
+from schemas.rows import Snapshot
 
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables of the cluster's state, which are read at the version that the snapshot names."""
@@ -77,7 +78,7 @@ class Summaries:
     """The views of one cluster at one snapshot; `only` are additional filters by table."""
 
     lake: Warehouse
-    snapshot: Row
+    snapshot: Snapshot
     only: Mapping[str, Filter] = field(default_factory=dict)
     until: datetime | None = None
     """Time of the next snapshot; plans and commits from then on are excluded."""
@@ -153,7 +154,7 @@ class Summaries:
 
     def _limits(self, name: str) -> list[Filter]:
         """Return the filters that exclude rows later than the snapshot."""
-        up_to: Filter = ("snapshot_id", "<=", self.snapshot["snapshot_id"])
+        up_to: Filter = ("snapshot_id", "<=", self.snapshot.snapshot_id)
         if self.until is not None and name in _LATER:
             return [(_LATER[name], "<", self.until), *[up_to] * (name == "plans")]
         return [up_to] if name in _UP_TO else []
@@ -162,7 +163,7 @@ class Summaries:
         if name not in _AS_OF:
             return self.lake.columns(name)
         try:
-            return self.lake.columns(name, self.snapshot["versions"][name])
+            return self.lake.columns(name, self.snapshot.versions[name])
         except UnreadableError:
             if name != "partitions":
                 raise

@@ -261,7 +261,7 @@ _WHATIF: Final = (
 
 def _whatif(at: Summaries) -> dict[str, Any]:
     """Return the worst rows of each kind of loss, at this snapshot or at the last one simulated before it."""
-    number = at.snapshot["snapshot_id"]
+    number = at.snapshot.snapshot_id
     rows = at.lake.read("whatif", ("snapshot_id", "<=", number)) if at.lake.has("whatif") else pa.table({})
     stored = as_rows(rows)
     result: dict[str, Any] = {"not_asked": [], "tables": []}

@@ -37,6 +37,7 @@ from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
 from schemas.digest import plan_header
 from schemas.enums import PlanStatus
+from schemas.rows import Snapshot
 
 REASONS_SHOWN: Final = 20
 
@@ -50,7 +51,7 @@ class PlanTables:
     row: Row
     changes: StoredRows
     at: Summaries
-    snapshot: Row
+    snapshot: Snapshot
     is_whole: bool
     """Whether the snapshot still exists; if not, the cluster is derived from the plan's rows."""
     review: Review
@@ -67,7 +68,9 @@ class PlanTables:
         try:
             snapshot, is_whole = find_snapshot(lake, row["snapshot_id"]), True
         except UsageError:
-            snapshot = {"snapshot_id": row["snapshot_id"], "cluster_id": row["cluster_id"], "taken_at": None}
+            snapshot = Snapshot(
+                snapshot_id=row["snapshot_id"], cluster_id=row["cluster_id"], taken_at=row["created_at"]
+            )
             is_whole = False
         at = Summaries(lake, snapshot, {"commits": of_plan})
         at.add("plan_changes", changes.table)
@@ -110,7 +113,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
     sums = summary(plan.changes)
     return render(
         "plan.html",
-        about=about(plan.at.lake.cluster, plan.snapshot, now),
+        about=about(plan.at.lake.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
         plan={
             "title": plan_title(row),
             "kind": row["kind"],
@@ -202,9 +205,9 @@ def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator
         age = format_duration((now - row["created_at"]).total_seconds())
         yield f"this plan is {age} old, and a commit refuses plans older than {max_age_hours:g} h; plan again"
     newest = last_snapshot(plan.at.lake)
-    if newest is not None and newest["snapshot_id"] > row["snapshot_id"]:
+    if newest is not None and newest.snapshot_id > row["snapshot_id"]:
         yield (
-            f"this plan is on snapshot {row['snapshot_id']}, and the newest is {newest['snapshot_id']}: "
+            f"this plan is on snapshot {row['snapshot_id']}, and the newest is {newest.snapshot_id}: "
             "a commit skips partitions that have changed since"
         )
 

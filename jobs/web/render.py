@@ -18,6 +18,7 @@ from markupsafe import Markup
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.units import format_duration
 from jobs.web.charts import plainly
+from schemas.rows import Snapshot
 
 _PACKAGE: Final = "jobs.web"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
@@ -47,15 +48,14 @@ def shown_time(time: datetime | None) -> str:
     return "" if time is None else time.astimezone(UTC).strftime(_TIME)
 
 
-def about(cluster: str, snapshot: Row, now: datetime) -> Row:
+def about(cluster: str, snapshot: Snapshot, now: datetime, *, is_deleted: bool = False) -> Row:
     """Return cluster, snapshot id, time and age; time and age are empty if the snapshot was deleted."""
-    taken = snapshot["taken_at"]
-    known = {"cluster": cluster, "cluster_id": snapshot["cluster_id"], "snapshot_id": snapshot["snapshot_id"]}
-    if taken is None:
+    known = {"cluster": cluster, "cluster_id": snapshot.cluster_id, "snapshot_id": snapshot.snapshot_id}
+    if is_deleted:
         return {**known, "taken_at": "", "iso": "", "age": "", "made_at": shown_time(now)}
-    age = format_duration(max((now - taken).total_seconds(), 0))
-    iso = taken.astimezone(UTC).isoformat()
-    return {**known, "taken_at": shown_time(taken), "iso": iso, "age": age, "made_at": shown_time(now)}
+    age = format_duration(max((now - snapshot.taken_at).total_seconds(), 0))
+    iso = snapshot.taken_at.astimezone(UTC).isoformat()
+    return {**known, "taken_at": shown_time(snapshot.taken_at), "iso": iso, "age": age, "made_at": shown_time(now)}
 
 
 @cache

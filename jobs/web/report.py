@@ -18,6 +18,7 @@ from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import cluster_page
 from jobs.web.plan_page import PlanTables, plan_page
+from schemas.rows import Snapshot
 
 MOST_CHANGES: Final = 2_000_000
 """Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
@@ -38,7 +39,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
             chosen = find_snapshot(settings.lake, snapshot_id)
             html = cluster_page(summaries(settings.lake, chosen), now)
             path = out or Path("report.html")
-            result = {"snapshot_id": chosen["snapshot_id"]}
+            result = {"snapshot_id": chosen.snapshot_id}
         else:
             tables = PlanTables.read(settings.lake, plan)
             html = plan_page(settings, tables, now)
@@ -50,20 +51,20 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     emit_result(settings, result, f"report of {about}: {path} ({format_bytes(written)})")
 
 
-def summaries(lake: Warehouse, snapshot: Row) -> Summaries:
+def summaries(lake: Warehouse, snapshot: Snapshot) -> Summaries:
     """Open the views at a snapshot, restricted to the newest plans if there are more than MOST_CHANGES changes."""
     return Summaries(lake, snapshot, _newest_plans(lake, snapshot), until_of(lake, snapshot))
 
 
-def until_of(lake: Warehouse, snapshot: Row) -> datetime | None:
+def until_of(lake: Warehouse, snapshot: Snapshot) -> datetime | None:
     """Return when the next snapshot was taken, which ends the period of this one; None for the newest."""
-    after = lake.read("snapshots", ("snapshot_id", ">", snapshot["snapshot_id"]), columns=["taken_at"])["taken_at"]
+    after = lake.read("snapshots", ("snapshot_id", ">", snapshot.snapshot_id), columns=["taken_at"])["taken_at"]
     taken: datetime | None = pc.min(after).as_py()
     return taken
 
 
-def _newest_plans(lake: Warehouse, snapshot: Row) -> dict[str, Filter]:
-    up_to = ("snapshot_id", "<=", snapshot["snapshot_id"])
+def _newest_plans(lake: Warehouse, snapshot: Snapshot) -> dict[str, Filter]:
+    up_to = ("snapshot_id", "<=", snapshot.snapshot_id)
     plans = lake.read("plans", up_to, columns=["plan_id", "created_at", "changes"])
     taken, changes = list[str](), 0
     for row in plans.sort_by([("created_at", "descending")]).to_pylist():

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
@@ -30,6 +31,7 @@ from jobs.controller.decisions.warmup import warm_up
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
+from schemas.rows import Snapshot
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
 from tests.bench.figures import Figure
 from tests.bench.telling import instant_brokers
@@ -74,7 +76,8 @@ def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
         warm_up(engine)
         log_writer = WriteBehindLog(lake)
         log_writer.start()
-        controller = ResidentController(control, engine, log_writer, {"snapshot_id": 1, "cluster_id": "bench"}, log)
+        snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="bench")
+        controller = ResidentController(control, engine, log_writer, snapshot, log)
         with progress(f"{partitions:,} partitions are read"):
             controller.reader.load_all()
         gc.collect()

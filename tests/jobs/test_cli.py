@@ -247,7 +247,7 @@ def named(warehouse: str) -> str:
     lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
     lake.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
     lake.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])
-    Warehouse(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made}])
+    Warehouse(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made, "versions": {}}])
     return warehouse
 
 

@@ -1,14 +1,16 @@
 """The contract of the tables: names and types that others read, and a comment for every column."""
 
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
 from schemas.notices import Notice
-from schemas.rows import Change, Operation
+from schemas.rows import Change, Operation, TableRow
 from schemas.tables import CHECKS, KEYS, NOTICES, TABLES
 
 IDS: Final = "array<int>"
@@ -280,15 +282,30 @@ def test_a_plans_id_covers_all_but_itself() -> None:
     assert expected == HASHED
 
 
-@pytest.mark.parametrize(
-    ("row", "schema"),
-    [(Change, TABLES["changes"]), (Operation, TABLES["operations"]), (Notice, NOTICES)],
-    ids=["changes", "operations", "notices"],
-)
-def test_typed_rows_have_the_columns_of_their_table(row: type[Change | Operation | Notice], schema: StructType) -> None:
-    typed = {field.name: field.type for field in msgspec.structs.fields(row)}
-    simple: dict[str, set[Any]] = {"int": {int}, "string": {str}, "boolean": {bool}, IDS: {list[int], tuple[int, ...]}}
-    columns = {field.name: simple[field.dataType.simpleString()] for field in schema.fields}
+SIMPLE: Final[dict[str, set[Any]]] = {
+    "int": {int},
+    "bigint": {int},
+    "double": {float},
+    "string": {str},
+    "boolean": {bool},
+    "timestamp": {datetime},
+    IDS: {list[int], tuple[int, ...]},
+    "map<string,bigint>": {dict[str, int]},
+}
+"""The types in Python of a type in Spark."""
+
+TYPED: Final[dict[type[Struct], StructType]] = {
+    Change: TABLES["changes"],
+    Operation: TABLES["operations"],
+    Notice: NOTICES,
+    **{row: TABLES[row.TABLE] for row in TableRow.__subclasses__()},
+}
+
+
+@pytest.mark.parametrize("row", TYPED)
+def test_typed_rows_have_the_columns_of_their_table(row: type[Struct]) -> None:
+    typed, schema = {field.name: field.type for field in msgspec.structs.fields(row)}, TYPED[row]
+    columns = {field.name: SIMPLE[field.dataType.simpleString()] for field in schema.fields}
 
     assert typed.keys() == columns.keys()
     assert all(

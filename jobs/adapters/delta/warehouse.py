@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
@@ -27,8 +28,10 @@ from jobs.adapters.delta.warehouse_paths import absolute, make_all, refuse_unwri
 from jobs.core.errors import UnreadableError
 from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLES
+from schemas.rows import TableRow
 
 T = TypeVar("T")
+R = TypeVar("R", bound=TableRow)
 
 MAX_WRITE_ATTEMPTS: Final = 5
 """Attempts at a write when other commits come first."""
@@ -129,6 +132,10 @@ class Warehouse:
     def rows(self, table: str, *filters: Filter, version: int | None = None) -> list[Row]:
         """Read rows as dictionaries."""
         return as_rows(self.read(table, *filters, version=version))
+
+    def typed_rows(self, row: type[R], *filters: Filter, version: int | None = None) -> list[R]:
+        """Read rows as structs."""
+        return typed(row, self.read(row.TABLE, *filters, version=version))
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows; column `cluster` is filled in."""
@@ -351,6 +358,14 @@ def as_rows(rows: pa.Table) -> list[Row]:
     """Convert an Arrow table into dictionaries."""
     dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
     return dictionaries
+
+
+def typed(row: type[R], rows: pa.Table) -> list[R]:
+    """Convert an Arrow table into structs; raise UnreadableError if a row does not fit."""
+    try:
+        return msgspec.convert(as_rows(rows), list[row])  # type: ignore[valid-type]
+    except msgspec.ValidationError as error:
+        raise UnreadableError(f"table {row.TABLE} has a row that Surveyor did not write: {error}") from None
 
 
 @cache

@@ -204,7 +204,7 @@ def _unknown_topics(scope: Scope, cluster: NamedPartitions, at: SnapshotTables) 
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
     opaque = missing.intersection(unread_in(at.tables.warehouse, at.snapshot).topics) if missing else set()
     unread = RejectionCode.NOT_UNDERSTOOD.value, f"the znode of the topic is not understood; {SHOWN}"
-    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {at.snapshot['snapshot_id']}"
+    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {at.snapshot.snapshot_id}"
     return [_whole_topics(sorted(opaque), *unread), _whole_topics(sorted(missing - opaque), *unknown)]
 
 

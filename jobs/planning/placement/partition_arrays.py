@@ -94,7 +94,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     inside = scope.among(names)
     in_scope = _by_number([name in inside for name in names], number)
     if not in_scope.any():
-        _refuse_nothing(scope, names, unread_in(at.tables.warehouse, at.snapshot), at.snapshot["snapshot_id"])
+        _refuse_nothing(scope, names, unread_in(at.tables.warehouse, at.snapshot), at.snapshot.snapshot_id)
     deleted = _being_deleted(at)
     bar = _by_number([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
     bar |= _requested(at, rows) | ~_led(at, rows)

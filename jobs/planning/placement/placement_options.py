@@ -79,7 +79,7 @@ class StatedRequest:
         alive = ", ".join(map(str, sorted(understood))) or "none"
         for broker in sorted(ids):
             if broker not in understood:
-                where = f"snapshot {at.snapshot['snapshot_id']}; alive are {alive}"
+                where = f"snapshot {at.snapshot.snapshot_id}; alive are {alive}"
                 raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
             if not understood[broker]:
                 why = "`surveyor show quarantine` shows why"

@@ -33,7 +33,7 @@ def snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Snap
     inside = scope.among(topic_names["then"] | topic_names["now"])
     tables = {when: _in_scope(each, topic_names[when], inside) for when, each in both.items()}
     if not any(topics.count() for topics in tables.values()):
-        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is requested")
+        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot.snapshot_id} is requested")
     rows = targets_from(
         _of(then, tables["then"]),
         tables["then"],

@@ -47,7 +47,7 @@ class Weights:
         if self.file is None:
             sizes = _largest_logs(at.tables.warehouse, cluster)
         else:
-            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot['snapshot_id']}")
+            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot.snapshot_id}")
         weights, assumed = fill_unknown(sizes, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:

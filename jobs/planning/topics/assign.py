@@ -33,6 +33,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of
 from planner.topics.creation import creation_changes
 from schemas.enums import OperationKind, PlanKind
+from schemas.rows import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,13 +178,13 @@ def _topic_ids(at: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
     return at.tables.spark.createDataFrame(list(ids.items()), "topic string, topic_id string")
 
 
-def new_topic_id(snapshot: Row, topic: str) -> str:
+def new_topic_id(snapshot: Snapshot, topic: str) -> str:
     """Generate a topic id as Kafka does, deterministic for the snapshot: 22 characters of base64url.
 
     Ids that begin with a dash are skipped, as in Kafka, for the sake of command lines.
     """
     for attempt in range(1000):
-        seed = json.dumps([snapshot["cluster_id"], snapshot["zxid_after"], snapshot["snapshot_id"], topic, attempt])
+        seed = json.dumps([snapshot.cluster_id, snapshot.zxid_after, snapshot.snapshot_id, topic, attempt])
         text = base64.urlsafe_b64encode(hashlib.sha256(seed.encode()).digest()[:16]).decode().rstrip("=")
         if not text.startswith("-"):
             return text

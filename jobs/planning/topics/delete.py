@@ -36,7 +36,7 @@ class DeleteRequest:
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", DELETION_ENABLED)))
         rows = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in rows]
-        why_unknown = unknown_topics(unknown, at.snapshot["snapshot_id"])
+        why_unknown = unknown_topics(unknown, at.snapshot.snapshot_id)
         if not rows:
             raise why_unknown
         verdicts = [(topic, _rejection(topic, rows.get(topic), str(why_unknown))) for topic in self.topics]

@@ -54,7 +54,7 @@ def _hint(topic: str, flag: str) -> str:
 
 def find_topic(at: SnapshotTables, topic: str) -> ExistingTopic:
     """Return a topic that may be changed; raise RefusedError if it may not."""
-    snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
+    snapshot_id, mine = at.snapshot.snapshot_id, ("topic", "=", topic)
     rows = as_of(at.tables.warehouse, at.snapshot, "topics", mine)
     if not rows:
         raise unknown_topics([topic], snapshot_id)

@@ -110,7 +110,7 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
         taken_alike = taken[_metric_name(name)]
         others = sorted({*taken_alike, *requested[_metric_name(name)]} - {name})
         if name in taken_alike:
-            snapshot_id = at.snapshot["snapshot_id"]
+            snapshot_id = at.snapshot.snapshot_id
             yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
         elif others:
             yield RefusedError, f"topic {name} collides with {others[0]}: '.' and '_' are one in metric names"

@@ -11,13 +11,13 @@ from typing import Final
 
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
 from jobs.web.dashboard.parts import plain
 from jobs.web.dashboard.sections import CLUSTER, PAGES
 from jobs.web.render import shown_time
+from schemas.rows import Snapshot
 
 # Keys of the session state: the position of the slider, and the cluster and its newest snapshot at the last run.
 SLIDER: Final = "snapshot"
@@ -51,15 +51,15 @@ def _show(arguments: argparse.Namespace) -> None:
         snapshot = _chosen(cluster, snapshots(arguments.warehouse, cluster))
     st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
     st.title(plain(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
-    age = format_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
-    cluster_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
-    st.text(f"snapshot {snapshot['snapshot_id']}{cluster_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")
-    PAGES[page](SnapshotRef(arguments.warehouse, cluster, snapshot["snapshot_id"]), arguments.max_plan_age_hours)
+    age = format_duration(max((datetime.now(UTC) - snapshot.taken_at).total_seconds(), 0))
+    cluster_id = f" (id {snapshot.cluster_id})" if snapshot.cluster_id else ""
+    st.text(f"snapshot {snapshot.snapshot_id}{cluster_id} taken {shown_time(snapshot.taken_at)} UTC, {age} old")
+    PAGES[page](SnapshotRef(arguments.warehouse, cluster, snapshot.snapshot_id), arguments.max_plan_age_hours)
 
 
-def _chosen(cluster: str, taken: list[Row]) -> Row:
+def _chosen(cluster: str, taken: list[Snapshot]) -> Snapshot:
     """Return the snapshot selected by the slider, by default the newest; a single snapshot has no slider."""
-    by_id = {row["snapshot_id"]: row for row in taken}
+    by_id = {row.snapshot_id: row for row in taken}
     _follow(cluster, list(by_id))
     return by_id[st.select_slider("Snapshot", list(by_id), key=SLIDER)] if len(by_id) > 1 else taken[0]
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import commits, plans, reigns, trouble
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
+from schemas.rows import Snapshot
 
 FRESH: Final = 5
 """Lifetime of cached data that can grow."""
@@ -48,11 +49,11 @@ def clusters(warehouse: str) -> list[str]:
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
-def snapshots(warehouse: str, cluster: str) -> list[Row]:
+def snapshots(warehouse: str, cluster: str) -> list[Snapshot]:
     """Return snapshot_id, taken_at and cluster_id of the snapshots of a cluster, the oldest first."""
     columns = ["snapshot_id", "taken_at", "cluster_id"]
     rows = Warehouse(warehouse, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
-    return list(rows.to_pylist())
+    return typed(Snapshot, rows)
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)

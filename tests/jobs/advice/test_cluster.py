@@ -16,6 +16,7 @@ from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import NO_CONTROLLER
+from schemas.rows import Snapshot
 from tests.docs.shown import fault
 from tests.jobs.support.rows.lake_rows import NOW
 
@@ -52,7 +53,7 @@ WELL: Final = Health(
     throttled_topics=[],
 )
 DAY: Final = 86_400.0
-SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)}
+SNAPSHOT: Final = Snapshot(snapshot_id=4, taken_at=NOW - timedelta(minutes=5))
 
 
 EPOCH_BLOCKS: Final[Row] = {"path": "/controller_epoch", "blocks": "fail-over", "reason": "why", "mend": None}
@@ -156,7 +157,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({}, {"snapshot": None}, "no snapshot yet: plans are made on one, and `show` shows it", "snapshot"),
     (
         {},
-        {"snapshot": {"snapshot_id": 4, "taken_at": NOW - timedelta(hours=3)}},
+        {"snapshot": Snapshot(snapshot_id=4, taken_at=NOW - timedelta(hours=3))},
         "the last snapshot is 3 h 0 min old",
         "snapshot",
     ),
@@ -293,7 +294,7 @@ def test_a_broker_is_given_up_last_and_later() -> None:
         "broker 4 has been gone for 3 h 0 min at least: before giving up, add another broker, as 2 brokers cannot "
         "hold 3 replicas",
     )
-    old: Row = {"snapshot_id": 4, "taken_at": NOW - timedelta(hours=2)}
+    old = Snapshot(snapshot_id=4, taken_at=NOW - timedelta(hours=2))
 
     assert gone_for(0.9, gone) == [start, quarantine]
     assert gone_for(3, gone) == [start, quarantine, last]

@@ -1,5 +1,6 @@
 """An outage: the advice of `status`, `reconcile`, `plan recover` and `verify` if no live replica may lead."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from jobs.advice.outage import Outage, outage_now
 from jobs.snapshots.cluster_view import view_now
 from planner.leadership.last_in_sync import Start, StartOrder
 from schemas.enums import NO_LEADER
+from schemas.rows import Snapshot
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
@@ -96,7 +98,7 @@ def test_history_has_the_last_isr(lake: Warehouse, tree: KafkaTree) -> None:
     cluster.partitions = {("orders", 0): partition([2, 0]), ("orders", 1): partition([0, 2])}
     cluster.snapshot()
     cluster.partitions["orders", 0] = partition([2, 0], isr=[0])
-    snapshot = {"snapshot_id": cluster.snapshot()}
+    snapshot = Snapshot(snapshot_id=cluster.snapshot(), taken_at=datetime.now(UTC))
     tree.add_topic("orders", {0: [2, 0]})
     tree.unregister(0)
     tree.unregister(2)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ MEASURED: Final = """
 import re, sys
 from pathlib import Path
 from jobs.cli import run
+from datetime import UTC, datetime
 run(["show", "plan", "many", "--warehouse", sys.argv[1], *sys.argv[2:]])
 kilobytes = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
 print(int(kilobytes) // 1024, file=sys.stderr)
@@ -189,7 +191,7 @@ def test_an_operation_is_not_no_change(planned: Callable[..., Surveyor]) -> None
     operation = {"sequence": 0, "kind": "alter_config", "topic": "busy", "data": "{}"}
     surveyor = planned([], [], [operation], kind=PlanKind.CONFIG.value)
     assert _lines(surveyor)[0].endswith("config, planned; 1 operation, 0 replica moves, 0 rejected")
-    surveyor.lake.append("snapshots", [{"snapshot_id": 1}])
+    surveyor.lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
     (row,) = json.loads(surveyor.run("show", "plans", "--json").stdout)["rows"]
     assert row["operations"] == 1
 

@@ -1,6 +1,7 @@
 """Fixtures of the resident controller."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,7 @@ from jobs.controller.controller import ResidentController
 from jobs.controller.decisions.engine import DecisionEngine
 from jobs.controller.decisions.queries import DecisionQueries
 from jobs.controller.write_behind import WriteBehindLog
+from schemas.rows import Snapshot
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -41,7 +43,8 @@ def controller(
 ) -> Iterator[ResidentController]:
     """A controller of a cluster of three brokers, with what the test has created before its first cycle."""
     log_writer = WriteBehindLog(engine.warehouse)
-    controller_ = ResidentController(control, engine, log_writer, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
+    snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
+    controller_ = ResidentController(control, engine, log_writer, snapshot, log.append)
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")
     controller_.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)  # off unless a test sets it

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -28,7 +29,7 @@ from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome
 from schemas.lease import LeaseHolder
-from schemas.rows import Change
+from schemas.rows import Change, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
@@ -64,8 +65,14 @@ def controller(
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
     engine = DecisionEngine(surveyor.lake, [], queries)
+    snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
     controller_ = ResidentController(
-        control, engine, WriteBehindLog(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
+        control,
+        engine,
+        WriteBehindLog(surveyor.lake),
+        snapshot,
+        lambda _: None,
+        settings,
     )
     controller_.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)
     controller_.initialize()

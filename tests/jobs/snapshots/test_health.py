@@ -12,6 +12,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
+from schemas.rows import Snapshot
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -77,7 +78,7 @@ def troubled(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def snapshot(lake: Warehouse) -> Row:
+def snapshot(lake: Warehouse) -> Snapshot:
     """The same cluster in the tables."""
     cluster = Cluster(lake)
     cluster.brokers = [broker(number, 10 + number) for number in (0, 1, 2)]
@@ -97,7 +98,7 @@ def snapshot(lake: Warehouse) -> Row:
     return find_snapshot(lake)
 
 
-def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Warehouse, snapshot: Row) -> None:
+def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Warehouse, snapshot: Snapshot) -> None:
     both = [judged(view_now(troubled.hosts)), judged(view_of(lake, snapshot))]
 
     assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
@@ -174,7 +175,7 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
     )
 
 
-def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(lake: Warehouse, snapshot: Row) -> None:
+def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(lake: Warehouse, snapshot: Snapshot) -> None:
     """It is the only one in sync that is alive: what it could lead is mendable all the same."""
     seen = view_of(lake, snapshot)
     health = health_of(seen, default_min_isr=1, threshold=0.1, drained=[0])

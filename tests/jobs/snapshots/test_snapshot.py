@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -22,6 +23,7 @@ from jobs.snapshots import snapshot
 from jobs.snapshots import writer as snapshot_write
 from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.writer import SnapshotWriter
+from schemas.rows import Snapshot
 from schemas.tables import TABLES
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
@@ -130,8 +132,8 @@ def test_a_moved_partition_is_no_change_of_the_others_of_its_topic(surveyor: Sur
         for number in ("0", "1")
     ]
     assert seen == [[1, 2], [1]]
-    (second,) = surveyor.lake.rows("snapshots", ("snapshot_id", "=", 2))
-    lost = second | {"versions": second["versions"] | {"partitions": 10**6}}
+    (second,) = surveyor.lake.typed_rows(Snapshot, ("snapshot_id", "=", 2))
+    lost = replace(second, versions=second.versions | {"partitions": 10**6})
     for row in (second, lost):  # by the table's version, and by the history where that was removed
         versions = {part["partition"]: part["topic_version"] for part in as_of(surveyor.lake, row, "partitions")}
         assert versions == {0: 1, 1: 1, 2: 1}
@@ -399,9 +401,9 @@ def test_a_warehouse_of_an_older_version_knows_gone_brokers_by_its_events(survey
     tree.unregister(2)
     surveyor.json("snapshot")
     last = find_snapshot(surveyor.lake)
-    versions = {name: version for name, version in last["versions"].items() if name != "brokers_last_seen"}
-    older = {**last, "versions": versions}
-    surveyor.lake.replace("snapshots", [older], "snapshot_id = 2")
+    versions = {name: version for name, version in last.versions.items() if name != "brokers_last_seen"}
+    older = replace(last, versions=versions)
+    surveyor.lake.replace("snapshots", [older.columns()], "snapshot_id = 2")
     surveyor.lake.replace("brokers_last_seen", [])
     assert brokers_last_seen(surveyor.lake, older)[2]["rack"] == "r2"
     surveyor.json("snapshot")

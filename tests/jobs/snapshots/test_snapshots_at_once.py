@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -26,6 +25,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.vacuum import vacuum_warehouse
 from jobs.snapshots.writer import SnapshotWriter
+from schemas.rows import Snapshot
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -67,12 +67,12 @@ def changing(hosts: str) -> Iterator[None]:
         thread.join()
 
 
-def whole(lake: Warehouse) -> list[dict[str, Any]]:
+def whole(lake: Warehouse) -> list[Snapshot]:
     """The rows of `snapshots`; the tables of each are those of one reading, in the order of the ids."""
-    rows = sorted(lake.rows("snapshots"), key=lambda row: row["snapshot_id"])
+    rows = sorted(lake.typed_rows(Snapshot), key=lambda row: row.snapshot_id)
     epochs = list[int]()
     for row in rows:
-        mine = row["snapshot_id"]
+        mine = row.snapshot_id
         partitions = as_of(lake, row, "partitions")
         by_history = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", mine))).to_pylist()
         key = ("partition", "leader_epoch", "leader", "snapshot_id")
@@ -81,7 +81,7 @@ def whole(lake: Warehouse) -> list[dict[str, Any]]:
         )
         assert {broker["snapshot_id"] for broker in as_of(lake, row, "brokers")} == {mine}
         seen = {part["leader_epoch"] for part in partitions}
-        assert len(partitions) == row["partitions"] == len(PARTITIONS)
+        assert len(partitions) == row.partitions == len(PARTITIONS)
         assert max(seen) - min(seen) <= 1
         epochs.append(max(seen))
     assert epochs == sorted(epochs)
@@ -94,7 +94,7 @@ def test_snapshots_in_one_process(surveyor: Surveyor) -> None:
         taken = [pool.submit(take_snapshot, settings) for _ in range(ROUNDS * AT_ONCE)]
         ids = sorted(each.result()["snapshot_id"] for each in taken)
 
-    assert [row["snapshot_id"] for row in whole(surveyor.lake)] == ids == list(range(1, ROUNDS * AT_ONCE + 1))
+    assert [row.snapshot_id for row in whole(surveyor.lake)] == ids == list(range(1, ROUNDS * AT_ONCE + 1))
 
 
 def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, spark: SparkSession) -> None:
@@ -114,7 +114,7 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, 
 
     assert [process.returncode for process in running] == [0, 0, 0], said
     assert sorted(json.loads(stdout)["snapshot_id"] for stdout, _ in said) == [2, 3, 4]
-    assert [row["snapshot_id"] for row in whole(surveyor.lake)] == [1, 2, 3, 4]
+    assert [row.snapshot_id for row in whole(surveyor.lake)] == [1, 2, 3, 4]
 
 
 def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
@@ -137,7 +137,7 @@ def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
     assert take_snapshot(settings)["snapshot_id"] == 2
 
     assert "another process wrote snapshot 1 in the meantime" in capsys.readouterr().err
-    assert [row["snapshot_id"] for row in whole(surveyor.lake)] == [1, 2]
+    assert [row.snapshot_id for row in whole(surveyor.lake)] == [1, 2]
 
 
 def test_a_vacuum_waits_for_a_snapshot_that_names_its_versions_last(surveyor: Surveyor) -> None:

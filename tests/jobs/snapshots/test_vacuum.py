@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.files import TableFiles
@@ -19,6 +20,7 @@ from jobs.core.units import parse_period
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.snapshots import vacuum as job
 from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
+from schemas.rows import Snapshot
 from schemas.tables import TABLES
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
@@ -59,11 +61,11 @@ def _lived(cluster: Cluster) -> Cluster:
 def everything(lake: Warehouse) -> dict[str, Any]:
     """All that each snapshot still there shows, by the version it names and by the history."""
     shown: dict[str, Any] = {}
-    for row in sorted(lake.rows("snapshots"), key=lambda row: row["snapshot_id"]):
+    for row in sorted(lake.typed_rows(Snapshot), key=lambda row: row.snapshot_id):
         for table in SHOWN:
-            shown[f"{row['snapshot_id']} {table}"] = _sorted(as_of(lake, row, table))
-        nameless = {**row, "versions": {**row["versions"], "partitions": 10**6}}
-        shown[f"{row['snapshot_id']} history"] = _sorted(as_of(lake, nameless, "partitions"))
+            shown[f"{row.snapshot_id} {table}"] = _sorted(as_of(lake, row, table))
+        nameless = replace(row, versions={**row.versions, "partitions": 10**6})
+        shown[f"{row.snapshot_id} history"] = _sorted(as_of(lake, nameless, "partitions"))
     return shown
 
 
@@ -265,8 +267,8 @@ def test_snapshots_are_taken_meanwhile(cluster: Cluster, monkeypatch: pytest.Mon
         epochs = taking.result()
     vacuum_warehouse(lake, NOW + DAY, timedelta(0), dry_run=False)
     last = find_snapshot(lake)
-    assert (last["snapshot_id"], ids(lake, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
-    for snapshot in (last, {**last, "versions": {"partitions": 10**6}}):
+    assert (last.snapshot_id, ids(lake, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
+    for snapshot in (last, replace(last, versions={"partitions": 10**6})):
         leader_epochs = {(r["topic"], r["partition"]): r["leader_epoch"] for r in as_of(lake, snapshot, "partitions")}
         assert leader_epochs == {key: row["leader_epoch"] for key, row in cluster.partitions.items()}
 
@@ -299,7 +301,7 @@ def test_the_log_goes_up_to_the_checkpoint_that_kept_versions_need(cluster: Clus
         DeltaTable(lake.path("brokers"), version=row["versions"]["brokers"]).create_checkpoint()
     shown = everything(lake)
     run(lake)
-    fourth = find_snapshot(lake, 4)["versions"]["brokers"]
+    fourth = find_snapshot(lake, 4).versions["brokers"]
     entries = Path(lake.path("brokers"), "_delta_log").iterdir()
     log = sorted(int(path.name[:20]) for path in entries if path.name[:20].isdigit())
     assert log[0] == fourth
@@ -322,14 +324,14 @@ def test_other_tables_say_that_something_else_removed_their_files(cluster: Clust
 
 def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) -> None:
     lake = cluster.lake
-    DeltaTable(lake.path("partitions"), version=find_snapshot(lake, 4)["versions"]["partitions"]).create_checkpoint()
+    DeltaTable(lake.path("partitions"), version=find_snapshot(lake, 4).versions["partitions"]).create_checkpoint()
     run(lake)
     for name in ("snapshots", "events", "partitions", "partition_history"):
         rows = spark.read.format("delta").load(lake.path(name))
         assert (name, rows.count()) == (name, len(lake.rows(name)))
     for id_ in KEPT:
         row = find_snapshot(lake, id_)
-        version = spark.read.format("delta").option("versionAsOf", row["versions"]["partitions"])
+        version = spark.read.format("delta").option("versionAsOf", row.versions["partitions"])
         keys = {tuple(r) for r in version.load(lake.path("partitions")).select("topic", "partition").collect()}
         assert keys == {(r["topic"], r["partition"]) for r in as_of(lake, row, "partitions")}
 

@@ -8,6 +8,7 @@ from shutil import copytree
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.snapshots import find_snapshot
@@ -17,6 +18,7 @@ from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
 from jobs.web.report import summaries
 from schemas.columns import TABLES
+from schemas.rows import Snapshot
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 
@@ -152,9 +154,9 @@ def test_a_broker_that_is_gone_is_as_last_seen(lake: Warehouse) -> None:
     copytree(lake.warehouse, copy.warehouse)
     copy.replace("brokers_last_seen", [{"broker_id": 2, "snapshot_id": 2, "host": "k2", "rack": "b"}])
     newest = find_snapshot(copy)
-    newest["versions"] = newest["versions"] | {"brokers_last_seen": copy.version("brokers_last_seen")}
+    newest = replace(newest, versions=newest.versions | {"brokers_last_seen": copy.version("brokers_last_seen")})
 
-    def third(snapshot: Row) -> tuple[object, ...]:
+    def third(snapshot: Snapshot) -> tuple[object, ...]:
         row = Summaries(copy, snapshot).rows("leadership")[2]
         return tuple(row[name] for name in ("broker_id", "registered", "host", "rack"))
 
@@ -239,7 +241,7 @@ def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Warehouse) -> None:
 def test_of_other_clusters_nothing_is_seen(lake: Warehouse) -> None:
     other = Warehouse(lake.warehouse, "other")
     versions = {name: other.version(name) for name in ("partitions", "brokers", "topics")}
-    other.append("snapshots", [{"snapshot_id": 1, "versions": versions}])
+    other.append("snapshots", [{"snapshot_id": 1, "taken_at": NOW, "versions": versions}])
     at = Summaries(other, find_snapshot(other))
     assert at.rows("health")[0]["partitions"] == 0
     assert (at.rows("plan_summary"), at.rows("commit_log"), at.rows("leader_history")) == ([], [], [])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ IMPOSSIBLE = ("[x]", "{x}", "x*", "a%20b", "a\\b", "a|b", "a^b", "a\nb")
 def test_possible_without_spark(tmp_path: Path, name: str) -> None:
     lake = Warehouse(str(tmp_path / name / "warehouse"), name)
     lake.ensure_tables()
-    lake.append("snapshots", [{"snapshot_id": 1}])
+    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
     assert [row["snapshot_id"] for row in lake.rows("snapshots")] == [1]
     assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted([*TABLES, LOCKS])
 
@@ -116,7 +117,7 @@ def test_tables_that_are_there_stay(tmp_path: Path) -> None:
     """One missing table is made; the others keep their rows."""
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
-    lake.append("snapshots", [{"snapshot_id": 1}])
+    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
     (tmp_path / "plans").rename(tmp_path.parent / "gone")
     lake.ensure_tables()
     assert len(lake.rows("snapshots")) == 1

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from jobs.controller.controller import ResidentController
 from jobs.controller.decisions.engine import DecisionEngine, Decisions
 from jobs.controller.write_behind import AuditEntry, CycleRecord, EndedDrains, WriteBehindLog
 from jobs.core.errors import FencedError
+from schemas.rows import Snapshot
 from schemas.znodes import encode_controller
 from tests.jobs.controller.model.clusters import SimulatedCluster
 from tests.jobs.controller.model.invariants import violations
@@ -196,9 +198,8 @@ class Simulation:
         self.controller_terms += 1
         try:
             control = take_over(session, "memory", OURS)
-            controller = ResidentController(
-                control, self.engine, _DiscardingLog(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.log.append
-            )
+            snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
+            controller = ResidentController(control, self.engine, _DiscardingLog(self.lake), snapshot, self.log.append)
             controller.watches.wakeup = _NonBlockingEvent()
             controller.precomputer = (
                 None  # time does not pass here, and precomputed decisions would be outdated at once
