@@ -39,3 +39,11 @@ def test_an_unread_field_leaves_the_partitions(data: str, expected: tuple[str, b
     assert encode_assignment(topic) == data.encode()
     with pytest.raises(MalformedZnodeError):
         decode_assignment(data.encode())
+
+
+def test_a_moving_list_under_another_spelling_of_the_key_is_unread() -> None:
+    """Kafka looks up the list by the partition's own key."""
+    topic = read_assignment(b'{"partitions":{"0":[3,1]},"adding_replicas":{},"removing_replicas":{"00":[1]}}')
+
+    assert (topic.partitions, topic.removing_replicas) == ({0: [3, 1]}, {})
+    assert topic.reason == "removing_replicas of partition 0 names [1], no replicas of it"

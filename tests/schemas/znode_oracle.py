@@ -175,11 +175,23 @@ def partitions_by_part(content: Any, _data: bytes) -> tuple[list[TopicPartition]
 
 def assignment(content: Any, _data: bytes) -> Assignment:  # noqa: ANN401
     partitions = by_partition(content["partitions"], at_least=1)
-    adding = by_partition(content.get("adding_replicas", {}), at_least=0)
-    removing = by_partition(content.get("removing_replicas", {}), at_least=0)
-    for moving in (adding, removing):
-        assert all(broker_id in partitions.get(key, []) for key, replicas in moving.items() for broker_id in replicas)
+    adding = moving(content, "adding_replicas", partitions)
+    removing = moving(content, "removing_replicas", partitions)
     return Assignment(partitions, adding, removing, topic_id_of(content))
+
+
+def moving(content: Any, name: str, partitions: dict[int, list[int]]) -> dict[int, list[int]]:  # noqa: ANN401
+    """Return the moving replicas; Kafka looks them up by the key of the partition, so "00" is not partition "0"."""
+    by_key = content.get(name, {})
+    other_keys = {key for key in by_partition_keys(by_key) - content["partitions"].keys() if int(key) in partitions}
+    assert not any(by_key[key] for key in other_keys)
+    lists = by_partition(by_key, at_least=0)
+    assert all(broker_id in partitions.get(key, []) for key, replicas in lists.items() for broker_id in replicas)
+    return by_partition({key: value for key, value in by_key.items() if key not in other_keys}, at_least=0)
+
+
+def by_partition_keys(value: Any) -> set[str]:  # noqa: ANN401
+    return {key for key in value if re.fullmatch(r"[+-]?\d+", key)}
 
 
 def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN401
