@@ -67,8 +67,12 @@ SNAPSHOTS: Final = _table(
 BROKERS: Final = _table(
     _SNAPSHOT_ID,
     Column("broker_id", INT, "child of /brokers/ids"),
-    Column("broker_epoch", LONG, "czxid of the registration: grows when the broker re-registers"),
-    Column("state_version", INT, "znode version of the registration"),
+    Column(
+        "broker_epoch",
+        LONG,
+        "czxid of the registration: grows when the broker re-registers; -1 where its ACL forbids to read it",
+    ),
+    Column("state_version", INT, "znode version of the registration; -2 where its ACL forbids to read it"),
     Column("host", STRING, "host of the first PLAINTEXT endpoint, null if there is none"),
     Column("port", INT, "port of the first PLAINTEXT endpoint, -1 if there is none"),
     Column("endpoints", ENDPOINTS, "all endpoints, in the order registered"),
@@ -91,7 +95,7 @@ TOPICS: Final = _table(
     _SNAPSHOT_ID,
     _TOPIC,
     Column("topic_id", STRING, "22 characters of base64url, null before Kafka 2.8"),
-    Column("topic_version", INT, "znode version of /brokers/topics/T"),
+    Column("topic_version", INT, "znode version of /brokers/topics/T; -2 where its ACL forbids to read it"),
     Column(
         "config",
         string_map(STRING),
@@ -115,7 +119,11 @@ PARTITIONS: Final = _table(
     Column("isr", BROKER_IDS, "in-sync replicas, null without a state znode"),
     Column("leader_epoch", INT, "leader epoch, null without a state znode"),
     Column("controller_epoch", INT, "controller epoch of the last leadership decision"),
-    Column("state_version", INT, "znode version of the state (Kafka's partition epoch)"),
+    Column(
+        "state_version",
+        INT,
+        "znode version of the state (Kafka's partition epoch); -2 where its ACL forbids to read it",
+    ),
     Column("topic_version", INT, "znode version of /brokers/topics/T; in partition_history, as of that change"),
     Column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
     Column(

@@ -21,6 +21,13 @@ NO_CONTROLLER: Final = -1
 NO_VERSION: Final = -1
 """Version of a znode that must not exist yet."""
 
+UNKNOWN_VERSION: Final = -2
+"""Version of a znode whose ACL does not let this client read it; no znode has it, so no write that checks it succeeds.
+"""
+
+UNKNOWN_EPOCH: Final = -1
+"""Broker epoch of a registration whose ACL does not let this client read it."""
+
 WHOLE_TOPIC: Final = -1
 """`partition` of a rejection that is about a topic."""
 

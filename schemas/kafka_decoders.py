@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
 from schemas.znode_json import SECURITY_PROTOCOLS
+from schemas.znodes import FORBIDDEN
 
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 _INT_LIMIT: Final = 2**31
@@ -309,6 +310,8 @@ def blocked(path: str, data: bytes | None) -> Blocked | None:
 
     >>> blocked("/brokers/topics/orders", b"null"), blocked("/brokers/topics/orders", b"no JSON")
     (<Blocked.FAIL_OVER: 'fail-over'>, None)
+
+    What the data of a FORBIDDEN znode blocks is unknown, so only its name counts.
     """
     broker = _NAME_IS_A_NUMBER.fullmatch(path)
     if broker is not None and java_int(broker["number"]) is None:
@@ -319,7 +322,7 @@ def blocked(path: str, data: bytes | None) -> Blocked | None:
     if settings is not None and java_int(settings["name"]) is None:
         return Blocked.START
     for pattern, decode, what in _RULES:
-        if pattern.fullmatch(path):
+        if data is not FORBIDDEN and pattern.fullmatch(path):
             try:
                 decode(data)
             except _ThrownError:

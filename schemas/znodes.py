@@ -51,6 +51,17 @@ _MAX_PRINTED: Final = 1000
 
 TOPIC_ID: Final = "topic_id"
 
+FORBIDDEN: Final = b"(forbidden)"
+"""Stands for the data of a znode that its ACL does not let this client read; compared by identity.
+
+No decoder understands it, so that whatever rests on the znode counts as unknown.
+"""
+
+FORBIDDEN_REASON: Final = (
+    "its ACL does not let this client read it (NoAuth); name the brokers' user in --zookeeper-config, or let its ACL "
+    "allow it to this host"
+)
+
 T = TypeVar("T")
 
 
@@ -173,6 +184,8 @@ _CLUSTER_ID: Final = Decoder(ClusterId)
 
 def _decode(data: bytes | None, decoder: Decoder[T]) -> T:
     """Decode plain JSON; what fails is decoded again as Jackson reads it."""
+    if data is FORBIDDEN:
+        raise MalformedZnodeError(FORBIDDEN_REASON)
     if not data:
         raise MalformedZnodeError("empty, expected JSON")
     try:
@@ -652,7 +665,7 @@ def printable(data: bytes | None) -> str | None:
     >>> print(printable(bytes([255]) + b"red" + bytes([27]) + b"[31m"))
     \xffred\x1b[31m
     """
-    if data is None:
+    if data is None or data is FORBIDDEN:
         return None
     text = data[:_MAX_PRINTED].decode("utf-8", errors="backslashreplace")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

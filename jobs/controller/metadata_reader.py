@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.cluster import (
     read_requests,
 )
 from jobs.adapters.zookeeper.connection import children
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext, PartitionInfo
 from jobs.controller.zk_watches import ZkWatches
@@ -100,7 +100,7 @@ class MetadataReader:
     def refresh_partitions(self, keys: Iterable[Key]) -> set[Key]:
         """Read states again; return the partitions that changed. Partitions of unknown topics are ignored."""
         partitions = [self.context.partitions[key] for key in sorted(keys) if key in self.context.partitions]
-        znodes = read_many(
+        znodes = read_permitted(
             self.client, [f"{TOPICS}/{row.topic}/partitions/{row.partition}/state" for row in partitions]
         )
         changed = set()
@@ -179,7 +179,9 @@ class MetadataReader:
         """Read the settings of all topics again, because one may now allow unclean elections."""
         names = sorted(self.context.topics)
         unreadable = []
-        for name, znode in zip(names, read_many(self.client, [f"{CONFIGS}/{name}" for name in names]), strict=True):
+        for name, znode in zip(
+            names, read_permitted(self.client, [f"{CONFIGS}/{name}" for name in names]), strict=True
+        ):
             topic = self.context.topics[name]
             config, unread = ({}, []) if znode.data is None else read_config(znode.data)
             if unread or not topic["understood"]:

@@ -27,7 +27,7 @@ from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, 
 from jobs.adapters.zookeeper.connection import connected, poll_until, sync
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.connections import admin_of
@@ -151,8 +151,8 @@ def _read(
     refuse_migration(state)
     requests = reassign_requests(client) or {}
     names = sorted({topic for topic, _ in keys})
-    topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
-    states = read_many(client, [f"{TOPICS}/{topic}/partitions/{number}/state" for topic, number in keys])
+    topics = dict(zip(names, read_permitted(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
+    states = read_permitted(client, [f"{TOPICS}/{topic}/partitions/{number}/state" for topic, number in keys])
     partitions = []
     for key, znode in zip(keys, states, strict=True):
         request = requests.get(key)

@@ -21,14 +21,14 @@ from jobs.adapters.zookeeper.cluster import (
     topics_to_delete,
 )
 from jobs.adapters.zookeeper.connection import Znode, children
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from planner.reassignment.replica_assignment import target
 from planner.text import other_topic as other_topic_in_words
 from schemas.enums import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change
-from schemas.znodes import Assignment, MalformedZnodeError, State, decode_state, read_assignment
+from schemas.znodes import FORBIDDEN, Assignment, MalformedZnodeError, State, decode_state, read_assignment
 
 Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding replicas and removing replicas."""
@@ -45,7 +45,7 @@ def state_path(change: Change) -> str:
 def read_changed(client: KazooClient, changes: Sequence[Change]) -> Iterator[tuple[Change, Znode, Znode]]:
     """Read the topic znode and the state of each change in batches."""
     topics = sorted({topic_path(change) for change in changes})
-    znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
+    znodes = {znode.path: znode for znode in read_permitted(client, [*topics, *map(state_path, changes)])}
     return ((change, znodes[topic_path(change)], znodes[state_path(change)]) for change in changes)
 
 
@@ -216,7 +216,7 @@ def _topic_moved(change: Change, topic: Znode) -> str | None:
         return f"topic {change.topic} is gone"
     if _is_added(change, topic):
         return None
-    if topic.version != change.topic_version:
+    if topic.version != change.topic_version and topic.data is not FORBIDDEN:
         return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
     if adds_partition(change) or reassigns(change):
         why = _unread_fields(topic)
@@ -235,7 +235,10 @@ def _unread_fields(topic: Znode) -> str:
 
 def _state_moved(change: Change, znode: Znode) -> str | None:
     version = NO_VERSION if znode.version is None else znode.version
-    state = understood(znode)
+    try:
+        state = None if znode.stat is None else decode_state(znode.data)
+    except MalformedZnodeError as error:
+        return f"{znode.path} is not understood ({error})"
     if version == change.state_version and (version == NO_VERSION or _is_before(change, state)):
         return None
     current = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"

@@ -21,7 +21,7 @@ from jobs.adapters.zookeeper.cluster import (
     TOPICS,
 )
 from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import read_many, read_permitted
 from jobs.repositories.plans.commit_log import RowOutcome
 from planner.text import other_topic
 from schemas.enums import OperationKind, Outcome
@@ -50,8 +50,8 @@ class TaskZnodes:
 def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TaskZnodes]:
     """Read the znodes of each topic in batches."""
     paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
-    znodes = iter(read_many(client, [*_SHARED, *paths]))
-    admin = {path: next(znodes) for path in _SHARED}
+    admin = dict(zip(_SHARED, read_many(client, _SHARED), strict=True))
+    znodes = iter(read_permitted(client, paths))
     return {name: TaskZnodes(next(znodes), next(znodes), next(znodes), admin) for name in names}
 
 

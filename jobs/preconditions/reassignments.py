@@ -21,7 +21,7 @@ from jobs.adapters.zookeeper.cluster import (
     topics_to_delete,
 )
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import assigned, read_changed, understood
 from jobs.repositories.plans.repository import Plan, moves_replicas
@@ -184,8 +184,8 @@ def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[R
     live, deleting = broker_epochs(client), set(topics_to_delete(client))
     ignored = ignored_request(client) if requests else None
     names = sorted({topic for topic, _ in keys})
-    topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
-    states = read_many(client, [f"{TOPICS}/{topic}/partitions/{partition}/state" for topic, partition in keys])
+    topics = dict(zip(names, read_permitted(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
+    states = read_permitted(client, [f"{TOPICS}/{topic}/partitions/{partition}/state" for topic, partition in keys])
     reassignments = []
     for key, state in zip(keys, states, strict=True):
         try:
@@ -238,7 +238,7 @@ def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[s
     """Targets of the partitions that move according to their topics, and the topics that are not understood."""
     targets: dict[Key, list[int]] = {}
     opaque = []
-    for znode in read_many(client, [f"{TOPICS}/{name}" for name in children(client, TOPICS) or []]):
+    for znode in read_permitted(client, [f"{TOPICS}/{name}" for name in children(client, TOPICS) or []]):
         if znode.stat is None:
             continue
         try:

@@ -18,9 +18,8 @@ from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, ClusterState, ignored_by_kafka, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
-from jobs.adapters.zookeeper.multi_read import gc_paused, read_many
+from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import as_of, table_as_of
 from schemas.enums import RequestKind
 from schemas.rows import Key, Snapshot
@@ -94,10 +93,8 @@ def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = P
         state = with_retries(lambda: read_cluster(client, hosts))
         configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine
-        rates: dict[str, dict[str, str]] = {}
-        with suppress(UnreadableError):  # Kafka's ACLs allow only brokers to read broker configs
-            quarantine += with_retries(lambda: read_overrides(client))[1]
-            rates = with_retries(lambda: _read_rates(client))
+        quarantine += with_retries(lambda: read_overrides(client))[1]
+        rates = with_retries(lambda: _read_rates(client))
     return ClusterView(
         controller_id=state.control["controller_id"],
         controller_epoch=state.control["controller_epoch"],
@@ -115,10 +112,10 @@ def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = P
 
 
 def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
-    """Read the throttle rates of brokers; a config that cannot be parsed is ignored."""
-    names = children(client, DYNAMIC_CONFIGS) or []
+    """Read the throttle rates of brokers; a config that cannot be read or parsed is ignored."""
+    (names,) = children_of(client, [DYNAMIC_CONFIGS], permitted=True)
     rates: dict[str, dict[str, str]] = {}
-    for name, znode in zip(names, read_many(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
+    for name, znode in zip(names, read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
         with suppress(MalformedZnodeError):
             config = {} if znode.data is None else decode_config(znode.data)
             rates[name] = {key: value for key, value in config.items() if key in {LEADER_RATE, FOLLOWER_RATE}}

@@ -19,8 +19,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from jobs.adapters.zookeeper.connection import children
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from schemas.kafka_decoders import blocked
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
@@ -114,12 +113,14 @@ def read_configs_and_failures(
 def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[Row]]:
     """Read the brokers' dynamic settings from ZooKeeper; return the stored ones and rows of QUARANTINE without stamp.
 
+    In a cluster with zookeeper.set.acl=true only brokers can list them (`ZkData.sensitivePath`). Other clients get none
+    then, and what the brokers do not report themselves is assumed.
     The data of a quarantined znode is left out, because it may contain passwords.
     """
     overrides: dict[int | None, BrokerSettings] = {}
     quarantine: list[Row] = []
-    paths = [f"{DYNAMIC_CONFIGS}/{name}" for name in children(client, DYNAMIC_CONFIGS) or []]
-    for znode in read_many(client, paths):
+    (names,) = children_of(client, [DYNAMIC_CONFIGS], permitted=True)
+    for znode in read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]):
         if znode.stat is None:
             continue
         what = blocked(znode.path, znode.data)

@@ -4,8 +4,7 @@ Corresponds to what `KafkaController.initializeControllerContext` reads besides 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,11 +13,13 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode, children, read, sync
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
-from jobs.adapters.zookeeper.multi_read import children_of, read_many
+from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from schemas.enums import NO_CONTROLLER, RequestKind
 from schemas.kafka_decoders import blocked, ignored_reassignment
 from schemas.znodes import (
+    FORBIDDEN,
+    FORBIDDEN_REASON,
     Broker,
     Controller,
     MalformedZnodeError,
@@ -145,7 +146,7 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)
     state.brokers = [*_brokers(_existing(client, BROKER_IDS, names), quarantine)]
-    state.requests = [*_requests(client, quarantine, [])]
+    state.requests = [*_requests(client, _listed(client, DELETE_TOPICS, quarantine), quarantine, [])]
     _quarantine_kafka_only(client, quarantine)
     state.quarantine = quarantine
     state.zxid = zxid
@@ -155,10 +156,12 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
 def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None:
     """Quarantine znodes that only Kafka reads, and notifications with invalid names, where they stop its controller."""
     notifications = [
-        f"{folder}/{name}" for folder in (ISR_CHANGES, LOG_DIR_EVENTS) for name in children(client, folder) or []
+        f"{folder}/{name}"
+        for folder in (ISR_CHANGES, LOG_DIR_EVENTS)
+        for name in _listed(client, folder, _Quarantine())
     ]
     quarantined_paths = {row["path"] for row in quarantine}
-    for znode in read_many(client, [FEATURE, PRODUCER_IDS, REASSIGN, *notifications]):
+    for znode in read_permitted(client, [FEATURE, PRODUCER_IDS, REASSIGN, *notifications]):
         is_new_block = znode.path == PRODUCER_IDS and not znode.data
         if znode.stat is None or is_new_block or znode.path in quarantined_paths:
             continue
@@ -173,19 +176,17 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
 def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
     """Yield the config znodes of users, clients and IP addresses, including those of the clients of a user.
 
-    A kind whose ACL lets only brokers read it, as Kafka sets for users, yields nothing.
+    Those that only brokers may list or read, as Kafka sets for users, yield nothing or no data.
     """
-    for kind in ("users", "clients", "ips"):
-        with suppress(UnreadableError):
-            yield from _entities(client, f"/config/{kind}")
+    folders = [f"/config/{kind}" for kind in ("users", "clients", "ips")]
+    paths = _below(client, folders)
+    paths += _below(client, [f"{path}/clients" for path in paths])
+    return (znode for znode in read_permitted(client, paths) if znode.stat is not None)
 
 
-def _entities(client: KazooClient, folder: str) -> list[Znode]:
-    paths = [f"{folder}/{name}" for name in children(client, folder) or []]
-    nested = [f"{path}/clients" for path in paths]
-    for below, names in zip(nested, children_of(client, nested), strict=True):
-        paths += [f"{below}/{name}" for name in names]
-    return [znode for znode in read_many(client, paths) if znode.stat is not None]
+def _below(client: KazooClient, folders: Sequence[str]) -> list[str]:
+    listed = zip(folders, children_of(client, folders, permitted=True), strict=True)
+    return [f"{folder}/{name}" for folder, names in listed for name in names]
 
 
 def read_brokers(client: KazooClient) -> list[Row]:
@@ -208,9 +209,8 @@ def topics_to_delete(client: KazooClient) -> list[str]:
 
 
 def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
-    controller, epoch, cluster_id, migration = (
-        read(client, path) for path in (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, MIGRATION)
-    )
+    controller, epoch = read(client, CONTROLLER), read(client, CONTROLLER_EPOCH)
+    cluster_id, migration = read_permitted(client, [CLUSTER_ID, MIGRATION])
     registered = quarantine.decoded(controller, decode_controller, Controller(NO_CONTROLLER, -1))
     owner = controller.stat.ephemeralOwner if controller.stat else 0
     return ClusterState(
@@ -243,9 +243,18 @@ def _migration(controller: Znode, registered: Controller, kraft_controller: int)
     return None
 
 
+def _listed(client: KazooClient, folder: str, quarantine: _Quarantine) -> list[str]:
+    """Return the names in a folder; one that an ACL forbids to list is quarantined."""
+    try:
+        return children(client, folder) or []
+    except UnreadableError:
+        quarantine.append({"path": folder, "data": None, "reason": FORBIDDEN_REASON, "blocks": None, "mend": None})
+        return []
+
+
 def _existing(client: KazooClient, parent: str, names: Iterable[str]) -> Iterator[Znode]:
     """Yield the znodes of these names that still exist; one may be deleted between listing and reading."""
-    znodes = read_many(client, [f"{parent}/{name}" for name in names])
+    znodes = read_permitted(client, [f"{parent}/{name}" for name in names])
     return (znode for znode in znodes if znode.stat is not None)
 
 
@@ -280,15 +289,18 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
     return row
 
 
-def _requests(client: KazooClient, quarantine: _Quarantine, empty: list[EmptyRequest]) -> Iterator[Row]:
-    """Yield rows of REQUESTS; append empty requests to `empty`."""
-    for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
-        yield from _partition_requests(read(client, path), kind, quarantine, empty)
-    for topic in topics_to_delete(client):
+def _requests(
+    client: KazooClient, deletions: Iterable[str], quarantine: _Quarantine, empty: list[EmptyRequest]
+) -> Iterator[Row]:
+    """Yield rows of REQUESTS, with the given topics to be deleted; append empty requests to `empty`."""
+    reassign, election = read_permitted(client, [REASSIGN, PREFERRED_ELECTION])
+    yield from _partition_requests(reassign, RequestKind.REASSIGN, quarantine, empty)
+    yield from _partition_requests(election, RequestKind.PREFERRED_ELECTION, quarantine, empty)
+    for topic in deletions:
         yield {"kind": RequestKind.DELETE_TOPIC.value, "topic": topic, "path": f"{DELETE_TOPICS}/{topic}"}
-    for znode in _existing(client, ISR_CHANGES, children(client, ISR_CHANGES) or []):
+    for znode in _existing(client, ISR_CHANGES, _listed(client, ISR_CHANGES, quarantine)):
         yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine, empty)
-    for znode in _existing(client, LOG_DIR_EVENTS, children(client, LOG_DIR_EVENTS) or []):
+    for znode in _existing(client, LOG_DIR_EVENTS, _listed(client, LOG_DIR_EVENTS, quarantine)):
         event = quarantine.decoded(znode, decode_log_dir_event, None)
         if event is None:
             empty.append(_empty_requests(znode, quarantine))
@@ -304,7 +316,7 @@ def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
 def read_requests(client: KazooClient) -> tuple[list[Row], list[EmptyRequest]]:
     """Return the requests in /admin and in the notification znodes, and separately the empty ones."""
     empty: list[EmptyRequest] = []
-    return [*_requests(client, _Quarantine(), empty)], empty
+    return [*_requests(client, topics_to_delete(client), _Quarantine(), empty)], empty
 
 
 def ignored_by_kafka(why: str) -> str:
@@ -314,8 +326,9 @@ def ignored_by_kafka(why: str) -> str:
 
 def ignored_request(client: KazooClient) -> str | None:
     """Return why the controller ignores /admin/reassign_partitions; None if it reads it, or is not a broker."""
-    controller, request = read(client, CONTROLLER), read(client, REASSIGN)
-    why = ignored_reassignment(request.data) if request.stat is not None else None
+    controller, (request,) = read(client, CONTROLLER), read_permitted(client, [REASSIGN])
+    is_read = request.stat is not None and request.data is not FORBIDDEN
+    why = ignored_reassignment(request.data) if is_read else None
     if why is None or controller.stat is None:
         return None
     try:
@@ -327,7 +340,7 @@ def ignored_request(client: KazooClient) -> str | None:
 
 def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
     """Return the targets in /admin/reassign_partitions by topic and partition, None if it cannot be decoded."""
-    znode = read(client, REASSIGN)
+    (znode,) = read_permitted(client, [REASSIGN])
     try:
         orders, _ = read_partitions(znode.data) if znode.stat is not None else ([], [])
     except MalformedZnodeError:

@@ -34,6 +34,8 @@ from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, connected, forbidden
 from jobs.core.errors import UnreadableError
+from schemas.enums import UNKNOWN_EPOCH, UNKNOWN_VERSION
+from schemas.znodes import FORBIDDEN
 
 MAX_BATCH_ZNODES: Final = 500
 """Maximum number of znodes per request."""
@@ -48,6 +50,9 @@ MAX_REQUEST_BYTES: Final = 1 << 19
 """Maximum bytes of a request: half of jute.maxbuffer, beyond which servers close the connection."""
 
 REQUESTS_IN_FLIGHT: Final = 4
+
+UNKNOWN_STAT: Final = ZnodeStat._make((UNKNOWN_EPOCH, 0, 0, 0, UNKNOWN_VERSION, 0, 0, 0, 0, 0, 0))
+"""Stat of a znode that exists and whose ACL forbids to read it; a write that checks this version fails."""
 
 _OPERATION_BYTES: Final = 14
 _HEADER: Final = multiheader_struct
@@ -219,7 +224,7 @@ def _within_request_size(chroot: str, paths: Sequence[str]) -> Sequence[str]:
 
 
 def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
-    """Read znodes in the order of `paths`, including absent ones.
+    """Read znodes in the order of `paths`, including absent ones; raise UnreadableError if an ACL forbids to read one.
 
     With `resume` the read continues after a lost connection, possibly in a new session. It must be False if the caller
     depends on its session, for example because it holds the controllership.
@@ -230,11 +235,47 @@ def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False
     return znodes
 
 
-def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[list[str]]:
-    """Return the names under each path, in order; an empty list if there is no such znode."""
+def read_permitted(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
+    """Read znodes as `read_many`; one that an ACL forbids to read has the data FORBIDDEN, which no decoder understands.
+
+    A caller that writes a znode depending on its data must use `read_many`.
+    """
+    znodes: list[Znode] = []
+    for chunk, replies in _batches(client, GetData, paths, resume=resume):
+        forbidden_paths = [path for path, reply in zip(chunk, replies, strict=True) if reply == NoAuthError.code]
+        unread = {path: _forbidden(path, stat) for path, stat in _stats(client, forbidden_paths)}
+        znodes += (unread.get(path) or _znode(path, reply) for path, reply in zip(chunk, replies, strict=True))
+    return znodes
+
+
+def _stats(client: KazooClient, paths: Sequence[str]) -> Iterator[tuple[str, ZnodeStat | None]]:
+    """Yield the stats of forbidden znodes: UNKNOWN_STAT from servers that check the ACL for them as well.
+
+    ZooKeeper checks it since ZOOKEEPER-2590. A znode that was deleted by now has none.
+    """
+    pending = [(path, client.exists_async(path)) for path in paths]
+    for path, stat in pending:
+        try:
+            yield path, await_result(stat)
+        except NoAuthError:
+            yield path, UNKNOWN_STAT
+
+
+def _forbidden(path: str, stat: ZnodeStat | None) -> Znode:
+    return Znode(path, None if stat is None else FORBIDDEN, stat)
+
+
+def children_of(
+    client: KazooClient, paths: Sequence[str], *, resume: bool = False, permitted: bool = False
+) -> list[list[str]]:
+    """Return the names under each path, in order; an empty list if there is no such znode.
+
+    With `permitted` the list is also empty if an ACL forbids to read it; otherwise that raises UnreadableError.
+    """
     names: list[list[str]] = []
     for chunk, replies in _batches(client, GetChildren, paths, resume=resume):
-        names += map(_names, chunk, replies)
+        listed = ([] if permitted and reply == NoAuthError.code else reply for reply in replies)
+        names += map(_names, chunk, listed)
     return names
 
 

@@ -3,7 +3,7 @@
 ZooKeeper has no snapshot isolation: the controller may write between the read of a topic and the read of its states. A
 topic whose znodes cannot belong to one moment (a leader or an ISR that is not among the replicas, a missing state, a
 state of a partition that is not assigned) is read once more as a whole, and the second read is kept. A topic that is
-deleted in the meantime yields no row.
+deleted in the meantime yields no row. A znode that an ACL forbids to read is quarantined as one that cannot be decoded.
 """
 
 import time
@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
-from jobs.adapters.zookeeper.multi_read import children_of, read_many
+from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from schemas.enums import NO_LEADER
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import (
@@ -61,12 +61,13 @@ def latest_epoch_of_states(client: KazooClient) -> int:
     later one, and only the partition with that state is blocked.
     """
     names = children(client, TOPICS) or []
-    partitions = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
+    folders = [f"{TOPICS}/{name}/partitions" for name in names]
+    partitions = children_of(client, folders, resume=True, permitted=True)
     numbered = zip(names, partitions, strict=True)
     paths = (f"{TOPICS}/{name}/partitions/{number}/state" for name, numbers in numbered for number in numbers)
     latest = 0
     while chunk := list(islice(paths, PARTITIONS_PER_CHUNK)):
-        epochs = map(_controller_epoch, read_many(client, chunk, resume=True))
+        epochs = map(_controller_epoch, read_permitted(client, chunk, resume=True))
         latest = max([latest, *(epoch for epoch in epochs if epoch < LAST_EPOCH)])
     return latest
 
@@ -102,9 +103,10 @@ def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[Topic
 
 def _read(client: KazooClient, names: Sequence[str], *, is_retry: bool) -> Iterator[TopicRows]:
     started = time.perf_counter()
-    znodes = read_many(client, [f"{TOPICS}/{name}" for name in names], resume=True)
-    configs = read_many(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
-    children = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
+    znodes = read_permitted(client, [f"{TOPICS}/{name}" for name in names], resume=True)
+    configs = read_permitted(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
+    folders = [f"{TOPICS}/{name}/partitions" for name in names]
+    children = children_of(client, folders, resume=True, permitted=True)
     read = time.perf_counter()
     topics = [
         _topic(*of_topic) for of_topic in zip(znodes, configs, children, strict=True) if of_topic[0].stat is not None
@@ -129,7 +131,7 @@ def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
 def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: bool) -> TopicRows:
     started = time.perf_counter()
     paths = [path for topic in topics for path in topic.state_paths()]
-    states = iter(read_many(client, paths, resume=True))
+    states = iter(read_permitted(client, paths, resume=True))
     read = time.perf_counter()
     result = TopicRows(read_seconds=read - started)
     for topic in topics:

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper import topics
 from jobs.adapters.zookeeper.connection import Znode, commit
 from jobs.adapters.zookeeper.multi import Create, add
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -55,14 +55,14 @@ class Meanwhile:
         self.before = STATES
         self.changes: list[Callable[[], object]] = []
         self.read: list[list[str]] = []
-        monkeypatch.setattr(topics, "read_many", self._read_many)
+        monkeypatch.setattr(topics, "read_permitted", self._read_permitted)
 
-    def _read_many(self, client: KazooClient, paths: Sequence[str], *, resume: bool) -> list[Znode]:
+    def _read_permitted(self, client: KazooClient, paths: Sequence[str], *, resume: bool) -> list[Znode]:
         if any(self.before in path for path in paths) and self.changes:
             self.changes.pop(0)()
         if any(CONFIGS in path for path in paths):
             self.read.append([path.removeprefix(CONFIGS) for path in paths])
-        return read_many(client, paths, resume=resume)
+        return read_permitted(client, paths, resume=resume)
 
 
 @pytest.fixture

@@ -1,0 +1,116 @@
+"""Znodes that their ACL does not let us read: each is quarantined, and what does not rest on it is read as usual."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from kazoo.security import make_acl, make_digest_acl
+
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.snapshots.cluster_view import view_now
+from jobs.snapshots.health import health_of
+from schemas.enums import UNKNOWN_EPOCH, Outcome
+from tests.jobs.support.commands.command_line import Surveyor as CommandLine
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+REASON: Final = "its ACL does not let this client read it (NoAuth); name the brokers' user in --zookeeper-config"
+ONLY_BROKERS: Final = [make_digest_acl("broker", "secret", all=True)]
+UNREADABLE: Final = 22
+
+# path, and the partitions that are not understood because of it
+SINGLE_ZNODES: Final[dict[str, set[tuple[str, int]]]] = {
+    "/brokers/topics/orders": {("orders", 0), ("orders", 1)},
+    state_path("orders", 1): {("orders", 1)},
+    "/config/topics/orders": set(),
+    "/brokers/ids/1": set(),
+    "/admin/reassign_partitions": set(),
+    "/admin/preferred_replica_election": set(),
+    "/admin/delete_topics": set(),
+    "/isr_change_notification": set(),
+    "/isr_change_notification/isr_change_0000000001": set(),
+    "/log_dir_event_notification": set(),
+    "/log_dir_event_notification/log_dir_event_0000000001": set(),
+    "/config/brokers/1": set(),
+    "/cluster/id": set(),
+}
+NOT_QUARANTINED: Final = {"/brokers/topics/orders/partitions", "/config/brokers", "/config/users", "/config/users/u"}
+WHOLE_CLUSTER: Final = ("/controller", "/controller_epoch", "/brokers/ids", "/brokers/topics")
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
+    tree.add_topic("clicks", {0: [2, 0]})
+    for path in {*SINGLE_ZNODES, *NOT_QUARANTINED}:
+        if not tree.client.exists(path):
+            tree.write(path, b"{}" if path.startswith("/config/") else b'{"version":1,"partitions":[]}')
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+@pytest.mark.parametrize(("path", "unknown"), SINGLE_ZNODES.items(), ids=SINGLE_ZNODES)
+def test_one_forbidden_znode_is_quarantined(
+    surveyor: Surveyor, tree: KafkaTree, path: str, unknown: set[tuple[str, int]]
+) -> None:
+    tree.client.set_acls(path, ONLY_BROKERS)
+
+    surveyor.json("snapshot")
+
+    quarantined = {row["path"]: (row["reason"][: len(REASON)], row["data"]) for row in surveyor.lake.rows("quarantine")}
+    assert quarantined[path] == (REASON, None)
+    partitions = surveyor.rows("partitions", "topic", "partition", "understood")
+    assert {(topic, partition) for topic, partition, understood in partitions if not understood} == unknown
+    assert len(partitions) == 3
+    health = health_of(view_now(tree.hosts), default_min_isr=1, threshold=0.1)
+    assert (health.partitions, health.not_understood, health.live) == (3, len(unknown), [0, 1, 2])
+
+
+@pytest.mark.parametrize("path", sorted(NOT_QUARANTINED))
+def test_a_folder_that_only_brokers_list_costs_nothing_else(surveyor: Surveyor, tree: KafkaTree, path: str) -> None:
+    tree.client.set_acls(path, ONLY_BROKERS)
+
+    result = surveyor.json("snapshot")
+
+    assert (result["partitions"], view_now(tree.hosts).partitions.num_rows) == (3, 3)
+
+
+@pytest.mark.parametrize("path", WHOLE_CLUSTER)
+def test_what_everything_rests_on_must_be_readable(surveyor: Surveyor, tree: KafkaTree, path: str) -> None:
+    tree.client.set_acls(path, ONLY_BROKERS)
+
+    done = surveyor("status")
+
+    assert (done.code, f"ZooKeeper forbids to read {path} (NoAuth)" in done.stderr) == (UNREADABLE, True)
+
+
+def test_a_forbidden_broker_is_alive_and_unknown(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.client.set_acls("/brokers/ids/1", ONLY_BROKERS)
+
+    surveyor.json("snapshot")
+
+    rows = surveyor.rows("brokers", "broker_id", "broker_epoch", "understood", "host")
+    assert [row for row in rows if row[0] == 1] == [(1, UNKNOWN_EPOCH, False, None)]
+
+
+def test_a_forbidden_config_is_unknown(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.client.set_acls("/config/topics/orders", ONLY_BROKERS)
+
+    surveyor.json("snapshot")
+
+    rows = dict(surveyor.rows("topics", "topic", "config"))
+    assert rows == {"orders": None, "clicks": {}}
+
+
+def test_a_commit_leaves_out_what_it_cannot_read(lake: Warehouse, tree: KafkaTree) -> None:
+    tree.add_topic("t", {partition: [0, 1, 2] for partition in range(3)})
+    command = CommandLine(lake)
+    plan = store_plan(lake, tree, [election(tree, "t", partition, leader=1) for partition in range(3)]).plan_id
+    tree.client.set_acls(state_path("t", 1), [make_acl("world", "anyone", write=True)])
+
+    done = command.apply(tree.hosts, plan)
+
+    assert command.outcomes(plan) == {0: Outcome.APPLIED, 1: Outcome.STALE, 2: Outcome.APPLIED}
+    assert f"{state_path('t', 1)} is not understood ({REASON}" in done.output
