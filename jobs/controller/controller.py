@@ -120,8 +120,8 @@ class ResidentController:
         self.retries = RetryQueue(self.context, self.log_line)
         self.responses = ResponseHandler(self.context, self.watches, self.log, self.retries)
         listener = self.settings.listener if self.settings else PLAIN
-        queues = ChannelManager(str(self.control.controller_id), self.responses.receive, listener)
-        self.broker_requests = BrokerRequestBatch(self.control, self.context, queues)
+        channels = ChannelManager(str(self.control.controller_id), self.responses.receive, listener)
+        self.broker_requests = BrokerRequestBatch(self.control, self.context, channels)
         self.writer = StateWriter(self.control, self.context, self.reader, self.watches)
         self.notifications = NotificationHandler(
             self.control, self.context, self.reader, self.broker_requests, self.responses
@@ -139,7 +139,7 @@ class ResidentController:
             )
         self.auto_rebalance = AutoLeaderRebalance.of(self.engine.broker_configs)
         self.precomputer = FailurePrecomputer(self.engine, self.context)
-        self.startup = BrokerStartup(self.control, self.context, queues, self._is_failing)
+        self.startup = BrokerStartup(self.control, self.context, channels, self._is_failing)
 
     def initialize(self) -> None:
         """Read all of the cluster, and send the full state to all live brokers, the list of live brokers first."""
@@ -215,7 +215,7 @@ class ResidentController:
         self.startup.stop()
         if self.plan_inbox:
             self.plan_inbox.close()
-        self.broker_requests.queues.stop()
+        self.broker_requests.channels.stop()
 
     @property
     def _is_quiet(self) -> bool:
@@ -223,12 +223,14 @@ class ResidentController:
         if self.resync.is_under_way or (self.plan_inbox and self.plan_inbox.is_busy):
             return False
         moving = self.context.moving - self.retries.exhausted_partitions
-        return not self.broker_requests.queues.busy and self.responses.is_quiet and self.retries.is_quiet and not moving
+        return (
+            not self.broker_requests.channels.busy and self.responses.is_quiet and self.retries.is_quiet and not moving
+        )
 
     def cycle(self) -> bool:
         """Read, decide, write and send; return whether something was done or is due immediately."""
         self.summary.cycles += 1
-        idle = self.broker_requests.queues.idle
+        idle = self.broker_requests.channels.idle
         effects = self.responses.drain()
         self.reader.started_brokers |= effects.reregistered_brokers
         changes = self.reader.refresh(self.resync.next_topics(self.watches.drain()))

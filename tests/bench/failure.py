@@ -108,7 +108,7 @@ def _placement(every: int) -> Place:
 
 
 def _run_until_idle(controller: ResidentController) -> None:
-    while controller.cycle() or controller.broker_requests.queues.busy:
+    while controller.cycle() or controller.broker_requests.channels.busy:
         pass
 
 
@@ -120,7 +120,7 @@ def _failure(controller: ResidentController, client: KazooClient, victim: int, a
     client.delete(f"/brokers/ids/{victim}")
     started = time.perf_counter()
     all_written = 0.0
-    while not all_written or controller.broker_requests.queues.busy:
+    while not all_written or controller.broker_requests.channels.busy:
         controller.cycle()
         if not all_written and controller.summary.by_action.total() - written == affected:
             all_written = time.perf_counter() - started

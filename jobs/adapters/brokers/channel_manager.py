@@ -1,9 +1,11 @@
-"""Request queues of the resident controller: one per broker, in order, with one request in flight.
+"""One channel per broker: a queue of batches, a connection, and a thread that sends one request at a time.
 
-Corresponds to `ControllerChannelManager` with its `RequestSendThread`, and to `ControllerBrokerRequestBatch`. Batches
-that are queued while a broker is busy are merged: a later notice about a partition replaces an earlier one, and the
-flags `is_new` and `delete_partition` are kept. A request is repeated until it is answered or its broker is dropped.
-A broker that has registered again gets a new queue, as it has lost the state of earlier requests.
+Corresponds to `ControllerChannelManager` with its `RequestSendThread`, and to `ControllerBrokerRequestBatch`. The
+resident controller queues batches and never waits. A commit queues one batch and waits for responses (`delivery.py`).
+Batches that are queued while a broker is busy are merged: a later notice about a partition replaces an earlier one, and
+the flags `is_new` and `delete_partition` are kept. A request is repeated until it is answered, its deadline passes or
+its broker is dropped. A broker that has registered again gets a new queue, as it has lost the state of earlier
+requests.
 """
 
 import logging
@@ -12,17 +14,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, RLock, Thread
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.connection import (
-    DISCONNECTED,
-    RESPONSE_TIMEOUT_SECONDS,
-    RETRY_BACKOFF_SECONDS,
-    BrokerConnection,
-)
-from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row
+from jobs.adapters.brokers.connection import DISCONNECTED, RETRY_BACKOFF_SECONDS, BrokerConnection
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -30,9 +27,6 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 _LOG: Final = logging.getLogger(__name__)
 _EXAMPLES: Final = 3
 """Partitions that the log names of a request that cannot be sent."""
-
-_NO_DEADLINE: Final = float("inf")
-"""Deadline for encoding: the resident controller has no time limit."""
 
 STARTING_BACKOFF_SECONDS: Final = 0.02
 STARTING_SECONDS: Final = 30.0
@@ -47,13 +41,14 @@ OnResponse = Callable[[BrokerResponse], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class QueuedBatch:
     """A batch queued for one broker; the encoded messages may be shared with other brokers."""
 
     messages: EncodedRequests
+    on_response: OnResponse
     send_live_brokers: bool = False
     """Whether to send the live brokers even without partitions."""
-    introduces: bool = False
+    is_starting: bool = False
     """Whether the broker is starting; all metadata is sent first then (`KafkaController.onBrokerStartup`)."""
 
     def requests(self, broker_id: int) -> list[Request]:
@@ -62,11 +57,15 @@ class _Pending:
         Every UpdateMetadata contains the live brokers; one without partitions is sent only if they changed. A starting
         broker gets all metadata first. Otherwise it would return no topics to clients until it has opened all logs.
         """
-        alive, *others = self.messages.requests(broker_id)
+        live_brokers, *others = self.messages.requests(broker_id)
         metadata = [request for request in others if request.api == UPDATE_METADATA]
-        if self.introduces and metadata:
+        if self.is_starting and metadata:
             return [*metadata, *(request for request in others if request.api != UPDATE_METADATA)]
-        return [alive, *others] if self.send_live_brokers or not others else others
+        return [live_brokers, *others] if self.send_live_brokers or not others else others
+
+    def unanswered(self, broker: Row, request: Request) -> BrokerResponse:
+        """Return the response without data of a broker that did not answer a request."""
+        return BrokerResponse(broker, self.messages.batch.controller_epoch, request.api, request.notices, None)
 
 
 @dataclass(slots=True)
@@ -75,94 +74,122 @@ class BrokerQueue:
 
     broker: Row
     client_id: str
-    on_response: OnResponse
     listener: Listener = PLAIN
-    _batches: list[_Pending] = field(default_factory=list)
-    _not_empty: Condition = field(default_factory=Condition)
-    _stopped: Event = field(default_factory=Event)
-    _busy: bool = False
-    _channel: BrokerConnection | None = None
+    is_provisional: bool = False
+    """Whether only `BrokerStartup` knows this registration, and no cycle yet."""
+    is_stopped: bool = False
+    authentication_failed: bool = False
+    """Whether the broker refused our authentication since the last batch was queued; it is tried again."""
+    last_activity: float = float("-inf")
+    """Time of time.monotonic of the broker's last sign of life, or of the last encoding of a request."""
+    _batches: list[QueuedBatch] = field(default_factory=list)
+    _changed: Condition = field(default_factory=Condition)
+    _is_busy: bool = False
+    _cancelled: Event = field(default_factory=Event)
+    """Set to cancel the batch that is being sent; each batch gets a new one."""
+    _connection: BrokerConnection | None = None
     _was_connected: bool = False
     _started_at: float = field(default_factory=time.monotonic)
-    is_ahead: bool = False
-    """Whether only the thread for starting brokers knows this registration, and no cycle yet."""
 
     def start(self) -> None:
         Thread(target=self._run, daemon=True, name=f"send-{self.broker['broker_id']}").start()
 
-    def put(self, batch: _Pending) -> None:
-        with self._not_empty:
+    def put(self, batch: QueuedBatch) -> None:
+        with self._changed:
+            self.authentication_failed = False
             self._batches.append(batch)
-            self._not_empty.notify()
+            self._changed.notify()
 
     @property
     def is_idle(self) -> bool:
-        """Whether all requests are answered."""
-        with self._not_empty:
-            return not self._batches and not self._busy
+        """Whether all requests are answered, cancelled or too late, and the responses were handed over."""
+        with self._changed:
+            return not self._batches and not self._is_busy
 
     def update_endpoints(self, broker: Row) -> None:
         """Connect to other endpoints from now on; unanswered requests are sent again there."""
         self.broker = broker
-        if channel := self._channel:
-            channel.abort()
+        if connection := self._connection:
+            connection.abort()
+
+    def cancel(self) -> None:
+        """Drop all batches; a connection on which no response is pending stays open.
+
+        No response is handed over after this returns.
+        """
+        with self._changed:
+            self._batches.clear()
+            if self._is_busy:
+                self._cancelled.set()
+                if connection := self._connection:
+                    connection.abort()
 
     def stop(self) -> None:
-        """Drop pending batches and wake the thread, which then ends."""
-        self._stopped.set()
-        with self._not_empty:
-            self._batches.clear()
-            self._not_empty.notify()
-        if channel := self._channel:
-            channel.abort()
+        """Drop all batches and end the thread, which closes the connection."""
+        with self._changed:
+            self.is_stopped = True
+            self.cancel()
+            self._changed.notify()
 
     def _run(self) -> None:
-        while batch := self._next():
+        while batches := self._next():
             try:
-                self._send(batch)
+                self._send(batches)
             except Exception:  # noqa: BLE001 - the next batch must not wait for a bad one
                 _LOG.exception("surveyor: cannot prepare requests to broker %s", self.broker["broker_id"])
-            with self._not_empty:
-                self._busy = False
-        if self._channel is not None:
-            self._channel.close()
+        self._disconnect()
 
-    def _next(self) -> _Pending | None:
-        with self._not_empty:
-            while not self._batches and not self._stopped.is_set():
-                self._not_empty.wait()
-            if self._stopped.is_set():
-                return None
+    def _next(self) -> list[QueuedBatch]:
+        with self._changed:
+            while not self._batches and not self.is_stopped:
+                self._changed.wait()
+            if self.is_stopped:
+                return []
             batches, self._batches = self._batches, []
-            self._busy = True
-        return batches[0] if len(batches) == 1 else _merge(batches, self.broker)
+            self._is_busy, self._cancelled = True, Event()
+        return batches
 
-    def _send(self, batch: _Pending) -> None:
-        for request in batch.requests(self.broker["broker_id"]):
-            answer = self._send_until_answered(batch.messages, request)
-            if answer is None:
-                return
-            self.on_response(answer)
+    def _send(self, batches: Sequence[QueuedBatch]) -> None:
+        try:
+            batch = batches[0] if len(batches) == 1 else _merge(batches, self.broker)
+            requests = batch.requests(self.broker["broker_id"])
+            for number, request in enumerate(requests, start=1):
+                response = self._send_until_answered(batch, request)
+                with self._changed:
+                    if response is None or self._cancelled.is_set():
+                        break
+                    # idle together with the last response: a cancellation in between would abort the connection
+                    self._is_busy = number < len(requests)
+                    batch.on_response(response)
+        finally:
+            with self._changed:
+                self._is_busy = False
 
-    def _send_until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
-        unanswered = BrokerResponse(self.broker, messages.batch.controller_epoch, request.api, request.notices, None)
-        while not self._stopped.is_set():
+    def _send_until_answered(self, batch: QueuedBatch, request: Request) -> BrokerResponse | None:
+        """Return the response; None if the batch was cancelled or its deadline has passed.
+
+        A request that cannot be sent gets a response without data.
+        """
+        messages, unanswered = batch.messages, batch.unanswered(self.broker, request)
+        while not self._cancelled.is_set() and time.monotonic() < messages.deadline:
             try:
-                channel = self._connected()
-                version = channel.version(request)
-                body = self._encoded(messages, request, version)
-                channel.send(request.api, version, body, self._stopped, _response_deadline())
-                return replace(
-                    unanswered, version=version, data=channel.receive_response(self._stopped, _response_deadline())
-                )
+                connection = self._connected(messages.deadline)
+                version = connection.version(request)
+                body = self._encode(messages, request, version)
+                connection.send(request.api, version, body, self._cancelled, messages.deadline)
+                data = connection.receive_response(self._cancelled, messages.deadline)
+                return replace(unanswered, version=version, data=data)
             except AuthenticationFailedError:
+                self.authentication_failed = True
                 self._disconnect()
-                self._stopped.wait(AUTHENTICATION_BACKOFF_SECONDS)
+                self._cancelled.wait(AUTHENTICATION_BACKOFF_SECONDS)
             except UnreachableBrokerError:
                 return unanswered
+            except TooLateError:
+                return None
             except DISCONNECTED:
                 self._disconnect()
-                self._stopped.wait(self._backoff)
+                self._cancelled.wait(self._backoff)
             except Exception:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
                 names = [f"{notice.topic}-{notice.partition}" for notice in request.notices[:_EXAMPLES]]
                 about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker['broker_id']}"
@@ -171,51 +198,55 @@ class BrokerQueue:
                 return unanswered
         return None
 
-    def _encoded(self, messages: EncodedRequests, request: Request, version: int) -> Sequence[bytes]:
+    def _encode(self, messages: EncodedRequests, request: Request, version: int) -> list[bytes]:
+        """Encode a request; meanwhile the broker has nothing to answer, so it counts as active."""
+        self.last_activity = float("inf")
         try:
             return messages.body(request, version, self.broker)
         except struct.error as error:  # otherwise it counts as invalid data of the broker, and is repeated for ever
             raise ValueError(str(error)) from error
+        finally:
+            self._on_activity()
+
+    def _on_activity(self) -> None:
+        self.last_activity = time.monotonic()
 
     @property
     def _backoff(self) -> float:
         is_starting = not self._was_connected and time.monotonic() - self._started_at < STARTING_SECONDS
         return STARTING_BACKOFF_SECONDS if is_starting else RETRY_BACKOFF_SECONDS
 
-    def _connected(self) -> BrokerConnection:
-        if self._channel is not None and self._channel.broker["endpoints"] != self.broker["endpoints"]:
-            self._disconnect()  # the endpoints changed during the connect
-        if self._channel is None:
-            self._channel = BrokerConnection.to(
-                self.broker, self.client_id, lambda: None, RESPONSE_TIMEOUT_SECONDS, self.listener
+    def _connected(self, deadline: float) -> BrokerConnection:
+        former = self._connection
+        if former is not None and (former.aborted or former.broker["endpoints"] != self.broker["endpoints"]):
+            self._disconnect()  # aborted while idle, or the endpoints changed during the connect
+        if self._connection is None:
+            self._connection = BrokerConnection.to(
+                self.broker, self.client_id, self._on_activity, deadline - time.monotonic(), self.listener
             )
             self._was_connected = True
-        return self._channel
+        return self._connection
 
     def _disconnect(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
-def _response_deadline() -> float:
-    return time.monotonic() + RESPONSE_TIMEOUT_SECONDS
-
-
-def _merge(batches: Sequence[_Pending], broker: Row) -> _Pending:
+def _merge(batches: Sequence[QueuedBatch], broker: Row) -> QueuedBatch:
     """Merge the pending batches of one broker, in the order in which they were queued."""
-    newest = batches[-1].messages.batch
-    own_notices = (
-        notice
-        for wave in batches
-        for request in wave.messages.requests(broker["broker_id"])
-        for notice in request.notices
+    newest, broker_id = batches[-1], broker["broker_id"]
+    notices = (
+        notice for batch in batches for request in batch.messages.requests(broker_id) for notice in request.notices
     )
-    known = {row["broker_id"]: row for row in newest.brokers}
-    brokers = [*{**known, broker["broker_id"]: broker}.values()]
-    announcement = replace(newest, brokers=brokers, notices=[*merged(own_notices, broker["broker_id"])])
-    alone, introduces = (any(getattr(wave, name) for wave in batches) for name in ("send_live_brokers", "introduces"))
-    return _Pending(EncodedRequests(announcement, _NO_DEADLINE), send_live_brokers=alone, introduces=introduces)
+    brokers = {row["broker_id"]: row for row in newest.messages.batch.brokers} | {broker_id: broker}
+    merged_batch = replace(newest.messages.batch, brokers=[*brokers.values()], notices=[*merged(notices, broker_id)])
+    return QueuedBatch(
+        EncodedRequests(merged_batch, newest.messages.deadline),
+        newest.on_response,
+        send_live_brokers=any(batch.send_live_brokers for batch in batches),
+        is_starting=any(batch.is_starting for batch in batches),
+    )
 
 
 def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
@@ -245,28 +276,41 @@ class ChannelManager:
     """The queues of a controllership: one for each registration of a broker."""
 
     client_id: str
-    on_response: OnResponse
+    on_response: OnResponse = lambda _: None
+    """Called with the responses to what `send` and `send_to_starting` queue."""
     listener: Listener = PLAIN
     _queues: dict[int, BrokerQueue] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
-    def send(self, batch: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def send(
+        self,
+        batch: ControlBatch,
+        live_brokers_to: Collection[int] = frozenset(),
+        starting: Collection[int] = frozenset(),
+    ) -> None:
         """Queue a batch for its recipients.
 
-        `alone` are brokers that get the live brokers even without partitions. `introduced` are starting brokers, which
-        get all metadata before anything else.
+        `live_brokers_to` are brokers that get the live brokers even without partitions. `starting` are starting
+        brokers, which get all metadata before anything else.
         """
-        messages, newsworthy = EncodedRequests(batch, _NO_DEADLINE), frozenset(alone)
-        recipients = {broker for notice in batch.notices for broker in notice.brokers}
+        messages = EncodedRequests(batch)
+        recipients = {broker for notice in batch.notices for broker in notice.brokers}.union(live_brokers_to)
         with self._lock:
             self.retain(batch.brokers)
-            for broker in sorted((recipients | newsworthy) & self._queues.keys() & batch.live):
-                wave = _Pending(messages, send_live_brokers=broker in newsworthy, introduces=broker in introduced)
-                self._queues[broker].put(wave)
+            for broker in sorted(recipients & self._queues.keys() & batch.live):
+                self._queues[broker].put(
+                    QueuedBatch(messages, self.on_response, broker in live_brokers_to, broker in starting)
+                )
 
-    def send_ahead(self, broker: Row, announcement: ControlBatch) -> None:
+    def send_to_starting(self, broker: Row, batch: ControlBatch) -> None:
         """Send a batch to a starting broker that no cycle knows yet; its queue is kept until a cycle knows it."""
-        broker_id, wave = broker["broker_id"], _Pending(EncodedRequests(announcement, _NO_DEADLINE), introduces=True)
+        broker_id = broker["broker_id"]
         with self._lock:
             queue = self._queues.get(broker_id)
             if queue is not None and queue.broker["broker_epoch"] > broker["broker_epoch"]:
@@ -274,15 +318,13 @@ class ChannelManager:
             if queue is None or queue.broker["broker_epoch"] < broker["broker_epoch"]:
                 if queue is not None:
                     queue.stop()
-                self._queues[broker_id] = queue = BrokerQueue(broker, self.client_id, self.on_response, self.listener)
-                queue.is_ahead = True
-                queue.start()
-            queue.put(wave)
+                queue = self._open(broker, is_provisional=True)
+            queue.put(QueuedBatch(EncodedRequests(batch), self.on_response, is_starting=True))
 
-    def drop_ahead(self, broker_id: int) -> None:
+    def drop_provisional(self, broker_id: int) -> None:
         """Drop the queue of a broker that deregistered before any cycle knew it."""
         with self._lock:
-            if broker_id in self._queues and self._queues[broker_id].is_ahead:
+            if broker_id in self._queues and self._queues[broker_id].is_provisional:
                 self._queues.pop(broker_id).stop()
 
     def retain(self, brokers: Sequence[Row]) -> None:
@@ -295,19 +337,27 @@ class ChannelManager:
 
     def _retain(self, rows: Mapping[int, Row]) -> None:
         for broker_id, queue in list(self._queues.items()):
-            if queue.is_ahead and rows.get(broker_id, {}).get("broker_epoch", 0) < queue.broker["broker_epoch"]:
+            epoch = rows.get(broker_id, {}).get("broker_epoch")
+            if queue.is_provisional and (epoch or 0) < queue.broker["broker_epoch"]:
                 continue
-            queue.is_ahead = False
-            if rows.get(broker_id, {}).get("broker_epoch") != queue.broker["broker_epoch"]:
+            queue.is_provisional = False
+            if epoch != queue.broker["broker_epoch"]:
                 queue.stop()
                 del self._queues[broker_id]
             elif rows[broker_id]["endpoints"] != queue.broker["endpoints"]:
                 queue.update_endpoints(rows[broker_id])
         for broker_id in rows.keys() - self._queues.keys():
-            self._queues[broker_id] = queue = BrokerQueue(
-                rows[broker_id], self.client_id, self.on_response, self.listener
-            )
-            queue.start()
+            self._open(rows[broker_id])
+
+    def _open(self, broker: Row, *, is_provisional: bool = False) -> BrokerQueue:
+        self._queues[broker["broker_id"]] = queue = BrokerQueue(broker, self.client_id, self.listener, is_provisional)
+        queue.start()
+        return queue
+
+    def queue_of(self, broker_id: int) -> BrokerQueue:
+        """Return the queue of a broker that is kept."""
+        with self._lock:
+            return self._queues[broker_id]
 
     @property
     def idle(self) -> list[int]:
@@ -321,9 +371,15 @@ class ChannelManager:
         with self._lock:
             return sorted(self._queues.keys() - set(self.idle))
 
+    def cancel(self) -> None:
+        """Drop all batches of all brokers, and keep the connections that can be used again."""
+        with self._lock:
+            for queue in self._queues.values():
+                queue.cancel()
+
     def stop(self) -> None:
         """Drop all queues."""
         with self._lock:
             for queue in self._queues.values():
-                queue.is_ahead = False
+                queue.is_provisional = False
             self.retain([])

@@ -1,9 +1,8 @@
-"""A connection to each broker for control requests, one request at a time; and checks whether brokers respond at all.
+"""A connection to a broker for control requests, one request at a time; and checks whether brokers respond at all.
 
-Corresponds to `ControllerChannelManager`, which keeps a connection to each broker while it is the controller. The
-connection is made and its API versions are requested once, and again after the connection was lost or the broker has
-registered again. A broker that is busy with a long request still answers ApiVersions on another connection, and a
-stopped broker does not; this shows whether it is worth waiting.
+Corresponds to the `NetworkClient` of `ControllerChannelManager`. The API versions are requested once per connection. A
+broker that is busy with a long request still answers ApiVersions on another connection, and a stopped broker does not;
+this shows whether it is worth waiting.
 """
 
 import importlib
@@ -11,9 +10,9 @@ import struct
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any, Final
 
 from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, Row, header
 from jobs.adapters.brokers.kio_reader import entity_reader
@@ -218,57 +217,6 @@ class BrokerConnection:
 def _piece_timeout(deadline: float) -> float:
     """Return the seconds that sending a piece of a request may take."""
     return max(RETRY_BACKOFF_SECONDS, min(RESPONSE_TIMEOUT_SECONDS, deadline - time.monotonic()))
-
-
-@dataclass(slots=True)
-class ConnectionPool:
-    """The connections of a commit, closed at its end; one for each registration of a broker."""
-
-    client_id: str
-    listener: Listener = PLAIN
-    _open: dict[tuple[int, int], BrokerConnection] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-    _is_closed: bool = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._is_closed = True
-            for channel in self._open.values():
-                channel.close()
-            self._open.clear()
-
-    def to(self, broker: Row, on_activity: Callable[[], None], patience: float) -> BrokerConnection:
-        """Return the connection to a broker; only one thread may use it at a time."""
-        channel = self._open.get(_registration(broker))
-        if channel is None or channel.aborted:
-            channel = BrokerConnection.to(broker, self.client_id, on_activity, patience, self.listener)
-            self._store(channel)
-        channel.on_activity = on_activity
-        return channel
-
-    def _store(self, channel: BrokerConnection) -> None:
-        with self._lock:
-            if self._is_closed:  # the pool was closed while this thread was connecting
-                channel.close()
-                raise ConnectionAbortedError
-            former = self._open.pop(_registration(channel.broker), None)
-            self._open[_registration(channel.broker)] = channel
-        if former is not None:
-            former.close()
-
-    def drop(self, channel: BrokerConnection) -> None:
-        """Close a connection after a lost request, because the next response on it would belong to that request."""
-        with self._lock:
-            if self._open.get(_registration(channel.broker)) is channel:  # otherwise a newer connection
-                del self._open[_registration(channel.broker)]
-        channel.close()
-
-
-def _registration(broker: Row) -> tuple[int, int]:
-    return broker["broker_id"], broker["broker_epoch"]
 
 
 def responds(broker: Row, client_id: str, listener: Listener) -> bool:

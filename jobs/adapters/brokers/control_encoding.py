@@ -101,8 +101,8 @@ class EncodedRequests:
     """The bodies of all requests of one batch; parts that brokers share are encoded once."""
 
     batch: ControlBatch
-    deadline: float
-    """Time of time.monotonic after which nothing is encoded."""
+    deadline: float = float("inf")
+    """Time of time.monotonic after which nothing is encoded or sent."""
     _requests: dict[int, list[Request]] = field(init=False)
     _encoded: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict)
     """Encoded notices by API and version, then by identity; one partition may have notices for different brokers."""
@@ -118,11 +118,11 @@ class EncodedRequests:
             else:
                 for broker in notice.brokers:
                     own[broker][notice.api, _request_group(notice)].append(notice)
-        alive = Request(UPDATE_METADATA)
+        live_brokers = Request(UPDATE_METADATA)
         shared = [(set(brokers), Request(UPDATE_METADATA, some)) for brokers, some in metadata.items()]
         self._requests = {
             broker: [
-                alive,
+                live_brokers,
                 *_requests_of(own[broker], LEADER_AND_ISR),
                 *(request for brokers, request in shared if broker in brokers),
                 *_requests_of(own[broker], STOP_REPLICA),

@@ -33,7 +33,7 @@ class BrokerRequestBatch:
 
     control: Controllership
     context: ControllerContext
-    queues: ChannelManager
+    channels: ChannelManager
     drained_brokers: frozenset[int] = frozenset()
     """Brokers whose replicas a drain has stopped.
 
@@ -47,18 +47,20 @@ class BrokerRequestBatch:
     Partitions may still be added while a topic is being deleted.
     """
 
-    def send(self, notices: Sequence[Notice], alone: Collection[int] = (), introduced: Collection[int] = ()) -> None:
-        """Put notices into the queues.
+    def send(
+        self, notices: Sequence[Notice], live_brokers_to: Collection[int] = (), starting: Collection[int] = ()
+    ) -> None:
+        """Queue notices for their brokers.
 
-        `alone`: brokers that must be sent the list of live brokers even if no notice is for them. `introduced`: brokers
-        that start; they are sent all metadata before the states of their replicas.
+        `live_brokers_to`: brokers that must be sent the list of live brokers even if no notice is for them. `starting`:
+        brokers that start; they are sent all metadata before the states of their replicas.
         """
-        alive = [row for row in self.context.brokers.values() if row["understood"]]
-        if notices or alone:
-            announcement = ControlBatch(self.control.controller_id, self.control.epoch, alive, notices)
-            self.queues.send(announcement, alone, introduced)
+        live_brokers = [row for row in self.context.brokers.values() if row["understood"]]
+        if notices or live_brokers_to:
+            batch = ControlBatch(self.control.controller_id, self.control.epoch, live_brokers, notices)
+            self.channels.send(batch, live_brokers_to, starting)
         else:
-            self.queues.retain(alive)  # the last broker may have failed, which leaves no recipients
+            self.channels.retain(live_brokers)  # the last broker may have failed, which leaves no recipients
 
     def send_changes(self, changes: Sequence[Change]) -> None:
         """Send the changes that were just written."""
@@ -70,7 +72,7 @@ class BrokerRequestBatch:
         `have_started`: the brokers have no metadata yet and already answer clients, so all metadata is sent first.
         """
         notices = full_state_for(self.context, broker_ids, sorted(self.context.partitions)) if broker_ids else ()
-        self.send([*notices], alone=self.context.live, introduced=broker_ids if have_started else ())
+        self.send([*notices], live_brokers_to=self.context.live, starting=broker_ids if have_started else ())
 
     def send_metadata(self, keys: Iterable[Key]) -> None:
         """Send all live brokers the current metadata of these partitions."""
@@ -117,7 +119,7 @@ class BrokerRequestBatch:
         # metadata of a deleted topic is sent as before, because the topic may no longer exist
         deleted_metadata = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._is_kept(n.topic)]
         notices += [replace(notice, brokers=(broker,)) for notice in deleted_metadata]
-        self.send(notices, alone=[broker] if batch.needs_full_state else ())
+        self.send(notices, live_brokers_to=[broker] if batch.needs_full_state else ())
         return self._retry_stops(broker, by_api[STOP_REPLICA])
 
     def _leader_and_isr_retries(self, broker: int, notices: Sequence[Notice]) -> list[Notice]:
@@ -189,8 +191,8 @@ class BrokerRequestBatch:
         new_deletions = {
             topic: delivery for topic, delivery in deletions.items() if self._sent_deletions.get(topic) != delivery
         }
-        for wave in decisions.deletion_waves:
-            self.send([notice for notice in wave if notice.topic in new_deletions])
+        for notices in decisions.deletion_batches:
+            self.send([notice for notice in notices if notice.topic in new_deletions])
         self._sent_deletions |= new_deletions
 
     def resend_topics(self, topics: Collection[str]) -> None:

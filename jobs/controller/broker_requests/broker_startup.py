@@ -37,7 +37,7 @@ class BrokerStartup:
 
     control: Controllership
     context: ControllerContext
-    queues: ChannelManager
+    channels: ChannelManager
     is_failing: Callable[[int], bool]
     """Whether the failure of a broker is not completely written, so that its known state is outdated."""
     _sent: dict[int, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class BrokerStartup:
         """Send metadata to brokers that are registered and not known to any cycle yet."""
         client, registered = self.control.client, self._registered()
         for broker in self._sent.keys() - registered - self.context.brokers.keys():
-            self.queues.drop_ahead(broker)
+            self.channels.drop_provisional(broker)
             del self._sent[broker]
         if not registered - self.context.brokers.keys():
             return
@@ -103,9 +103,9 @@ class BrokerStartup:
         broker = row["broker_id"]
         live_brokers = [other for other in self.context.brokers.copy().values() if other["understood"]]
         notices = [*self._metadata(broker)]
-        announcement = ControlBatch(self.control.controller_id, self.control.epoch, [*live_brokers, row], notices)
+        batch = ControlBatch(self.control.controller_id, self.control.epoch, [*live_brokers, row], notices)
         self._sent[broker] = row["broker_epoch"]
-        self.queues.send_ahead(row, announcement)
+        self.channels.send_to_starting(row, batch)
 
     def _metadata(self, broker: int) -> Iterator[Notice]:
         context, recipients = self.context, (broker,)

@@ -57,7 +57,7 @@ class NotificationHandler:
                 self._log_dirs[row["path"]] = row["broker_id"]
                 self.broker_requests.ask_for_log_dirs(row["broker_id"])
         if self._log_dirs and self.responses.is_quiet:
-            busy = set(self.broker_requests.queues.busy)
+            busy = set(self.broker_requests.channels.busy)
             answered = {path for path, broker in self._log_dirs.items() if broker not in busy}
             delete_all(self.control, answered)
             self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in answered}

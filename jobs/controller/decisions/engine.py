@@ -34,7 +34,7 @@ class Decisions:
     """Decisions without a change: the reason, and whether the request for it can be withdrawn."""
     withdrawn: list[Row] = field(default_factory=list)
     deletions: list[Row] = field(default_factory=list)
-    deletion_waves: tuple[list[Notice], list[Notice]] = field(default_factory=lambda: ([], []))
+    deletion_batches: tuple[list[Notice], list[Notice]] = field(default_factory=lambda: ([], []))
     """Notices for topics that are being deleted; the second list must be sent after the first."""
 
 

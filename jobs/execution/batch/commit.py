@@ -14,7 +14,7 @@ from typing import Final
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.connection import ConnectionPool
+from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
@@ -200,15 +200,15 @@ def _commit_held(
     if not (written or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [written_change.change for written_change in written]
-    with progress("notifying the brokers"), ConnectionPool(str(control.controller_id), listener) as connections:
+    with progress("notifying the brokers"), ChannelManager(str(control.controller_id), listener=listener) as channels:
         first_notices = partial(notices_before_deletion, changes, deletions)
-        notified = notify(control, connections, state.brokers, first_notices, hold)
+        notified = notify(control, channels, state.brokers, first_notices, hold)
         with_deleted_replicas = changes_deleting_replicas(changes)
         if (with_deleted_replicas or deletions) and not notified.out_of_time and notified.fenced is None:
             notified = notified.combined_with(
                 notify(
                     control,
-                    connections,
+                    channels,
                     state.brokers,
                     partial(deletion_notices, with_deleted_replicas, deletions),
                     hold,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from jobs.adapters.brokers.connection import ConnectionPool
+from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
@@ -128,7 +128,7 @@ class NotificationResult:
 
 def notify(
     control: Controllership,
-    connections: ConnectionPool,
+    channels: ChannelManager,
     brokers: Sequence[Row],
     notices_for: NoticesFor,
     hold: HoldBudget,
@@ -141,7 +141,7 @@ def notify(
     fenced_error: FencedError | None = None
     for step in EPOCH_STEPS:
         batch = _control_batch(control, brokers, notices_for)
-        answers = deliver(batch, deadline, _refresh_callback(control, batch, notices_for), hold.silent, connections)
+        answers = deliver(channels, batch, deadline, _refresh_callback(control, batch, notices_for), hold.silent)
         later_epoch_brokers = BrokerResponses.of(answers).of_later_epoch
         fenced_error = _check_fence(control)
         if not later_epoch_brokers or fenced_error is not None or time.monotonic() > deadline:

@@ -72,7 +72,7 @@ def random_context(random: Random) -> ControllerContext:
 
 
 def sorted_rows(decided: Decisions) -> tuple[list[str], ...]:
-    parts = decided.changes, decided.others, decided.withdrawn, decided.deletions, *decided.deletion_waves
+    parts = decided.changes, decided.others, decided.withdrawn, decided.deletions, *decided.deletion_batches
     return tuple(sorted(map(str, part)) for part in parts)
 
 

@@ -106,7 +106,7 @@ def carried_out(controller: ResidentController, process: CommitProcess) -> tuple
 
 
 def is_busy(controller: ResidentController) -> bool:
-    return bool(controller.broker_requests.queues.busy) or (
+    return bool(controller.broker_requests.channels.busy) or (
         controller.plan_inbox is not None and controller.plan_inbox.is_busy
     )
 
@@ -120,7 +120,7 @@ def partitions_drained_from(tree: KafkaTree, broker: int, api: str) -> set[int]:
 
 
 def test_requests_use_the_configured_listener(controller: ResidentController) -> None:
-    assert controller.broker_requests.queues.listener.name == "PLAINTEXT"
+    assert controller.broker_requests.channels.listener.name == "PLAINTEXT"
 
 
 def test_broker_is_drained_and_undrained(
@@ -128,7 +128,7 @@ def test_broker_is_drained_and_undrained(
 ) -> None:
     """`KafkaController.doControlledShutdown` and `onBrokerStartup`: its followers stop, then are started again."""
     controller.cycle()
-    assert eventually(lambda: not controller.broker_requests.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.channels.busy)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
     for broker in (0, 1, 2):
         partitions_drained_from(tree, broker, "leader_and_isr")
@@ -149,7 +149,7 @@ def test_broker_is_drained_and_undrained(
 
     controller.broker_requests.ask_for_log_dirs(1)
     controller.broker_requests.resend(controller.context.partitions.keys())
-    assert eventually(lambda: not controller.broker_requests.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.channels.busy)
     assert partitions_drained_from(tree, 1, "leader_and_isr") == set()  # it would start its replicas
 
     undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
@@ -307,13 +307,13 @@ def test_superseded_changes_are_sent_as_current_state(
     (written,) = store_plan(surveyor.lake, tree, [drained]).changes
     tree.write(state_path("orders", 0), encode_state(State(7, 2, 9, [2])))
     controller.reader.refresh_partitions([("orders", 0)])
-    assert eventually(lambda: not controller.broker_requests.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.channels.busy)
     for broker in (0, 1, 2):
         partitions_drained_from(tree, broker, "leader_and_isr")
 
     controller.broker_requests.resend_current([written])
 
-    assert eventually(lambda: not controller.broker_requests.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.channels.busy)
     assert tree.brokers is not None
     (follows,) = tree.brokers[1].of("leader_and_isr")
     (stops,) = tree.brokers[0].of("stop_replica")

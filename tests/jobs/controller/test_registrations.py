@@ -205,7 +205,7 @@ def test_last_failed_broker_has_no_pending_requests(tree: KafkaTree, controller:
         tree.unregister(broker)
     run_until_quiet(controller)
 
-    assert (controller.broker_requests.queues.idle, controller.broker_requests.queues.busy) == ([], [])
+    assert (controller.broker_requests.channels.idle, controller.broker_requests.channels.busy) == ([], [])
 
 
 def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controller: ResidentController) -> None:
@@ -219,7 +219,7 @@ def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controlle
     for _ in range(3):
         controller.startup.check()
 
-    assert eventually(lambda: not controller.broker_requests.queues.busy)
+    assert eventually(lambda: not controller.broker_requests.channels.busy)
     (metadata,) = tree.brokers[3].told
     assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
     assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
@@ -267,7 +267,7 @@ def test_bounced_or_failed_broker_gets_no_early_metadata(tree: KafkaTree, contro
     tree.unregister(4)
     controller.startup.check()
 
-    assert 4 not in {*controller.broker_requests.queues.idle, *controller.broker_requests.queues.busy}
+    assert 4 not in {*controller.broker_requests.channels.idle, *controller.broker_requests.channels.busy}
 
 
 def test_fenced_controller_sends_no_early_metadata(tree: KafkaTree, controller: ResidentController) -> None:

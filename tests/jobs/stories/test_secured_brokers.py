@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.security import ACL
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
-from jobs.adapters.brokers.connection import ConnectionPool, unreachable_reasons
+from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import PLAIN, Listener
@@ -328,12 +328,12 @@ def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree,
     state = read_cluster(kafka.client, kafka.hosts)
     told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
-    with ConnectionPool("test", ways["SCRAM-SHA-256"].as_spoken) as channels:
-        first = deliver(told, time.monotonic() + 20, channels=channels)
-        before = channels.to(state.brokers[0], lambda: None, 5)
+    with ChannelManager("test", listener=ways["SCRAM-SHA-256"].as_spoken) as channels:
+        first = deliver(channels, told, time.monotonic() + 20)
+        before = channels.queue_of(0)._connection  # noqa: SLF001
         time.sleep(1.5 * REAUTHENTICATION)
-        second = deliver(told, time.monotonic() + 20, channels=channels)
-        after = channels.to(state.brokers[0], lambda: None, 5)
+        second = deliver(channels, told, time.monotonic() + 20)
+        after = channels.queue_of(0)._connection  # noqa: SLF001
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
     assert before is not after
@@ -345,7 +345,7 @@ def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: W
     heard = list[BrokerResponse]()
     for way in ways.values():
         queues = ChannelManager("test", heard.append, way.as_spoken)
-        queues.send(told, alone=[0, 1])
+        queues.send(told, live_brokers_to=[0, 1])
         assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
         queues.stop()
 

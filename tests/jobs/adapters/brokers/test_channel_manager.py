@@ -84,7 +84,7 @@ def apis(brokers: FakeBrokers, broker: int) -> list[str]:
 def test_requests_are_in_order_and_live_brokers_sent_on_change(brokers: FakeBrokers, queues: ChannelManager) -> None:
     state, metadata = notice(), notice(UPDATE_METADATA, brokers=(1, 2))
 
-    queues.send(announced(brokers, [metadata, state]), alone=[1])
+    queues.send(announced(brokers, [metadata, state]), live_brokers_to=[1])
 
     assert eventually(lambda: queues.busy == [])
     assert apis(brokers, 1) == ["update_metadata", "leader_and_isr", "update_metadata"]
@@ -99,7 +99,7 @@ def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
     brokers[1].stop()
     queues.send(announced(brokers, [notice()]))
     assert eventually(lambda: brokers[1].connections != [])  # what is queued later is one batch
-    queues.send(announced(brokers, [notice(UPDATE_METADATA), notice()]), alone=[1, 2], introduced=[1])
+    queues.send(announced(brokers, [notice(UPDATE_METADATA), notice()]), live_brokers_to=[1, 2], starting=[1])
     queues.send(announced(brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
     brokers[1].go_on()
 
@@ -138,16 +138,16 @@ def test_a_queue_ahead_of_the_cycle_is_kept(brokers: FakeBrokers, queues: Channe
     starting = announced(brokers, [notice(UPDATE_METADATA)])
     row = dict(starting.brokers[0], broker_epoch=9)
 
-    queues.send_ahead(row, starting)
+    queues.send_to_starting(row, starting)
     queues.send(announced(brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
     assert eventually(lambda: queues.idle == [1, 2])
     queues.send(announced(brokers, [notice()], ids=(1, 2), epoch=9))
-    queues.send_ahead(dict(row, broker_epoch=8), starting)
-    queues.drop_ahead(1)  # a cycle knows it by now
+    queues.send_to_starting(dict(row, broker_epoch=8), starting)
+    queues.drop_provisional(1)  # a cycle knows it by now
     assert eventually(lambda: queues.idle == [1, 2])
     queues.retain([])
-    queues.send_ahead(row, starting)
-    queues.drop_ahead(1)
+    queues.send_to_starting(row, starting)
+    queues.drop_provisional(1)
 
     assert queues.idle == []
     assert apis(brokers, 1)[:2] == ["update_metadata", "leader_and_isr"]
@@ -216,7 +216,7 @@ def test_a_response_to_another_request_counts_as_lost(
     """Cut off, or to an earlier one: it must not count as a word about this one."""
     brokers[1].mistaken.append(mistaken)
 
-    queues.send(announced(brokers, [notice(UPDATE_METADATA)]), alone=[1])
+    queues.send(announced(brokers, [notice(UPDATE_METADATA)]), live_brokers_to=[1])
 
     assert eventually(lambda: queues.busy == [])
     assert apis(brokers, 1) == ["update_metadata"] * 3

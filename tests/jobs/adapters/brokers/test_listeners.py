@@ -15,10 +15,10 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import (
     DISCONNECTED,
     BrokerConnection,
-    ConnectionPool,
     refuse_unresponsive,
     unreachable_reasons,
 )
@@ -189,9 +189,9 @@ def test_requests_by_tls_with_certificates(
     changes = [typed(topic="t", partition=number, **led, **told) for number in range(2000)]
     listener = by(tmp_path, ssl_ca_location=certificates.ca, ssl_certificate_location=certificates.client)
 
-    with ConnectionPool("test", listener) as channels:
+    with ChannelManager("test", listener=listener) as channels:
         announced = ControlBatch(1, 5, [row(broker.port)], notices_for(changes, {3}))
-        answers = deliver(announced, time.monotonic() + 60, channels=channels)
+        answers = deliver(channels, announced, time.monotonic() + 60)
 
     assert BrokerResponses.of(answers).accepted == [3]
     assert [len(one.partitions) for one in broker.of("leader_and_isr")] == [2000]

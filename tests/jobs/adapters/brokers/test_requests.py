@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.adapters.brokers import control_encoding
+from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponses
@@ -62,7 +63,8 @@ def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOut
 
 
 def tell(told: ControlBatch, seconds: float = 20) -> list[Row]:
-    return as_rows(BrokerResponses.of(deliver(told, time.monotonic() + seconds)).table("default"))
+    with ChannelManager(str(OURS)) as channels:
+        return as_rows(BrokerResponses.of(deliver(channels, told, time.monotonic() + seconds)).table("default"))
 
 
 def errors(answers: list[Row], topic: str | None = None) -> set[int]:

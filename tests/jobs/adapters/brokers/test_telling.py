@@ -12,7 +12,8 @@ from msgspec import structs
 
 from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.brokers import delivery as requests
-from jobs.adapters.brokers.connection import ConnectionPool, refuse_unresponsive, unreachable_reasons
+from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch, Row
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
@@ -69,7 +70,8 @@ def tell(
     live: Sequence[Row], states: Sequence[Change], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
 ) -> BrokerResponses:
     renew = None if now is None else lambda: announcement(now(), states)
-    return BrokerResponses.of(deliver(announcement(live, states), time.monotonic() + seconds, renew))
+    with ChannelManager(str(OURS)) as channels:
+        return BrokerResponses.of(deliver(channels, announcement(live, states), time.monotonic() + seconds, renew))
 
 
 def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
@@ -197,7 +199,8 @@ def test_deletions_are_in_a_separate_request(brokers: FakeBrokers, version: int)
     stopped = [one for one in notices_for([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
     told = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
 
-    answers = deliver(ControlBatch(OURS, 5, live, told), time.monotonic() + LONG)
+    with ChannelManager(str(OURS)) as channels:
+        answers = deliver(channels, ControlBatch(OURS, 5, live, told), time.monotonic() + LONG)
 
     requests = [one.request for one in brokers[0].of("stop_replica")]
     flags = [
@@ -214,8 +217,8 @@ def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) 
     live = [registered(brokers, broker) for broker in (0, 1)]
     told = announcement(live, [state(0, [0, 1])])
 
-    with ConnectionPool(str(OURS)) as channels:
-        rounds = [deliver(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
+    with ChannelManager(str(OURS)) as channels:
+        rounds = [deliver(channels, told, time.monotonic() + LONG) for _ in range(3)]
         connections = [len(brokers[broker].connections) for broker in (0, 1)]
 
     assert [BrokerResponses.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
@@ -225,12 +228,12 @@ def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) 
 def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
     """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
     live = [registered(brokers, 0)]
-    with ConnectionPool(str(OURS)) as channels:
-        deliver(announcement(live, [state(0, [0])]), time.monotonic() + LONG, channels=channels)
+    with ChannelManager(str(OURS)) as channels:
+        deliver(channels, announcement(live, [state(0, [0])]), time.monotonic() + LONG)
         for connection in brokers[0].connections:
             connection.shutdown(socket.SHUT_RDWR)
 
-        answers = deliver(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+        answers = deliver(channels, announcement(live, [state(1, [0])]), time.monotonic() + LONG)
 
     assert (BrokerResponses.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
 
@@ -239,33 +242,31 @@ def test_aborted_connection_is_not_reused(brokers: FakeBrokers) -> None:
     """Its answer may come yet, and would be taken for that to the next request."""
     live = [registered(brokers, 0)]
     brokers[0].on_told = lambda _: brokers[0].stop()
-    with ConnectionPool(str(OURS)) as channels:
-        first = deliver(announcement(live, [state(0, [0])]), time.monotonic() + 0.5, channels=channels)
+    with ChannelManager(str(OURS)) as channels:
+        first = deliver(channels, announcement(live, [state(0, [0])]), time.monotonic() + 0.5)
         brokers[0].on_told = lambda _: None
         brokers[0].go_on()
 
-        second = deliver(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+        second = deliver(channels, announcement(live, [state(1, [0])]), time.monotonic() + LONG)
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[], [0]]
 
 
 def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
     """A broker that registers again gets a new connection, even at the same address."""
-    with ConnectionPool(str(OURS)) as channels:
+    with ChannelManager(str(OURS)) as channels:
         for epoch in (1, 2):
             told = announcement([registered(brokers, 0, epoch)], [state(0, [0])])
-            deliver(told, time.monotonic() + LONG, channels=channels)
+            deliver(channels, told, time.monotonic() + LONG)
 
     assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
     assert brokers[0].version_requests == 2
 
 
-def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
-    with ConnectionPool(str(OURS)) as channels:
-        pass
+def test_connections_are_closed_at_the_end_of_a_commit(brokers: FakeBrokers) -> None:
+    tell([registered(brokers, 0)], [state(0, [0])])
 
-    with pytest.raises(ConnectionAbortedError):
-        channels.to(registered(brokers, 0), lambda: None, LONG)
+    assert eventually(lambda: [connection.fileno() for connection in brokers[0].connections] == [-1])
 
 
 @pytest.mark.usefixtures("impatient")

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.channel_manager import BrokerQueue, OnResponse, _Pending
+from jobs.adapters.brokers.channel_manager import BrokerQueue, QueuedBatch
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.responses import BrokerResponse
@@ -20,8 +20,6 @@ from tests.jobs.controller.model.brokers import NONE, SimulatedBroker
 
 MAX_BROKERS: Final = 10
 """Maximum number of brokers in a cluster: ids of cluster 7 are 70 to 79."""
-
-_NEVER_EXPIRES: Final = float("inf")
 
 
 def cluster_of_topic(topic: str) -> int:
@@ -55,34 +53,28 @@ class ModelResponse(BrokerResponse):
 class ModelQueue(BrokerQueue):
     """The queue of one registration; `step` does what its thread would do."""
 
-    def __init__(self, broker: Row, client_id: str, on_response: OnResponse, network: "Network") -> None:
-        super().__init__(broker, client_id, on_response)
+    def __init__(self, broker: Row, client_id: str, network: "Network") -> None:
+        super().__init__(broker, client_id)
         self.network = network
-        self.over = False
 
     def start(self) -> None:
         self.network.queues.append(self)
 
-    def stop(self) -> None:
-        self.over = True
-        super().stop()
-
-    def put(self, wave: _Pending) -> None:
+    def put(self, batch: QueuedBatch) -> None:
         self.network.on_put(self.broker["broker_id"])
-        own = self.network.restrict_to_cluster(wave.messages.batch, cluster_of_broker(self.broker["broker_id"]))
-        if (own.batch.notices or wave.send_live_brokers) and self.network.accepts(self.broker["broker_id"]):
+        own = self.network.restrict_to_cluster(batch.messages.batch, cluster_of_broker(self.broker["broker_id"]))
+        if (own.batch.notices or batch.send_live_brokers) and self.network.accepts(self.broker["broker_id"]):
             self.network.deliveries += 1
-            super().put(replace(wave, messages=own))
+            super().put(replace(batch, messages=own))
 
     def step(self) -> None:
         """Send what waits, and handle the responses."""
-        while not self.is_idle and (wave := self._next()) is not None:
-            self._send(wave)
-            self._busy = False
+        while not self.is_idle:
+            self._send(self._next())
 
-    def _send_until_answered(self, messages: EncodedRequests, request: Request) -> BrokerResponse | None:
+    def _send_until_answered(self, batch: QueuedBatch, request: Request) -> BrokerResponse | None:
         broker = self.network.brokers[self.broker["broker_id"]]
-        return self.network.answer(self.broker, broker, messages.batch, request)
+        return self.network.answer(self.broker, broker, batch.messages.batch, request)
 
 
 @dataclass
@@ -97,29 +89,29 @@ class Network:
     """Whether a broker's queue accepts what is put into it."""
     on_request: Callable[[SimulatedBroker, str, Notice], None] = lambda *_: None
     """Called with all notices that a broker receives."""
-    _announced: ControlBatch | None = None
+    _batch: ControlBatch | None = None
     _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
-    def queue(self, broker: Row, client_id: str, on_response: OnResponse, _listener: Listener) -> ModelQueue:
+    def queue(self, broker: Row, client_id: str, _listener: Listener, _is_provisional: bool) -> ModelQueue:  # noqa: FBT001 - as BrokerQueue
         """Replaces the class of queues."""
-        return ModelQueue(broker, client_id, on_response, self)
+        return ModelQueue(broker, client_id, self)
 
-    def restrict_to_cluster(self, announcement: ControlBatch, cluster: int) -> EncodedRequests:
+    def restrict_to_cluster(self, batch: ControlBatch, cluster: int) -> EncodedRequests:
         """Return the part of a batch that concerns a cluster."""
-        if announcement is not self._announced:
-            self._announced, self._parts = announcement, {}
-            self._notices = _by_cluster(announcement.notices)
+        if batch is not self._batch:
+            self._batch, self._parts = batch, {}
+            self._notices = _by_cluster(batch.notices)
         if cluster not in self._parts:
-            rows = [row for row in announcement.brokers if cluster_of_broker(row["broker_id"]) == cluster]
+            rows = [row for row in batch.brokers if cluster_of_broker(row["broker_id"]) == cluster]
             brokers = {row["broker_id"] for row in rows}
             notices = [*_to_brokers(self._notices.get(cluster, []), brokers)]
-            self._parts[cluster] = EncodedRequests(replace(announcement, brokers=rows, notices=notices), _NEVER_EXPIRES)
+            self._parts[cluster] = EncodedRequests(replace(batch, brokers=rows, notices=notices))
         return self._parts[cluster]
 
     def step(self, only: Callable[[SimulatedBroker], bool] = lambda _: True) -> None:
         """Let running brokers handle what waits for them."""
-        self.queues = [queue for queue in self.queues if not queue.over]
+        self.queues = [queue for queue in self.queues if not queue.is_stopped]
         for queue in self.queues:
             broker = self.brokers[queue.broker["broker_id"]]
             if broker.process is not None and not broker.stalled and not queue.is_idle and only(broker):
@@ -129,23 +121,21 @@ class Network:
     @property
     def waiting(self) -> bool:
         """Whether a running broker has requests waiting."""
-        return any(not queue.is_idle for queue in self.queues if not queue.over)
+        return any(not queue.is_idle for queue in self.queues if not queue.is_stopped)
 
-    def answer(
-        self, row: Row, broker: SimulatedBroker, announcement: ControlBatch, request: Request
-    ) -> BrokerResponse | None:
+    def answer(self, row: Row, broker: SimulatedBroker, batch: ControlBatch, request: Request) -> BrokerResponse | None:
         """Let a broker handle a request, partition by partition."""
         if broker.process is None:
             return None
-        top = broker.check_epochs(row["broker_epoch"], announcement.controller_epoch)
+        top = broker.check_epochs(row["broker_epoch"], batch.controller_epoch)
         codes = [top for _ in request.notices]
         if top == NONE:
             if request.api == UPDATE_METADATA:
-                broker.process.alive = set(announcement.live)
+                broker.process.alive = set(batch.live)
             codes = [self._heard(broker, request.api, notice) for notice in request.notices]
         of_partitions = tuple(codes) if top == NONE or request.api == LEADER_AND_ISR else (top,) * len(codes)
         return ModelResponse(
-            row, announcement.controller_epoch, request.api, request.notices, b"", 0, top=top, codes=of_partitions
+            row, batch.controller_epoch, request.api, request.notices, b"", 0, top=top, codes=of_partitions
         )
 
     def _heard(self, broker: SimulatedBroker, api: str, notice: Notice) -> int:

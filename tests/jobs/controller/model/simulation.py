@@ -8,7 +8,7 @@ takes over.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -119,9 +119,12 @@ class _InterceptedChannels(ChannelManager):
     on_send: Callable[..., None]
 
     def send(
-        self, announcement: ControlBatch, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
+        self,
+        batch: ControlBatch,
+        live_brokers_to: Collection[int] = frozenset(),
+        starting: Collection[int] = frozenset(),
     ) -> None:
-        self.on_send(partial(super().send, introduced=introduced), announcement, alone)
+        self.on_send(partial(super().send, starting=starting), batch, live_brokers_to)
 
 
 class _InterceptedEngine(DecisionEngine):
@@ -204,8 +207,8 @@ class Simulation:
             controller.precomputer = (
                 None  # time does not pass here, and precomputed decisions would be outdated at once
             )
-            controller.broker_requests.queues = _InterceptedChannels(str(OURS), controller.responses.receive)
-            controller.broker_requests.queues.on_send = self._intercept_send
+            controller.broker_requests.channels = _InterceptedChannels(str(OURS), controller.responses.receive)
+            controller.broker_requests.channels.on_send = self._intercept_send
             # replaces the recorded history, which `lifecycle` reads before each take-over
             controller.context.lost_states |= {key for cluster in self.clusters for key in cluster.lost}
             controller.initialize()

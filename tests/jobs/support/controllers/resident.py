@@ -25,7 +25,7 @@ def run_until_quiet(controller: ResidentController) -> None:
     for _ in range(30):
         drain_watches(controller)
         busy = controller.cycle()
-        assert eventually(lambda: not controller.broker_requests.queues.busy)
+        assert eventually(lambda: not controller.broker_requests.channels.busy)
         drain_watches(controller)
         if not busy and controller.responses.is_quiet and not controller.watches.wakeup.is_set():
             return
