@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
 from jobs.adapters.delta.warehouse import Row
-from jobs.execution.batch.broker_protocols import IBP, unsupported_protocols
+from jobs.controller.broker_protocols import IBP, unsupported_protocols
 from jobs.runtime.settings import Settings
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0

@@ -23,6 +23,7 @@ from jobs.adapters.zookeeper.controllership import (
     current_controller,
     refuse_take_over,
 )
+from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from jobs.controller.decisions.engine import DecisionEngine, Decisions
@@ -32,7 +33,6 @@ from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import ExitCode, FencedError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, interrupted
-from jobs.execution.batch.broker_protocols import complete_configs, refuse_protocols
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.controller_epochs import latest_recorded_epoch

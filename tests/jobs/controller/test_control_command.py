@@ -10,10 +10,9 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.controller import lifecycle
+from jobs.controller import broker_protocols, lifecycle
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
-from jobs.execution.batch import broker_protocols
 from schemas.znodes import Assignment, decode_controller, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from jobs.controller import broker_protocols
 from jobs.core.errors import RefusedError
-from jobs.execution.batch import broker_protocols
 from jobs.runtime.settings import ClusterConf, Settings
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
