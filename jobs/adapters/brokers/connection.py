@@ -5,7 +5,6 @@ broker that is busy with a long request still answers ApiVersions on another con
 this shows whether it is worth waiting.
 """
 
-import importlib
 import struct
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +14,6 @@ from threading import Event, Thread
 from typing import Any, Final
 
 from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, Row, header
-from jobs.adapters.brokers.kio_reader import entity_reader
 from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, explain_tls_errors, refuse_alert
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.adapters.brokers.transport import Transport
@@ -55,27 +53,9 @@ _STALE_BROKER_EPOCH: Final = 0
 """A broker epoch before all others; the authorizer checks a request with it, and the broker then ignores it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A broker's raw response; only its error code is decoded at once."""
-
-    version: int
-    data: bytes
-
-    @property
-    def error(self) -> int:
-        """The error code for the request as a whole."""
-        return int.from_bytes(self.data[_TOP_ERROR_OFFSET : _TOP_ERROR_OFFSET + 2], "big", signed=True)
-
-    def entity(self, api: str) -> Any:  # noqa: ANN401 - kio's classes differ by version
-        module = importlib.import_module(f"kio.schema.{_module(api)}.v{self.version}.response")
-        response = getattr(module, f"{api}Response")
-        _, start = entity_reader(response.__header_schema__)(self.data, 0)
-        return entity_reader(response)(self.data, start)[0]
-
-
-def _module(api: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api).lstrip("_")
+def error_of(response: bytes) -> int:
+    """Return the error code of a response for the request as a whole."""
+    return int.from_bytes(response[_TOP_ERROR_OFFSET : _TOP_ERROR_OFFSET + 2], "big", signed=True)
 
 
 @dataclass(slots=True)
@@ -158,7 +138,7 @@ class BrokerConnection:
         body = nothing.body(request, version, {"broker_epoch": _STALE_BROKER_EPOCH})
         stop = Event()
         self.send(STOP_REPLICA, version, body, stop, deadline)
-        if Response(version, self.receive_response(stop, deadline)).error == CLUSTER_AUTHORIZATION_FAILED:
+        if error_of(self.receive_response(stop, deadline)) == CLUSTER_AUTHORIZATION_FAILED:
             raise UnreachableBrokerError(
                 f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): the user of --command-config "
                 "needs ClusterAction on the Cluster; see the ACLs",

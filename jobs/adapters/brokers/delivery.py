@@ -18,7 +18,6 @@ from jobs.adapters.brokers.connection import RETRY_BACKOFF_SECONDS
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Row
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.signals import interrupted
-from schemas.response_codes import ResponseMeaning
 
 STOP_REPLICA_WAIT_SECONDS: Final = 3.0
 """Maximum seconds that other brokers wait for brokers that stop replicas.
@@ -62,9 +61,7 @@ class _Recipient:
     @property
     def is_stale(self) -> bool:
         """Whether the broker reported that it has registered again since."""
-        return self.queue.is_idle and any(
-            response.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH for response in self.responses
-        )
+        return self.queue.is_idle and any(response.refuses_broker_epoch for response in self.responses)
 
     @property
     def is_waited_for(self) -> bool:

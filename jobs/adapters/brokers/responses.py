@@ -1,7 +1,10 @@
-"""Brokers' responses to control requests, decoded after the commit, as rows of `answers` and as lines for people."""
+"""Brokers' responses to control requests, decoded by kio, as rows of `answers` and as lines for people."""
 
+import importlib
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, repeat
@@ -10,12 +13,33 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.connection import Response
+from jobs.adapters.brokers.connection import error_of
 from jobs.adapters.brokers.control_encoding import Row, as_uuid
 from jobs.adapters.delta.warehouse import schema_of
 from planner.text import pluralise
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
+
+
+@contextmanager
+def _hidden(package: str) -> Iterator[None]:
+    """Import as if a package were not installed.
+
+    kio imports Hypothesis and registers its types there, which slows each start down and creates a folder `.hypothesis`
+    in the working directory.
+    """
+    former = sys.modules.get(package)
+    sys.modules[package] = None  # type: ignore[assignment] # makes `import` fail
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+        if former is not None:
+            sys.modules[package] = former
+
+
+with _hidden("hypothesis"):
+    from kio.serial import entity_reader
 
 _ABOUT_PARTITIONS: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
 """Meanings of a request-level error that concern the partitions of the request, not its sender."""
@@ -41,7 +65,20 @@ class BrokerResponse:
     @property
     def error(self) -> int:
         """The error code for the request as a whole."""
-        return NOT_SENT if self.data is None else Response(self.version, self.data).error
+        return NOT_SENT if self.data is None else error_of(self.data)
+
+    @property
+    def refuses_controller_epoch(self) -> bool:
+        """Whether the broker refused the whole request because it knows a later controller epoch than ours.
+
+        As a partition-level error the same code has another meaning: the broker already has that state.
+        """
+        return self.error == STALE_CONTROLLER_EPOCH
+
+    @property
+    def refuses_broker_epoch(self) -> bool:
+        """Whether the broker has registered again since, and so has lost the state sent to it."""
+        return self.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH
 
     @property
     def request_meaning(self) -> ResponseMeaning:
@@ -63,7 +100,7 @@ class BrokerResponse:
         if self.data is None:
             return [top] * len(self.notices)
         try:
-            by_partition = dict(self._partition_errors(Response(self.version, self.data).entity(self.api)))
+            by_partition = dict(self._partition_errors(_entity(self.api, self.version, self.data)))
         except Exception:  # noqa: BLE001 - a response that cannot be decoded is no answer, whatever is wrong with it
             return [top or NOT_SENT] * len(self.notices)
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
@@ -81,6 +118,13 @@ class BrokerResponse:
             name = names.get(topic.topic_id, "")
             for error in topic.partition_errors:
                 yield (name, error.partition_index), int(error.error_code)
+
+
+def _entity(api: str, version: int, data: bytes) -> Any:  # noqa: ANN401 - kio's classes differ by version
+    module = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api).lstrip("_")
+    response = getattr(importlib.import_module(f"kio.schema.{module}.v{version}.response"), f"{api}Response")
+    _, start = entity_reader(response.__header_schema__)(data, 0)
+    return entity_reader(response)(data, start)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +156,8 @@ class BrokerResponses:
 
     @property
     def of_later_epoch(self) -> list[int]:
-        """Brokers that refused a whole request because they know a later controller epoch than ours.
-
-        As a partition-level error the same code has another meaning: the broker already has that state.
-        """
-        return sorted({a.broker["broker_id"] for a in self.responses if a.error == STALE_CONTROLLER_EPOCH})
+        """Brokers that know a later controller epoch than ours."""
+        return sorted({a.broker["broker_id"] for a in self.responses if a.refuses_controller_epoch})
 
     @property
     def is_partial(self) -> bool:

@@ -16,7 +16,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
-from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE, STALE_CONTROLLER_EPOCH, ResponseMeaning
+from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
 from schemas.rows import Key
 
 
@@ -69,11 +69,11 @@ class ResponseHandler:
         broker = response.broker["broker_id"]
         if response.broker["broker_epoch"] != self.context.brokers.get(broker, {}).get("broker_epoch"):
             return  # the response belongs to an earlier registration
-        if response.request_meaning is ResponseMeaning.STALE_BROKER_EPOCH:
+        if response.refuses_broker_epoch:
             self.watches.signal(BROKER_IDS)
             effects.reregistered_brokers.add(broker)
             return
-        if response.error == STALE_CONTROLLER_EPOCH:
+        if response.refuses_controller_epoch:
             effects.refused_epochs[broker] = response.controller_epoch
         errors = response.errors()
         self.retries.on_response(response, errors)
