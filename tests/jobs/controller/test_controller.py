@@ -48,7 +48,7 @@ def test_take_over_sends_live_brokers_first_then_full_state(tree: KafkaTree, con
 
     assert tree.brokers is not None
     for broker, held in ((0, {("orders", 0)}), (1, {("orders", 0), ("orders", 1)}), (2, {("orders", 1)})):
-        requests = tree.brokers[broker].told
+        requests = tree.brokers[broker].received
         assert [one.api for one in requests[:2]] == ["update_metadata", "leader_and_isr"]
         assert (requests[0].partitions, {live.id_ for live in requests[0].request.live_brokers}) == (set(), {0, 1, 2})
         assert requests_to(tree, broker, "leader_and_isr").keys() == held
@@ -94,14 +94,14 @@ def test_brokers_fail_return_and_bounce(tree: KafkaTree, controller: ResidentCon
     assert requests_to(tree, 2, "update_metadata")["orders", 0].offline_replicas == (1,)
 
     assert tree.brokers is not None
-    tree.brokers[1].told.clear()
+    tree.brokers[1].received.clear()
     tree.register(1)
     run_until_quiet(controller)
     assert {state.leader_epoch for state in requests_to(tree, 1, "leader_and_isr").values()} == {6}
     assert {live.id_ for live in tree.brokers[0].of("update_metadata")[-1].request.live_brokers} == {0, 1, 2}
 
     before = len(tree.brokers[0].of("leader_and_isr"))
-    tree.brokers[0].told.clear()
+    tree.brokers[0].received.clear()
     tree.bounce(0)  # a failure and a start in one
     run_until_quiet(controller)
     assert {p: (s.leader, s.isr, s.leader_epoch) for p in range(3) for s in [tree.state("orders", p)]} == {
@@ -207,7 +207,7 @@ def test_bounced_broker_gets_full_state_after_a_lost_read(
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
-    tree.brokers[1].told.clear()
+    tree.brokers[1].received.clear()
     read, losses = getattr(MetadataReader, reading), [ConnectionLoss()]
 
     def lose_once(reader: MetadataReader, what: object) -> object:

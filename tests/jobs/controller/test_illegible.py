@@ -124,7 +124,7 @@ def test_started_broker_is_sent_a_state_once_readable(
     mend = corrupt(orders)
     run_until_quiet(controller)
     assert orders.brokers is not None
-    orders.brokers[1].told.clear()
+    orders.brokers[1].received.clear()
     orders.bounce(1)
     run_until_quiet(controller)
     assert ("orders", 0) not in requests_to(orders, 1, "leader_and_isr")

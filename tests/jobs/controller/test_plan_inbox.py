@@ -115,7 +115,7 @@ def partitions_drained_from(tree: KafkaTree, broker: int, api: str) -> set[int]:
     """The partitions of orders in requests of an API to a broker, since the last call."""
     assert tree.brokers is not None
     partitions = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
-    tree.brokers[broker].told.clear()
+    tree.brokers[broker].received.clear()
     return partitions
 
 

@@ -182,13 +182,13 @@ def test_new_endpoints_of_a_broker_are_used(tree: KafkaTree, controller: Residen
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     initialize(controller)
     assert tree.brokers is not None
-    before, new_listener = len(tree.brokers[1].told), tree.brokers[11]
+    before, new_listener = len(tree.brokers[1].received), tree.brokers[11]
     tree.client.set("/brokers/ids/1", registration(new_listener.port))
     run_until_quiet(controller)
     tree.unregister(0)
     run_until_quiet(controller)
 
-    assert len(tree.brokers[1].told) == before
+    assert len(tree.brokers[1].received) == before
     assert new_listener.leader_epochs == {("orders", 0): 6}
     alive = {
         live.id_: live.endpoints[0].port for live in tree.brokers[2].of("update_metadata")[-1].request.live_brokers
@@ -220,11 +220,11 @@ def test_starting_broker_gets_metadata_during_a_cycle(tree: KafkaTree, controlle
         controller.startup.check()
 
     assert eventually(lambda: not controller.broker_requests.channels.busy)
-    (metadata,) = tree.brokers[3].told
+    (metadata,) = tree.brokers[3].received
     assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
     assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
     run_until_quiet(controller)
-    assert [request.api for request in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
+    assert [request.api for request in tree.brokers[3].received[1:]] == ["update_metadata", "leader_and_isr"]
 
 
 def test_an_unexpected_error_does_not_end_early_metadata(
@@ -245,8 +245,8 @@ def test_an_unexpected_error_does_not_end_early_metadata(
     controller.startup.start()
     tree.register(3)
 
-    told = tree.brokers[3].told
-    assert eventually(lambda: [request.api for request in told] == ["update_metadata"])
+    received = tree.brokers[3].received
+    assert eventually(lambda: [request.api for request in received] == ["update_metadata"])
     assert capsys.readouterr().err.count("ValueError: bad row") == 1
 
 
@@ -256,11 +256,11 @@ def test_bounced_or_failed_broker_gets_no_early_metadata(tree: KafkaTree, contro
     initialize(controller)
     run_until_quiet(controller)
     assert tree.brokers is not None
-    before = len(tree.brokers[1].told)
+    before = len(tree.brokers[1].received)
     tree.bounce(1)
     tree.register(3, b"{")  # not understood: nothing can be sent to it
     controller.startup.check()
-    assert len(tree.brokers[1].told) == before
+    assert len(tree.brokers[1].received) == before
     tree.register(4)
     tree.brokers[4].stop()
     controller.startup.check()
@@ -281,4 +281,4 @@ def test_fenced_controller_sends_no_early_metadata(tree: KafkaTree, controller: 
     with pytest.raises(FencedError):
         controller.startup.check()
 
-    assert tree.brokers[3].told == []
+    assert tree.brokers[3].received == []

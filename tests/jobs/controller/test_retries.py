@@ -46,9 +46,9 @@ def test_failed_leader_and_isr_is_retried(
     run_until_quiet(controller)
     assert one.leader_epochs["orders", 0] == 5
     one.refuses, one.errors = 0, {}
-    before = len(one.told)
+    before = len(one.received)
     run_until_quiet(controller)
-    assert len(one.told) == before  # not before the delay
+    assert len(one.received) == before  # not before the delay
     assert not controller._is_quiet  # noqa: SLF001 - read by --until-quiet
 
     wait(1.0)

@@ -81,7 +81,7 @@ def in_sync_once_told(tree: KafkaTree, brokers: FakeBrokers) -> None:
             )
             tree.write(state_path("moves", 0), encode_state(after))
 
-    brokers[0].on_told = copied
+    brokers[0].on_request = copied
 
 
 def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:

@@ -335,7 +335,7 @@ def test_reader_of_tls_is_woken_up(
 
 def test_unauthorized_user_is_refused_before_any_request(serve: Callable[..., FakeBroker]) -> None:
     broker = serve()
-    broker.may_be_told = False
+    broker.is_authorized = False
     registered = row(broker.port, [("L", "PLAINTEXT")])
 
     with pytest.raises(RefusedError) as refused:
@@ -343,7 +343,7 @@ def test_unauthorized_user_is_refused_before_any_request(serve: Callable[..., Fa
 
     assert f"broker 3 at {LOOPBACK}:{broker.port} (it answers ClusterAuthorizationFailed (31)" in str(refused.value)
     assert "needs ClusterAction on the Cluster" in str(refused.value)
-    assert broker.told == []
+    assert broker.received == []
 
 
 def scripted(*answers: SaslAuthenticateResponse, mechanisms: tuple[str, ...] = ("PLAIN",)) -> list[bytes]:

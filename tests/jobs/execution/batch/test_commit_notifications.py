@@ -102,14 +102,14 @@ def test_silent_broker_is_ignored_if_nothing_is_due(
 def test_commit_without_cluster_action_does_not_take_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
-    fake_brokers[2].may_be_told = False
+    fake_brokers[2].is_authorized = False
     before = tree.dump()
 
     dry, done = surveyor.commit(tree.hosts, plan.plan_id), surveyor.apply(tree.hosts, plan.plan_id)
 
     assert [dry.exit_code, done.exit_code] == [REFUSED, REFUSED]
     assert "needs ClusterAction on the Cluster" in done.stderr
-    assert (tree.dump(), surveyor.commits(plan.plan_id), fake_brokers[0].told) == (before, [], [])
+    assert (tree.dump(), surveyor.commits(plan.plan_id), fake_brokers[0].received) == (before, [], [])
 
 
 @pytest.mark.parametrize(("controller", "status"), [(-1, PlanStatus.PARTIAL), (1, PlanStatus.COMMITTED)])
@@ -183,7 +183,7 @@ def test_no_broker_is_notified_after_max_hold(  # noqa: PLR0913, PLR0917 - fixtu
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (code, status)
-    assert [fake_brokers[broker].told for broker in range(3)] == [[], [], []]
+    assert [fake_brokers[broker].received for broker in range(3)] == [[], [], []]
     assert "--max-hold was over before the brokers could be notified" in done.stderr
     messages = [row["message"] for row in surveyor.commits(plan.plan_id) if row["action"] == "hand_back"]
     assert "--max-hold was over before the brokers could be notified" in messages[0]

@@ -41,14 +41,14 @@ class FakeBroker:
     """One broker; a test may make it slow, unresponsive or refusing at any time."""
 
     listener: socket.socket
-    told: list[ReceivedRequest] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
     versions: dict[int, int] = field(default_factory=lambda: dict(VERSIONS))
     """The highest version of each API that it reports."""
     slow: dict[str, float] = field(default_factory=dict)
     """Seconds that it takes for a request, by API; the next one waits, as for Kafka's replicaStateChangeLock."""
     refuses: int = 0
     """The error code with which it answers all requests."""
-    may_be_told: bool = True
+    is_authorized: bool = True
     """Whether its authorizer permits control requests."""
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """Error codes of LeaderAndIsr by topic and partition, in place of Kafka's."""
@@ -56,7 +56,7 @@ class FakeBroker:
     """APIs whose first response is lost: the request is handled, and the connection closed."""
     mistaken: list[Callable[[bytes], bytes]] = field(default_factory=list)
     """Modifications of the next responses to control requests, each once."""
-    on_told: Callable[[ReceivedRequest], object] = lambda _: None
+    on_request: Callable[[ReceivedRequest], object] = lambda _: None
     """Called with each control request, before it is answered."""
     broker_epoch: int = -1
     """Requests with an older one are answered 77."""
@@ -94,7 +94,7 @@ class FakeBroker:
             one.close()
 
     def of(self, api: str) -> list[ReceivedRequest]:
-        return [received for received in self.told if received.api == api]
+        return [received for received in self.received if received.api == api]
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -130,13 +130,13 @@ class FakeBroker:
         if (
             received.request.broker_epoch == 0
         ):  # no registration has it: only the authorizer judges the request, which has no effect
-            error = ErrorCode(STALE_BROKER_EPOCH if self.may_be_told else CLUSTER_AUTHORIZATION_FAILED)
+            error = ErrorCode(STALE_BROKER_EPOCH if self.is_authorized else CLUSTER_AUTHORIZATION_FAILED)
             return self._written(_entity(key, version, "response")(error_code=error, partition_errors=()), correlation)
         with self._lock:
             time.sleep(self.slow.get(received.api, 0))
             self._awake.wait()
-            self.told.append(received)
-            self.on_told(received)
+            self.received.append(received)
+            self.on_request(received)
             response = self._judge(key, received)
             self._awake.wait()
         if received.api in self.hangs_up_on:
@@ -234,7 +234,7 @@ class FakeBrokers:
         """Return a list to which requests about a topic are added when the first three brokers receive them."""
         heard: list[tuple[int, str]] = []
         for broker in (0, 1, 2):
-            self[broker].on_told = _noting(heard, broker, topic, self[broker].on_told)
+            self[broker].on_request = _noting(heard, broker, topic, self[broker].on_request)
         return heard
 
 

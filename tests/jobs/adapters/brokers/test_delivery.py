@@ -10,8 +10,8 @@ from threading import Thread, Timer
 import pytest
 from msgspec import structs
 
-from jobs.adapters.brokers import connection as broker_channel
-from jobs.adapters.brokers import delivery as requests
+from jobs.adapters.brokers import connection as broker_connection
+from jobs.adapters.brokers import delivery
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch, Row
@@ -41,14 +41,14 @@ def brokers() -> Iterator[FakeBrokers]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
     for name, seconds in (("GRACE_SECONDS", 0.2), ("BROKER_REFRESH_SECONDS", 0.1)):
-        monkeypatch.setattr(requests, name, seconds)
-    monkeypatch.setattr(broker_channel, "IDLE_BEFORE_PROBE_SECONDS", 0.2)
+        monkeypatch.setattr(delivery, name, seconds)
+    monkeypatch.setattr(broker_connection, "IDLE_BEFORE_PROBE_SECONDS", 0.2)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is waited out; where all are to answer, as long as ever."""
-    monkeypatch.setattr(requests, "UNRESPONSIVE_SECONDS", 2.0)
+    monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", 2.0)
 
 
 def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
@@ -58,20 +58,20 @@ def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
 
 def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: str = "t") -> Change:
     led = {"leader_after": to[0] if to else 0, "leader_epoch_after": 7, "isr_after": [0], "replicas_after": [0, 1, 2]}
-    told = {"leader_and_isr_to": [*to], "stop_replica_to": [*stop], "leader_recovery_state_after": 0}
-    return typed(topic=topic, partition=partition, state_version=2, **led, **told)
+    recipients = {"leader_and_isr_to": [*to], "stop_replica_to": [*stop], "leader_recovery_state_after": 0}
+    return typed(topic=topic, partition=partition, state_version=2, **led, **recipients)
 
 
-def announcement(live: Sequence[Row], states: Sequence[Change]) -> ControlBatch:
+def control_batch(live: Sequence[Row], states: Sequence[Change]) -> ControlBatch:
     return ControlBatch(OURS, 5, live, notices_for(states, {row["broker_id"] for row in live}))
 
 
-def tell(
+def send(
     live: Sequence[Row], states: Sequence[Change], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
 ) -> BrokerResponses:
-    renew = None if now is None else lambda: announcement(now(), states)
+    renew = None if now is None else lambda: control_batch(now(), states)
     with ChannelManager(str(OURS)) as channels:
-        return BrokerResponses.of(deliver(channels, announcement(live, states), time.monotonic() + seconds, renew))
+        return BrokerResponses.of(deliver(channels, control_batch(live, states), time.monotonic() + seconds, renew))
 
 
 def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
@@ -81,42 +81,42 @@ def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
 
 def test_each_broker_gets_its_requests_in_order(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        broker_channel, "IDLE_BEFORE_PROBE_SECONDS", 30.0
+        broker_connection, "IDLE_BEFORE_PROBE_SECONDS", 30.0
     )  # on a busy machine it would ask whether they are there
     live = [registered(brokers, broker) for broker in (0, 1, 2)]
 
-    answers = tell(live, [state(0, [0, 1]), state(1, [1], [0])])
+    answers = send(live, [state(0, [0, 1]), state(1, [1], [0])])
 
-    told = {broker: [(one.api, len(one.partitions)) for one in brokers[broker].told] for broker in (1, 2)}
-    assert told == {
+    requests = {broker: [(one.api, len(one.partitions)) for one in brokers[broker].received] for broker in (1, 2)}
+    assert requests == {
         1: [("update_metadata", 0), ("leader_and_isr", 2), ("update_metadata", 2)],
         2: [("update_metadata", 0), ("update_metadata", 2)],
     }
-    assert [one.api for one in brokers[0].told][-1] == "stop_replica"
+    assert [one.api for one in brokers[0].received][-1] == "stop_replica"
     assert (answers.accepted, answers.silent, answers.lines()) == ([0, 1, 2], [], [])
     assert {brokers[broker].version_requests for broker in (0, 1, 2)} == {1}
 
 
-def test_who_takes_some_partitions_is_no_leader_of_the_others(brokers: FakeBrokers) -> None:
+def test_broker_may_accept_some_partitions_and_refuse_others(brokers: FakeBrokers) -> None:
     """Nor does it matter what a follower answered, or that Kafka's controller may be allowed what we are not."""
     brokers[1].errors["t", 0] = brokers[0].errors["t", 1] = 56
     brokers[2].refuses = 31
     live = [registered(brokers, broker) for broker in (0, 1, 2)]
 
-    answers = tell(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
+    answers = send(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
 
     assert answers.leaderless_partitions == {("t", 1): 56}
     assert (answers.is_partial, answers.accepted) == (True, [])
 
 
-def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBrokers) -> None:
-    """A leader that hears of the smaller ISR first takes a follower that still fetches back into it."""
+def test_brokers_that_stop_replicas_come_before_the_leaders(brokers: FakeBrokers) -> None:
+    """A leader that receives the smaller ISR first takes a follower that still fetches back into it."""
     order: list[int] = []
     brokers[1].slow["stop_replica"] = 0.3
-    brokers[0].on_told = lambda one: order.append(0) if one.api == "leader_and_isr" else None
-    brokers[1].on_told = lambda one: order.append(1) if one.api == "stop_replica" else None
+    brokers[0].on_request = lambda one: order.append(0) if one.api == "leader_and_isr" else None
+    brokers[1].on_request = lambda one: order.append(1) if one.api == "stop_replica" else None
 
-    tell([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
+    send([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
 
     assert order == [1, 0]
 
@@ -125,10 +125,10 @@ def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBro
 def test_unresponsive_stopping_broker_does_not_delay_leaders(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "STOP_REPLICA_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(delivery, "STOP_REPLICA_WAIT_SECONDS", 0.2)
     brokers[1].stop()
 
-    answers = tell([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
+    answers = send([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
 
     assert (answers.accepted, answers.silent) == ([0], [1])
 
@@ -136,45 +136,45 @@ def test_unresponsive_stopping_broker_does_not_delay_leaders(
 @pytest.mark.usefixtures("impatient")
 def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers) -> None:
     """It took the connection and what was sent; it answers neither that nor anything else."""
-    brokers[1].on_told = lambda _: brokers[1].stop()
+    brokers[1].on_request = lambda _: brokers[1].stop()
     started = time.monotonic()
 
-    answers = tell([registered(brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
+    answers = send([registered(brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
 
     assert (answers.accepted, answers.silent) == ([0], [1])
     assert time.monotonic() - started < LONG / 2
 
 
 def test_deregistered_broker_is_dropped(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "UNRESPONSIVE_SECONDS", LONG)
+    monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", LONG)
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[1].close()
     started = time.monotonic()
 
-    answers = tell(live, [state(0, [0, 1])], now=lambda: live[:1])
+    answers = send(live, [state(0, [0, 1])], now=lambda: live[:1])
 
     assert (answers.accepted, errors(answers, 1)) == ([0], [NOT_SENT, NOT_SENT, NOT_SENT])
     assert time.monotonic() - started < LONG / 2
 
 
-def test_broker_that_registers_anew_is_told_again(brokers: FakeBrokers) -> None:
+def test_broker_that_registers_again_is_sent_everything_again(brokers: FakeBrokers) -> None:
     """Broker 1 restarts during the delivery: it has lost its state and has a new broker epoch."""
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[0].slow["leader_and_isr"] = 1.0
-    anew = [live[0], registered(brokers, 1, epoch=2)]
-    registrations = iter([live, anew])
+    current = [live[0], registered(brokers, 1, epoch=2)]
+    registrations = iter([live, current])
 
-    answers = tell(live, [state(0, [0, 1])], now=lambda: next(registrations, anew))
+    answers = send(live, [state(0, [0, 1])], now=lambda: next(registrations, current))
 
     assert [one.request.broker_epoch for one in brokers[1].of("leader_and_isr")] == [1, 2]
     assert {answer.broker["broker_epoch"] for answer in answers.responses if answer.broker["broker_id"] == 1} == {2}
 
 
-def test_broker_that_says_its_epoch_is_newer_is_told_again(brokers: FakeBrokers) -> None:
+def test_broker_that_reports_a_newer_epoch_is_sent_everything_again(brokers: FakeBrokers) -> None:
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[1].broker_epoch = 9
 
-    answers = tell(live, [state(0, [0, 1])], now=lambda: [live[0], registered(brokers, 1, epoch=9)])
+    answers = send(live, [state(0, [0, 1])], now=lambda: [live[0], registered(brokers, 1, epoch=9)])
 
     assert (answers.accepted, set(errors(answers, 1))) == ([0, 1], {0})
 
@@ -185,9 +185,9 @@ def test_newly_registered_broker_gets_its_requests(brokers: FakeBrokers) -> None
     now = [*live, registered(brokers, 1)]
     registrations = iter([live, now])
 
-    answers = tell(live, [state(0, [0, 1])], now=lambda: next(registrations, now))
+    answers = send(live, [state(0, [0, 1])], now=lambda: next(registrations, now))
 
-    assert [one.api for one in brokers[1].told] == ["update_metadata", "leader_and_isr", "update_metadata"]
+    assert [one.api for one in brokers[1].received] == ["update_metadata", "leader_and_isr", "update_metadata"]
     assert answers.accepted == [0, 1]
 
 
@@ -197,10 +197,10 @@ def test_deletions_are_in_a_separate_request(brokers: FakeBrokers, version: int)
     brokers[0].versions[5] = version
     live = [registered(brokers, 0)]
     stopped = [one for one in notices_for([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
-    told = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
+    notices = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
 
     with ChannelManager(str(OURS)) as channels:
-        answers = deliver(channels, ControlBatch(OURS, 5, live, told), time.monotonic() + LONG)
+        answers = deliver(channels, ControlBatch(OURS, 5, live, notices), time.monotonic() + LONG)
 
     requests = [one.request for one in brokers[0].of("stop_replica")]
     flags = [
@@ -213,27 +213,27 @@ def test_deletions_are_in_a_separate_request(brokers: FakeBrokers, version: int)
     assert [[one.partition for one in answer.notices] for answer in answers] == [[], [1], [0]]
 
 
-def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) -> None:
+def test_one_connection_per_broker_for_all_batches_of_a_commit(brokers: FakeBrokers) -> None:
     live = [registered(brokers, broker) for broker in (0, 1)]
-    told = announcement(live, [state(0, [0, 1])])
+    batch = control_batch(live, [state(0, [0, 1])])
 
     with ChannelManager(str(OURS)) as channels:
-        rounds = [deliver(channels, told, time.monotonic() + LONG) for _ in range(3)]
+        rounds = [deliver(channels, batch, time.monotonic() + LONG) for _ in range(3)]
         connections = [len(brokers[broker].connections) for broker in (0, 1)]
 
     assert [BrokerResponses.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
     assert ([brokers[broker].version_requests for broker in (0, 1)], connections) == ([1, 1], [1, 1])
 
 
-def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
+def test_lost_connection_is_made_again(brokers: FakeBrokers) -> None:
     """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
     live = [registered(brokers, 0)]
     with ChannelManager(str(OURS)) as channels:
-        deliver(channels, announcement(live, [state(0, [0])]), time.monotonic() + LONG)
+        deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + LONG)
         for connection in brokers[0].connections:
             connection.shutdown(socket.SHUT_RDWR)
 
-        answers = deliver(channels, announcement(live, [state(1, [0])]), time.monotonic() + LONG)
+        answers = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG)
 
     assert (BrokerResponses.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
 
@@ -241,30 +241,30 @@ def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
 def test_aborted_connection_is_not_reused(brokers: FakeBrokers) -> None:
     """Its answer may come yet, and would be taken for that to the next request."""
     live = [registered(brokers, 0)]
-    brokers[0].on_told = lambda _: brokers[0].stop()
+    brokers[0].on_request = lambda _: brokers[0].stop()
     with ChannelManager(str(OURS)) as channels:
-        first = deliver(channels, announcement(live, [state(0, [0])]), time.monotonic() + 0.5)
-        brokers[0].on_told = lambda _: None
+        first = deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + 0.5)
+        brokers[0].on_request = lambda _: None
         brokers[0].go_on()
 
-        second = deliver(channels, announcement(live, [state(1, [0])]), time.monotonic() + LONG)
+        second = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG)
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[], [0]]
 
 
-def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
+def test_each_registration_has_its_own_connection(brokers: FakeBrokers) -> None:
     """A broker that registers again gets a new connection, even at the same address."""
     with ChannelManager(str(OURS)) as channels:
         for epoch in (1, 2):
-            told = announcement([registered(brokers, 0, epoch)], [state(0, [0])])
-            deliver(channels, told, time.monotonic() + LONG)
+            batch = control_batch([registered(brokers, 0, epoch)], [state(0, [0])])
+            deliver(channels, batch, time.monotonic() + LONG)
 
     assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
     assert brokers[0].version_requests == 2
 
 
 def test_connections_are_closed_at_the_end_of_a_commit(brokers: FakeBrokers) -> None:
-    tell([registered(brokers, 0)], [state(0, [0])])
+    send([registered(brokers, 0)], [state(0, [0])])
 
     assert eventually(lambda: [connection.fileno() for connection in brokers[0].connections] == [-1])
 
@@ -275,13 +275,13 @@ def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> Non
     for broker in silent:
         brokers[broker].stop()
     live = [registered(brokers, broker) for broker in (*silent, last)]
-    telling = Thread(target=tell, args=(live, [state(0, [*silent, last])], 20.0))
+    sending = Thread(target=send, args=(live, [state(0, [*silent, last])], 20.0))
 
-    telling.start()
-    told = eventually(lambda: bool(brokers[last].of("leader_and_isr")), seconds=15)
-    telling.join()
+    sending.start()
+    was_sent = eventually(lambda: bool(brokers[last].of("leader_and_isr")), seconds=15)
+    sending.join()
 
-    assert told
+    assert was_sent
 
 
 @pytest.mark.usefixtures("impatient")
@@ -289,7 +289,7 @@ def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
     """A broker that is busy for longer than UNRESPONSIVE_SECONDS still answers probes."""
     brokers[0].slow["leader_and_isr"] = 4.0
 
-    answers = tell([registered(brokers, 0)], [state(partition, [0]) for partition in range(50)])
+    answers = send([registered(brokers, 0)], [state(partition, [0]) for partition in range(50)])
 
     assert (answers.accepted, len(brokers[0].of("leader_and_isr"))) == ([0], 1)
 
@@ -297,28 +297,28 @@ def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
 def test_lost_request_is_repeated_and_error_11_is_accepted(brokers: FakeBrokers) -> None:
     brokers[0].hangs_up_on = {"leader_and_isr"}
 
-    answers = tell([registered(brokers, 0)], [state(0, [0])])
+    answers = send([registered(brokers, 0)], [state(0, [0])])
 
-    assert [one.api for one in brokers[0].told].count("leader_and_isr") == 2
+    assert [one.api for one in brokers[0].received].count("leader_and_isr") == 2
     assert (answers.accepted, answers.lines(), 11 in errors(answers, 0)) == ([0], [], True)
 
 
 def test_errors_take_one_line_per_kind_and_five_at_most(brokers: FakeBrokers) -> None:
     codes = (56, 3, 103, 41, 74, 19)
     brokers[0].errors = {(f"topic-{code}", partition): code for code in codes for partition in range(100)}
-    told = [state(partition, [0], topic=topic) for topic, partition in brokers[0].errors]
+    states = [state(partition, [0], topic=topic) for topic, partition in brokers[0].errors]
 
-    lines = tell([registered(brokers, 0)], told).lines()
+    lines = send([registered(brokers, 0)], states).lines()
 
     first = "brokers 0 answered LeaderAndIsr with UnknownTopicOrPartitionError (3) for 100 partitions"
     assert any(line.startswith(f"{first} (topic-3-0, topic-3-1, topic-3-2, ...)") for line in lines), lines
     assert (len(lines), lines[-1]) == (5, "2 more kinds of error: table `answers`")
 
 
-def test_nothing_is_told_after_the_deadline(brokers: FakeBrokers) -> None:
-    answers = tell([registered(brokers, 0)], [state(0, [0])], seconds=-1)
+def test_nothing_is_sent_after_the_deadline(brokers: FakeBrokers) -> None:
+    answers = send([registered(brokers, 0)], [state(0, [0])], seconds=-1)
 
-    assert (brokers[0].told, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_SENT})
+    assert (brokers[0].received, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_SENT})
 
 
 def test_silent_broker_is_refused_before_anything_is_written(
@@ -329,7 +329,7 @@ def test_silent_broker_is_refused_before_anything_is_written(
     brokers[2].versions[4] = 3
 
     with monkeypatch.context() as impatient:
-        impatient.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 1.0)
+        impatient.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 1.0)
         with pytest.raises(RefusedError) as refused:
             refuse_unresponsive(live, OURS, ())
 
@@ -340,13 +340,13 @@ def test_silent_broker_is_refused_before_anything_is_written(
     refuse_unresponsive(live, OURS, {1, 2})
 
 
-@pytest.mark.parametrize(("refusals", "untold"), [(29, 0), (30, 1)])
+@pytest.mark.parametrize(("refusals", "unreachable"), [(29, 0), (30, 1)])
 def test_broker_that_refuses_connections_is_given_up_after_some(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, untold: int
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, unreachable: int
 ) -> None:
     """A restarting broker refuses connections for a moment; a stopped broker is not waited for until the timeout."""
-    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", LONG)
-    monkeypatch.setattr(broker_channel, "RETRY_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", LONG)
+    monkeypatch.setattr(broker_connection, "RETRY_BACKOFF_SECONDS", 0.01)
     tries = [ConnectionRefusedError("refused")] * refusals
     connect = Transport.to
 
@@ -358,13 +358,13 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
     monkeypatch.setattr(Transport, "to", to)
     live = [registered(brokers, 0)]
 
-    assert len(unreachable_reasons(live, str(OURS))) == untold
-    assert (len(tries), brokers[0].version_requests) == (0, 1 - untold)
+    assert len(unreachable_reasons(live, str(OURS))) == unreachable
+    assert (len(tries), brokers[0].version_requests) == (0, 1 - unreachable)
 
 
 def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers register before they answer."""
-    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 30.0)
+    monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 30.0)
     brokers[0].stop()
     later = Timer(0.3, brokers[0].go_on)
 
@@ -377,7 +377,7 @@ def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatc
 
 def test_stall_of_this_machine_does_not_count(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
-    monkeypatch.setattr(broker_channel, "CONNECT_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 2.0)
     brokers[0].stop()
 
     def stall() -> None:
