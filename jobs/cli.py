@@ -6,9 +6,8 @@ from typing import Annotated, Final
 import typer
 from typer.main import get_command
 
-from jobs.core.signals import install_handlers
 from jobs.runtime.help_pages import HelpPage
-from jobs.runtime.lazy_commands import HELP, add_lazily, spare_pandas
+from jobs.runtime.lazy_commands import HELP, add_lazily, run_program, spare_pandas
 
 INSPECT, RECORD, PLAN, APPLY = "Inspect", "Record", "Plan", "Apply"
 AUTOMATE, MAINTENANCE = "Automate", "Maintenance"
@@ -114,10 +113,9 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """Run the command line."""
-    install_handlers()
     if WITHOUT_SPARK.intersection(sys.argv[1:2]):
         spare_pandas()
-    app()
+    run_program(app)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ there is no controller, no dead leader is replaced.
 """
 
 import gc
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,7 +125,10 @@ def _lost_states(engine: DecisionEngine, snapshot: Snapshot) -> set[Key]:
         .collect()
     )
     for row in lost:
-        log(f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`")
+        log(
+            f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`",
+            logging.WARNING,
+        )
     return {(row.topic, row.partition) for row in lost}
 
 
@@ -216,7 +220,11 @@ def _controllership(
         lambda line: log(f"  {line}"),
         latest_known_epoch=recorded,
     ) as control:
-        log(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        log(
+            f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}",
+            controller_epoch=control.epoch,
+            broker_id=control.controller_id,
+        )
         for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
             log(line)
         controller = ResidentController(control, engine, log_writer, snapshot, log, settings)

@@ -7,6 +7,7 @@ Rows that the warehouse cannot take, as with a full disk, are kept and tried aga
 that were not written yet are lost; ZooKeeper has all changes, and the next snapshot shows them.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -156,9 +157,8 @@ class WriteBehindLog:
                 self._buffer(item)
             self._write()
         if rows := self._buffered_rows:
-            log(
-                f"surveyor: {pluralise(rows, 'row')} could not be written to the warehouse before the end, and are lost"
-            )
+            lost = f"{pluralise(rows, 'row')} could not be written to the warehouse before the end, and are lost"
+            log(f"surveyor: {lost}", logging.ERROR)
 
     def _next(self) -> tuple[list[_Item], bool]:
         """Wait for records or for the next retry; return the records, and whether the log was closed."""
@@ -187,7 +187,7 @@ class WriteBehindLog:
         try:
             rows = self._converted(item)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the next record is not
-            log(f"surveyor: {_title(item)} is not recorded: {type(error).__name__}: {error}")
+            log(f"surveyor: {_title(item)} is not recorded: {type(error).__name__}: {error}", logging.ERROR)
             return
         for table, converted in rows.items():
             self._rows[table].append(converted)
@@ -223,7 +223,10 @@ class WriteBehindLog:
         self._attempt("drained", bool(self._ended_drains), self._delete_marks)
         self._attempt("answers", bool(self._responses), self._write_responses)
         if self._failures and self._buffered_rows > MAX_BUFFERED_ROWS:
-            log("surveyor: too many rows wait for the warehouse: actions since the failed write will not be recorded")
+            log(
+                "surveyor: too many rows wait for the warehouse: actions since the failed write will not be recorded",
+                logging.ERROR,
+            )
             self._rows = {table: [] for table in _APPENDED}
             self._statuses, self._responses = {}, []
 
@@ -235,7 +238,10 @@ class WriteBehindLog:
         except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
             why = str(error) or type(error).__name__
             if why not in self._failures.values():
-                log(f"surveyor: cannot write to the warehouse: {why} ({table}); control of the cluster continues")
+                log(
+                    f"surveyor: cannot write to the warehouse: {why} ({table}); control of the cluster continues",
+                    logging.ERROR,
+                )
             self._failures[table] = why
         else:
             if self._failures.pop(table, None) is not None and not self._failures:
@@ -256,7 +262,10 @@ class WriteBehindLog:
                     pending[:1] = [rows.slice(0, middle), rows.slice(middle)]
                     continue
                 shown = {name: value for name, value in as_rows(rows)[0].items() if value is not None}
-                log(f"surveyor: a row is not recorded, because it violates a constraint of table {table}: {shown}")
+                log(
+                    f"surveyor: a row is not recorded, because it violates a constraint of table {table}: {shown}",
+                    logging.ERROR,
+                )
             del pending[0]
 
     def _update_statuses(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 HIDDEN: Final = "(hidden)"
 
 _SENSITIVE: Final = r"passw|secret|token|jaas|credential|key|cert|auth"
+_PROTOCOL_SECRET: Final = re.compile(rf"\b\w*(?:{_SENSITIVE}|challenge|salt|sasl|scram)", re.IGNORECASE)
 _NAME: Final = re.compile(_SENSITIVE, re.IGNORECASE)
 _IN_TEXT: Final = re.compile(rf"([\w.\-]*(?:{_SENSITIVE})[\w.\-]*\s*(?:=| is now )\s*).*", re.IGNORECASE | re.DOTALL)
 
@@ -35,6 +36,16 @@ def masked(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
     if value is None or not is_sensitive(name):
         return [masked(item) for item in value] if isinstance(value, list) else value
     return HIDDEN
+
+
+def cut_off_secrets(text: str) -> str:
+    """Cut a record of a library off at the first word that may introduce a secret of its protocol.
+
+    >>> cut_off_secrets("Sending request(xid=1): Auth(auth_type=0, scheme='digest', auth='user:x')")
+    'Sending request(xid=1): (hidden)'
+    """
+    found = _PROTOCOL_SECRET.search(text)
+    return text if found is None else text[: found.start()] + HIDDEN
 
 
 def masked_json(text: str | None) -> str:

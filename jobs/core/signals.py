@@ -12,9 +12,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
@@ -62,6 +63,8 @@ class _State:
     """Whether the last line has been written."""
     end_message = INTERRUPTED_MESSAGE
     """The last line if this process ends at once."""
+    last_line_format: Callable[[str], str] = str
+    """Formats the last line; takes no lock."""
 
 
 _state = _State()
@@ -98,6 +101,11 @@ def stop_handling() -> None:
 def set_json_output(*, as_json: bool, result_file: Path | None) -> None:
     """Set where an interruption is also reported as JSON: on stdout and in the result file."""
     _state.as_json, _state.result_file = as_json, result_file
+
+
+def set_last_line_format(last_line_format: Callable[[str], str]) -> None:
+    """Set how the last line of an interrupted process is written to stderr."""
+    _state.last_line_format = last_line_format
 
 
 def interrupted() -> bool:
@@ -192,7 +200,7 @@ def end_process(code: int, line: str) -> NoReturn:
     _state.is_finished = True
     status_line.end()
     # written to the descriptors, because an interrupted print holds the locks of sys.stdout and sys.stderr
-    _write(2, f"surveyor: {line}\n")
+    _write(2, _state.last_line_format(f"surveyor: {line}") + "\n")
     answer = json.dumps({"error": line, "exit_code": code}) + "\n"
     if _state.as_json:
         _write(1, answer)
@@ -208,11 +216,12 @@ def _write(descriptor: int, text: str) -> None:
         os.write(descriptor, text.encode())
 
 
-def relay_stderr(source: int, without: bytes = b"") -> None:
+def relay_stderr(source: int, without: bytes = b"", log_line: Callable[[str], None] | None = None) -> None:
     """Relay a child's stderr (`source` is the reading end of a pipe) to ours, in a thread, until our last line.
 
     After that line the output is dropped, as a JVM that is ended in the middle of work logs many errors. `without` is
-    removed from the output; it is text that every child prints and users need not see.
+    removed from the output; it is text that every child prints and users need not see. With `log_line` each line is
+    logged instead.
     """
 
     def relay() -> None:
@@ -221,7 +230,14 @@ def relay_stderr(source: int, without: bytes = b"") -> None:
                 with status_line.suspended():
                     _write(2, (output.replace(without, b"") if without else output).decode(errors="replace"))
 
-    threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
+    def relay_lines(log_line: Callable[[str], None]) -> None:
+        with os.fdopen(source, errors="replace") as lines:
+            for line in lines:
+                if line.strip() and line.encode() != without and not _state.is_finished:
+                    log_line(line.rstrip())
+
+    target = relay if log_line is None else partial(relay_lines, log_line)
+    threading.Thread(target=target, name="stderr of a child", daemon=True).start()
 
 
 def _end_children() -> None:

@@ -1,7 +1,7 @@
 """The status line: the last line of a terminal, redrawn during long work, or holding an open question.
 
 Other output removes it first, or starts on a new line. There is one terminal, so there is one status line, and none if
-stderr is not a terminal. This module also escapes control characters in text for the terminal.
+stderr is not a terminal. This module also escapes control characters in text for the terminal, and colors changes.
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import Final
+from typing import Final, TextIO
 
 _CLEAR_LINE: Final = b"\r\x1b[K"
 
@@ -22,6 +22,7 @@ _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2
 class _Line:
     """The state of the status line."""
 
+    is_allowed = True
     is_drawn = False
     is_asking = False
     is_finished = False
@@ -29,9 +30,14 @@ class _Line:
     lock = Lock()
 
 
+def allow(*, is_allowed: bool) -> None:
+    """Set whether this process may have a status line."""
+    _Line.is_allowed = is_allowed
+
+
 def is_live() -> bool:
     """Return whether the line can be redrawn, that is, stderr is a terminal that can move its cursor."""
-    return os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
+    return _Line.is_allowed and os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def escape_control_chars(text: str) -> str:
@@ -42,6 +48,19 @@ def escape_control_chars(text: str) -> str:
     and so on
     """
     return _CONTROL_CHARS.sub(lambda odd: repr(odd[0])[1:-1], text)
+
+
+COLORS: Final = {"+": "32", "-": "31", "~": "33"}
+"""ANSI colors of the signs of changes: green, red, yellow."""
+
+_SIGN: Final = re.compile(r"(?<=^  )[-+~](?= )|(?<=^  would be written: )[-+~](?= )")
+
+
+def colored(line: str, stream: TextIO) -> str:
+    """Color the sign of a change on a terminal, unless NO_COLOR is set or the terminal has no colors."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return line
+    return _SIGN.sub(lambda sign: f"\x1b[{COLORS[sign[0]]}m{sign[0]}\x1b[0m", line, count=1)
 
 
 def draw(text: str) -> None:

@@ -4,6 +4,7 @@ A row is pending, already applied, or stale. The modes share everything up to th
 the limits, the cluster is read, and each row is judged. Neither Spark nor a JVM is used.
 """
 
+import logging
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -232,7 +233,7 @@ def _clear_stale_throttle(settings: Settings, plan: Plan) -> None:
         with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
             end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
-        log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}")
+        log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
 
 
 def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:

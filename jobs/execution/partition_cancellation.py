@@ -6,6 +6,7 @@ changes and watches it again when it receives a reassignment request. So the con
 partitions whose request was removed.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -231,7 +232,7 @@ def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, in
     try:
         codes: Mapping[Key, int] = reassign(dict.fromkeys(keys))
     except UNKNOWN_OUTCOME as error:
-        log(f"surveyor: no answer came ({describe_error(error)}); what ZooKeeper shows decides")
+        log(f"surveyor: no answer came ({describe_error(error)}); what ZooKeeper shows decides", logging.WARNING)
         return {}
     return codes
 

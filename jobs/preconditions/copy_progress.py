@@ -4,6 +4,7 @@ Two readings some seconds apart give an estimate of the remaining time. What bro
 shown as unknown; it does not change the status that ZooKeeper shows. Nothing is written.
 """
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,7 @@ def measure(settings: Settings, changes: Sequence[Change], interval: float) -> C
             current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
         )
     except SurveyorError as error:
-        log(f"surveyor: how much is copied is unknown: {error}")
+        log(f"surveyor: how much is copied is unknown: {error}", logging.WARNING)
         return None
 
 

@@ -5,6 +5,7 @@ plan's own changes, or from another snapshot if one is given.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -138,7 +139,7 @@ def close_rolled_back(settings: Settings, plan: Plan) -> None:
             None if parameters["to_snapshot"] == original.row["snapshot_id"] else parameters["to_snapshot"],
         )
     except (RefusedError, UsageError) as error:
-        log(f"surveyor: plan {parameters['rollback_of']} was not marked rolled_back: {error}")
+        log(f"surveyor: plan {parameters['rollback_of']} was not marked rolled_back: {error}", logging.WARNING)
 
 
 def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:

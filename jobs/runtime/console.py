@@ -1,8 +1,8 @@
 """Output of commands: results on stdout, as tables or one JSON object; errors and progress on stderr."""
 
 import json
+import logging
 import os
-import re
 import sys
 import termios
 import textwrap
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 import typer
 
 from jobs.core import status_line
-from jobs.core.status_line import escape_control_chars
+from jobs.core.logs import LOGGER
+from jobs.core.status_line import colored, escape_control_chars
 from jobs.runtime.yaml_output import to_yaml
 
 if TYPE_CHECKING:
@@ -59,24 +60,14 @@ def escape_unencodable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-COLORS: Final = {"+": "32", "-": "31", "~": "33"}
-"""ANSI colors of the signs of changes: green, red, yellow."""
-
-_SIGN: Final = re.compile(r"(?<=^  )[-+~](?= )|(?<=^  would be written: )[-+~](?= )")
-
-
-def colored(line: str, stream: TextIO) -> str:
-    """Color the sign of a change on a terminal, unless NO_COLOR is set or the terminal has no colors."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
-        return line
-    return _SIGN.sub(lambda sign: f"\x1b[{COLORS[sign[0]]}m{sign[0]}\x1b[0m", line, count=1)
+def log(line: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:
+    """Log a line on stderr, by the logger of the calling module; `fields` are those of the JSON format alone."""
+    _log(line, level, error, fields)
 
 
-def log(line: str) -> None:
-    """Write a line of progress or log to stderr."""
-    with status_line.suspended():
-        seen = colored(escape_control_chars(line), sys.stderr)
-        print(seen, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
+def _log(line: str, level: int, error: BaseException | None, fields: Mapping[str, object]) -> None:
+    module = sys._getframe(2).f_globals["__name__"]  # noqa: SLF001 - as warnings.warn finds its caller
+    LOGGER.getChild(module.removeprefix("jobs.")).log(level, "%s", line, exc_info=error, extra={"fields": fields})
 
 
 _warnings_given: Final[dict[str, None]] = {}
@@ -85,7 +76,7 @@ _warnings_given: Final[dict[str, None]] = {}
 
 def warn(text: str) -> None:
     """Log a warning, and repeat it in `warnings` of the result."""
-    log(f"surveyor: warning: {text}")
+    _log(f"surveyor: warning: {text}", logging.WARNING, None, {})
     keep_warnings([text])
 
 
@@ -203,7 +194,7 @@ def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:
         try:
             result_file.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            log(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
+            log(f"surveyor: --result-file {result_file} could not be written: {error.strerror}", logging.ERROR)
 
 
 def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:

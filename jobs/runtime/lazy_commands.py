@@ -5,13 +5,21 @@ command name need none of them. A command's own module contains its options and 
 so the command's own `--help` is quick, too.
 """
 
+import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
+
+from jobs.core.signals import install_handlers
+
+LOG_FORMAT_OPTION: Final = "--log-format"
+LOG_FORMAT_VARIABLE: Final = "SURVEYOR_LOG_FORMAT"
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
 """Context settings of the outermost command, which all its subcommands inherit."""
@@ -53,6 +61,36 @@ def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     alone.command(name)(function)
     return get_command(alone)
+
+
+def run_program(app: typer.Typer) -> None:
+    """Run the command line of this process and exit; in the JSON format usage errors are log records, too."""
+    install_handlers()
+    if not requests_json(sys.argv[1:]):
+        app()
+        return
+    from jobs.core import logs  # noqa: PLC0415 - --help as text does not need it
+
+    logs.configure(log_format=logs.LogFormat.JSON)
+    try:
+        sys.exit(get_command(app).main(standalone_mode=False) or 0)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # not an error of the command line
+            raise
+        fields = {"fields": {"exit_code": error.exit_code}}  # type: ignore[attr-defined] # as these errors have
+        logs.LOGGER.error("%s", error.format_message(), extra=fields)
+        sys.exit(error.exit_code)  # type: ignore[attr-defined] # as above
+
+
+def requests_json(words: Sequence[str]) -> bool:
+    """Return whether a command line, or else the environment, asks for log records in JSON, before it is parsed.
+
+    >>> requests_json(["status", "--log-format", "json"]), requests_json(["status", "--log-format=json"])
+    (True, True)
+    """
+    typed = [value for option, value in pairwise(words) if option == LOG_FORMAT_OPTION]
+    typed += [word.partition("=")[2] for word in words if word.startswith(f"{LOG_FORMAT_OPTION}=")]
+    return (typed[-1] if typed else os.environ.get(LOG_FORMAT_VARIABLE)) == "json"
 
 
 class _NoPandas:

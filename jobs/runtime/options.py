@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,14 +15,16 @@ import typer
 from jobs.adapters.delta.warehouse_paths import disk_error_message
 from jobs.adapters.spark.remote import REMOTE, remote_error_message
 from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
+from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.core.signals import end_unless_own_interrupt, exit_code, install_handlers, set_json_output, stop_handling
+from jobs.core.logs import LogFormat, LogLevel
+from jobs.core.signals import end_unless_own_interrupt, exit_code, set_json_output, stop_handling
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.completion import brokers, clusters, comma_separated, plans, snapshots
 from jobs.runtime.console import escape_unencodable, forget_warnings, log, warn, write_json
-from jobs.runtime.lazy_commands import HELP
+from jobs.runtime.lazy_commands import HELP, LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.settings import NO_THROTTLE, settings_from
 from jobs.runtime.suggestions import typed_options
 
@@ -108,6 +111,21 @@ OutputAs = Annotated[
     ),
 ]
 
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        "--log-level", help="Log records of this level and above [default: info].", envvar="SURVEYOR_LOG_LEVEL"
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        LOG_FORMAT_OPTION,
+        help="json: a log record is one JSON object a line [default: text].",
+        envvar=LOG_FORMAT_VARIABLE,
+    ),
+]
+
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "cluster": (Cluster, "default"),
     "zookeeper": (ZooKeeper, None),
@@ -118,6 +136,8 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "as_json": (AsJson, False),
     "result_file": (ResultFile, None),
     "output": (OutputAs, None),
+    "log_level": (LogLevelOption, None),
+    "log_format": (LogFormatOption, None),
 }
 
 DEBUG: Final = "SURVEYOR_DEBUG"
@@ -149,6 +169,11 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         escape_unencodable()
         forget_warnings()
+        logs.configure(
+            arguments["log_level"] or LogLevel.INFO,
+            arguments["log_format"] or LogFormat.TEXT,
+            cluster=arguments["cluster"],
+        )
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
         with report_errors(as_json=as_json, result_file=None):  # an error of the result file cannot be written to it
@@ -205,9 +230,10 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr as one message, and as the JSON object if requested; exit with its code."""
     set_json_output(as_json=as_json, result_file=result_file)
 
-    def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - part of the JSON object
+    def end_with(message: str, error: BaseException, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - part of the JSON object
         stop_handling()
-        log(f"surveyor: {message}")
+        expected = isinstance(error, SurveyorError | KeyboardInterrupt)
+        log(f"surveyor: {message}", logging.ERROR, None if expected else error, exit_code=int(code))
         try:
             write_json({"error": message, "exit_code": int(code), **result}, as_json, result_file)
             sys.stdout.flush()
@@ -217,23 +243,23 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
 
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         end_unless_own_interrupt()
         message = "interrupted: unfinished work is in the state that a crash leaves; the same command continues it"
-        end_with(message, exit_code())
+        end_with(message, error, exit_code())
     except SurveyorError as error:
-        end_with(str(error), error.exit_code, **error.result)
+        end_with(str(error), error, error.exit_code, **error.result)
     except (typer.Exit, typer.Abort):
         raise
     except BrokenPipeError:
         stop_handling()
         _drop_stdout()
-        log("surveyor: the output was closed by its reader and is not complete")
+        log("surveyor: the output was closed by its reader and is not complete", logging.ERROR)
         raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
-        if os.environ.get(DEBUG):
+        if os.environ.get(DEBUG) and not logs.is_json():  # a JSON record has the stack trace anyway
             raise
-        end_with(unexpected_error_message(error), ExitCode.ERROR)
+        end_with(unexpected_error_message(error), error, ExitCode.ERROR)
 
 
 def _drop_stdout() -> None:
@@ -250,9 +276,8 @@ def unexpected_error_message(error: Exception) -> str:
 
 def run_as_script(function: Command) -> None:
     """Run one command as a script, as under spark-submit."""
-    install_handlers()
     app = typer.Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP
     )
     app.command()(function)
-    app()
+    run_program(app)

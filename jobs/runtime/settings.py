@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
 from jobs.adapters.spark.remote import address
+from jobs.core import logs
 from jobs.core.errors import UsageError
+from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.text_files import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
@@ -69,6 +71,8 @@ class Conf(_Strict):
     """The configuration file."""
 
     warehouse: str | None = None
+    log_level: LogLevel | None = None
+    log_format: LogFormat | None = None
     clusters: dict[str, ClusterConf] = {}
 
 
@@ -157,11 +161,17 @@ def settings_from(
     remote: str | None = None,
     fleet: bool = False,
     output: Output | None = None,
+    log_level: LogLevel | None = None,
+    log_format: LogFormat | None = None,
     typed: Typed | None = None,
 ) -> Settings:
-    """Merge options and file; for a `fleet`, the clusters come from the file alone."""
+    """Merge options and file, and log as they say; for a `fleet`, the clusters come from the file alone."""
     conf = load_conf(conf_path)
     sources = Sources(typed or {}, conf_path)
+    logs.configure(
+        sources.prefer("log_level", log_level, conf.log_level, notify=lambda _: None),
+        sources.prefer("log_format", log_format, conf.log_format, notify=lambda _: None),
+    )
     if warehouse == "":
         raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
     folder = sources.prefer("warehouse", warehouse, conf.warehouse) or DEFAULT_WAREHOUSE
@@ -202,7 +212,7 @@ def settings_from(
     )
 
 
-_Value = TypeVar("_Value", str, Path)
+_Value = TypeVar("_Value", str, Path, LogLevel, LogFormat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +231,7 @@ class Sources:
         """
         if value is None or in_file is None or value == in_file or name in self.typed:
             return in_file if value is None else value
-        named = ("conf_path",) if name == "warehouse" else ("conf_path", "cluster")
+        named = ("conf_path", "cluster") if name in ClusterConf.model_fields else ("conf_path",)
         file_is_meant = any(each in self.typed for each in named)
         of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{value} of SURVEYOR_{name.upper()}"
         used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)

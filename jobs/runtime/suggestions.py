@@ -29,7 +29,7 @@ WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "plan", "report
 
 CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--refresh", "--now"})
 
-OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output"})
+OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output", "log_level", "log_format"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ The response of a broker replaces its rows in the table `sizes`. Rows of brokers
 time at which they were measured.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -104,7 +105,7 @@ def report_sizes(settings: Settings) -> None:
     """Request the sizes, and print a summary and warnings."""
     result = take_sizes(settings)
     for warning in _warnings(result):
-        log(f"surveyor: {warning}")
+        log(f"surveyor: {warning}", logging.WARNING)
     future = f", {result['future']} of them moving to another log dir" if result["future"] else ""
     counts = (
         f"{pluralise(result['replicas'], 'replica')} of {pluralise(result['topics'], 'topic')} on "

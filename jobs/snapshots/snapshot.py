@@ -4,6 +4,7 @@ The row in `snapshots` is written last and names the version of each table that 
 point therefore leaves the last complete snapshot intact.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -136,11 +137,14 @@ def _end_drains(settings: Settings, state: ClusterState) -> None:
 
 def _warn(state: ClusterState, counts: dict[str, int]) -> None:
     if not state.brokers:
-        log("surveyor: no broker is registered in /brokers/ids, so every partition counts as offline")
+        log("surveyor: no broker is registered in /brokers/ids, so every partition counts as offline", logging.WARNING)
     if state.migration:
-        log(f"surveyor: {migration_notice(state.migration)}")
+        log(f"surveyor: {migration_notice(state.migration)}", logging.WARNING)
     if counts["quarantined"]:
-        log(f"surveyor: {counts['quarantined']} znodes could not be parsed; run `surveyor show quarantine`")
+        log(
+            f"surveyor: {counts['quarantined']} znodes could not be parsed; run `surveyor show quarantine`",
+            logging.WARNING,
+        )
 
 
 def snapshot_one(settings: Settings) -> ExitCode:
@@ -180,7 +184,7 @@ def _take_or_report(settings: Settings) -> Result:
         return take_snapshot(settings, alone=False)
     except Exception as error:  # noqa: BLE001 - the other clusters must be processed
         message = str(error) if isinstance(error, SurveyorError) else unexpected_error_message(error)
-        log(f"surveyor: {settings.cluster}: {message}")
+        log(f"surveyor: {settings.cluster}: {message}", logging.WARNING, cluster=settings.cluster)
         return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 
 

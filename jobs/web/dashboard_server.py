@@ -11,10 +11,13 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import Final, NoReturn
 
+from jobs.core import logs
 from jobs.core.errors import MissingError, UsageError
+from jobs.core.logs import LogFormat
 from jobs.core.signals import SIGNALS
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import emit_result, log
+from jobs.runtime.lazy_commands import LOG_FORMAT_VARIABLE
 from jobs.runtime.settings import Settings
 
 EXTRA: Final = "kafka-surveyor[dashboard]"
@@ -37,6 +40,8 @@ def serve(settings: Settings, address: str, port: int) -> NoReturn:
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
     emit_result(settings, {"url": url, "cluster": settings.cluster})
     log(f"dashboard of {settings.warehouse}: {url} (press Ctrl-C to stop)")
+    if logs.is_json():
+        os.environ[LOG_FORMAT_VARIABLE] = LogFormat.JSON
     sys.stdout.flush()
     signal.pthread_sigmask(
         signal.SIG_BLOCK, SIGNALS

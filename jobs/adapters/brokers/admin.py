@@ -1,7 +1,6 @@
 """Requests to Kafka's controller through the Admin API, by kafka-python: elections, reassignments, topics, configs."""
 
 import gc
-import logging
 import socket
 import ssl
 import time
@@ -28,6 +27,7 @@ from kafka.errors import (
 from kafka.net import manager
 
 from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.logs import quiet_logger
 from jobs.core.properties import read_key_values
 from planner.reassignment.replica_assignment import target
 from planner.text import abbreviate
@@ -57,7 +57,7 @@ _SETTINGS: Final = {
 }
 """Supported keys of client.properties; TLS files are PEM, as in the Python clients."""
 
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # every error is raised and reported once
+quiet_logger("kafka")
 
 
 CONNECT_TIMEOUT_SECONDS: Final = 5.0

@@ -1,7 +1,6 @@
 """A Kafka cluster of child processes in one temporary folder: a ZooKeeper server and a few brokers."""
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -10,6 +9,7 @@ from types import TracebackType
 
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import BROKER_HEAP, EmbeddedKafka, EmbeddedZooKeeper
+from jobs.core.logs import LOGGER
 
 
 class EmbeddedCluster(Servers):
@@ -71,6 +71,6 @@ class EmbeddedCluster(Servers):
     ) -> None:
         failed = kind is not None and issubclass(kind, Exception)
         if failed or self._keep:
-            sys.stderr.write(f"the embedded cluster's logs and data are kept in {self.folder}\n")
+            LOGGER.getChild("embedded").info("the embedded cluster's logs and data are kept in %s", self.folder)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)

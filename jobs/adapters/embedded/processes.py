@@ -23,6 +23,7 @@ from typing import Self
 from jobs.adapters.embedded import parent_watchdog
 from jobs.adapters.embedded.ports import LOOPBACK, free_port, is_free
 from jobs.core.errors import SurveyorError
+from jobs.core.logs import LOGGER
 
 READY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -120,7 +121,7 @@ class Server(ABC):
             try:
                 self._process.wait(timeout)
             except subprocess.TimeoutExpired:
-                sys.stderr.write(f"{self.name} did not stop within {timeout:g} s and is killed\n")
+                LOGGER.getChild("embedded").warning("%s did not stop within %g s and is killed", self.name, timeout)
             self.kill()
 
     def restart(self, timeout: float = READY_SECONDS) -> None:

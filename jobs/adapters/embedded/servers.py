@@ -5,7 +5,6 @@ since their versions of ZooKeeper and slf4j differ. `jobs.adapters.embedded.clus
 """
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
 from jobs.core.errors import SurveyorError
+from jobs.core.logs import quiet_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +52,7 @@ _SERVER_JARS = (
 )
 
 # kazoo would warn of connections that we close ourselves
-_QUIET = logging.getLogger("kazoo.embedded")
-_QUIET.setLevel(logging.CRITICAL)
+_QUIET = quiet_logger("kazoo.embedded")
 
 # By default ZooKeeper bounds session timeouts by ticks; this allows 1 to 60 s.
 _ZOO_CFG = """\

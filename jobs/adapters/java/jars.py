@@ -16,6 +16,7 @@ from pathlib import Path
 from jobs.adapters.java.checksums import refuse_unlisted, write_list
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.core.errors import MissingError
+from jobs.core.logs import LOGGER
 
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"
@@ -106,7 +107,7 @@ def _cached(request: JarSet) -> list[Path]:
 
 def _download(request: JarSet, folder: Path) -> None:
     tool, resolve = choose_resolver(zookeeper_jars())
-    sys.stderr.write(f"resolving {request.title} jars with {tool}, once, into {folder}\n")
+    LOGGER.getChild("java").info("resolving %s jars with %s, once, into %s", request.title, tool, folder)
     with _working_folder(folder) as workshop:
         jars = Path(workshop, "jars")
         jars.mkdir()

@@ -25,7 +25,9 @@ from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.submit_environment import is_submitted
+from jobs.core import logs
 from jobs.core.errors import MissingError
+from jobs.core.logs import LOGGER
 from jobs.core.signals import is_guarded, relay_stderr
 from jobs.core.units import Part
 
@@ -143,7 +145,8 @@ def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:
     except PySparkRuntimeError as error:
         if not quick or error.getCondition() != _NO_JVM:
             raise
-    sys.stderr.write(f"Spark's JVM did not start with Surveyor's options ({quick[JVM_OPTIONS]}); starting it without\n")
+    line = "Spark's JVM did not start with Surveyor's options (%s); starting it without"
+    LOGGER.getChild("spark").warning(line, quick[JVM_OPTIONS])
     return builder.getOrCreate()
 
 
@@ -174,7 +177,7 @@ def _own_signal_handlers() -> Iterator[None]:
     module: Any = pyspark_context
     theirs, launch = module.signal, module.launch_gateway
     reading, writing = os.pipe()
-    relay_stderr(reading, without=_INCUBATOR)
+    relay_stderr(reading, without=_INCUBATOR, log_line=LOGGER.getChild("spark").warning if logs.is_json() else None)
     module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     module.launch_gateway = partial(launch, popen_kwargs={"stdout": writing, "stderr": writing})
     try:

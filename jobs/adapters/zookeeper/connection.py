@@ -1,6 +1,5 @@
 """ZooKeeper: connections, `sync`, single reads, retries and multis. `multi_read` reads in bulk."""
 
-import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from tenacity import (
 
 from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.logs import quiet_logger
 from jobs.core.signals import uninterruptible
 
 SESSION_TIMEOUT: Final = 10.0
@@ -47,8 +47,7 @@ DNS_TIMEOUT_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.2
 """Seconds between two reads in `poll_until`."""
 
-_QUIET: Final = logging.getLogger("kazoo.surveyor")
-_QUIET.setLevel(logging.CRITICAL)  # every error is raised and reported once
+_QUIET: Final = quiet_logger("kazoo.surveyor")
 
 
 _ACL_SOURCE: Final = "/brokers/topics"

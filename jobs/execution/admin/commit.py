@@ -8,6 +8,7 @@ throttle. Of a closed plan only the throttle is maintained: reassignments that a
 still run.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -141,7 +142,10 @@ class AdminCommit:
                 if self.ledger.unfinished and not over:
                     log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
-            log(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_retry_hint(plan_id)}")
+            log(
+                f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_retry_hint(plan_id)}",
+                logging.WARNING,
+            )
 
     def running_moves(self) -> list[Change]:
         """The changes of the plan that are moving now; none if ZooKeeper cannot be read."""

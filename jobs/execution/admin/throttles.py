@@ -5,6 +5,7 @@ deleted once its previous value is restored. So a process that crashes at any po
 `clear_throttle` restores the values in them. A value that another client has set since is kept.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -222,7 +223,10 @@ def _restore(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], 
         for row in resource_rows:
             if row not in own_rows and current_values.get(row["name"]) != row["before"]:
                 config_name = f"{row['name']} of {row['kind']} {row['resource']}"
-                log(f"surveyor: {config_name} was altered by another client: left at {current_values.get(row['name'])}")
+                log(
+                    f"surveyor: {config_name} was altered by another client: left at {current_values.get(row['name'])}",
+                    logging.WARNING,
+                )
         rows_by_resource[resource] = own_rows
         if changed := {
             row["name"]: row["before"] for row in own_rows if current_values.get(row["name"]) != row["before"]
@@ -231,6 +235,6 @@ def _restore(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], 
     for resource, refusal in altering.alter(
         Step.LIFT_THROTTLE, admin, previous_values, continue_after_refusal=True
     ).items():
-        log(f"surveyor: could not remove the throttle from {resource[0]} {resource[1]}: {refusal}")
+        log(f"surveyor: could not remove the throttle from {resource[0]} {resource[1]}: {refusal}", logging.WARNING)
         unrestored += rows_by_resource[resource]
     return unrestored

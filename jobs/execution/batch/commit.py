@@ -5,6 +5,7 @@ closes, a broker becomes the controller, and its fail-over sends the full state 
 between a write and its notification the brokers soon receive the new state.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -137,7 +138,11 @@ def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since:
         control = _take_over(stack, settings, ledger, since, epoch)
         ledger.intents_written, ledger.written_under = True, control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
-        log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        log(
+            f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
+            controller_epoch=control.epoch,
+            broker_id=control.controller_id,
+        )
         seconds = control.held()
     _wait_for_successor(settings, ledger, seconds, "")
     ledger.close()
@@ -150,7 +155,11 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
         control = _take_over(stack, settings, ledger, since, above)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
-        log(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        log(
+            f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
+            controller_epoch=control.epoch,
+            broker_id=control.controller_id,
+        )
         notified = _commit_held(settings, ledger, control, pending, hold)
         seconds = control.held()
     responses = BrokerResponses.of(notified.answers)
@@ -312,16 +321,19 @@ def _record(
     failure = notified.failure_reason(responses)
     if leaderless := responses.leaderless_partitions:
         ledger.unanswered = ledger.unfinished = True
-        log(f"surveyor: {_leaderless_text(leaderless)}")
+        log(f"surveyor: {_leaderless_text(leaderless)}", logging.WARNING)
     elif later_epoch := later_epoch_line(responses, notified.notified_under):
         ledger.unanswered = ledger.unfinished = True
-        log(f"surveyor: {later_epoch}; the changes are stored in ZooKeeper; commit the plan again after the restart")
+        log(
+            f"surveyor: {later_epoch}; the changes are stored in ZooKeeper; commit the plan again after the restart",
+            logging.WARNING,
+        )
     elif failure is not None:
         announced = controller != NO_CONTROLLER
         ledger.unanswered = not (announced and notified.out_of_time)
         ledger.unfinished = not announced
         follow_up = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
-        log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {follow_up}")
+        log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {follow_up}", logging.WARNING)
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:

@@ -7,6 +7,7 @@ give the same plan id.
 """
 
 import hashlib
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -111,7 +112,7 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
         why = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
         if not is_known.any():
             raise RefusedError(f"{why}; take them out of the file, or take a new `surveyor snapshot`")
-        log(f"surveyor: {why}; these sizes are left out")
+        log(f"surveyor: {why}; these sizes are left out", logging.WARNING)
         rows, sizes = rows[is_known], sizes.filter(pa.array(is_known))
     return _max_by_row(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 

@@ -5,6 +5,7 @@ cluster, not the log, to determine what was done.
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -252,4 +253,4 @@ def note_verified(lake: Warehouse, plan: Plan) -> None:
             now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
             lake.update("plans", f"plan_id = {quoted(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
         except (SurveyorError, OSError) as error:
-            log(f"surveyor: could not record that plan {plan.title} is complete: {error}")
+            log(f"surveyor: could not record that plan {plan.title} is complete: {error}", logging.WARNING)

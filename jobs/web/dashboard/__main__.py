@@ -14,9 +14,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Final, NoReturn
 
+from streamlit import logger
 from streamlit.web.cli import main
 
+from jobs.core import logs
 from jobs.core.signals import INTERRUPTED_MESSAGE, SIGNALS, end_line
+from jobs.runtime.lazy_commands import requests_json
 from jobs.web.dashboard import sections
 
 APP: Final = Path(sections.__file__).parent / "app.py"
@@ -43,6 +46,10 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     Thread(target=_end_at_once, daemon=True).start()
     sys.addaudithook(_send_at_once)
     where, own = parser.parse_known_args(arguments)
+    if requests_json(()):
+        logs.configure(log_format=logs.LogFormat.JSON)
+        logger.setup_formatter = logs.take_over
+        logger.update_formatter()
     options = {**OPTIONS, "server.address": where.address, "server.port": where.port}
     flags = [part for name, value in options.items() for part in (f"--{name}", value)]
     main(["run", str(APP), *flags, "--", *own], prog_name="surveyor dashboard")
@@ -66,7 +73,7 @@ def _end_at_once() -> NoReturn:
     """
     number = signal.sigwait(SIGNALS)
     end_line(number)
-    os.write(2, f"surveyor: {INTERRUPTED_MESSAGE}\n".encode())
+    os.write(2, f"{logs.log_record(f'surveyor: {INTERRUPTED_MESSAGE}')}\n".encode())
     os._exit(128 + number)
 
 

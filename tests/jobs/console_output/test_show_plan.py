@@ -16,8 +16,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.console_output.plan_review import Review, RowFilter, with_warnings
 from jobs.console_output.plan_text import change_line, warnings
+from jobs.core.status_line import colored
 from jobs.repositories.plans.repository import find_plan
-from jobs.runtime.console import colored
 from schemas.enums import Action, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation
 from schemas.tables import CHANGES
