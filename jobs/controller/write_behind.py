@@ -17,27 +17,25 @@ from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from msgspec.structs import asdict
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, quoted
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.commit_log import RowOutcome
-from jobs.repositories.plans.names import parameters_json
+from jobs.repositories.plans.commit_log import RowOutcome, set_status
 from jobs.repositories.plans.repository import CONTROL
-from jobs.repositories.plans.store import plan_condition
+from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
 from planner.text import pluralise
-from schemas.digest import plan_header
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import Change, PlanRow
+from schemas.rows import Change
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
 """Seconds in which rows are collected before they are written."""
@@ -73,6 +71,13 @@ class CycleRecord:
     plan_id: str | None = None
     """Its plan, once the intents are written and as long as the outcomes are not."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def status(self) -> PlanStatus:
+        """The status of its plan."""
+        if self.verdicts is None:
+            return PlanStatus.COMMITTING
+        return status_after([verdict.outcome for verdict in self.verdicts], len(self.changes))
 
 
 class AuditEntry(NamedTuple):
@@ -118,7 +123,7 @@ class WriteBehindLog:
     """Why the last write of a table failed, by table; of those that succeeded there is no entry."""
     _rows: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
     """Together with the three below: everything to be written, including what could not be."""
-    _statuses: dict[str, str] = field(default_factory=dict)
+    _statuses: dict[str, PlanStatus] = field(default_factory=dict)
     _responses: list[pa.Table] = field(default_factory=list)
     _ended_drains: list[Row] = field(default_factory=list)
     _plan_id: str = ""
@@ -199,15 +204,16 @@ class WriteBehindLog:
         elif isinstance(item, EndedDrains):
             self._ended_drains += item.marks
         elif isinstance(item, AuditEntry):
-            place = {"topic": item.topic, "partition": item.partition}
-            own_columns = {"action": item.action.value, "plan_id": self._plan_id, **place}
-            return self._in_arrow({"commits": [self._commit(item.outcome, item.message, own_columns)]})
+            rows = self._commit_rows(self._plan_id)
+            row = rows.of_step(item.action.value, item.outcome, item.message, item.topic, item.partition)
+            return self._in_arrow({"commits": [row]})
         elif isinstance(item, CycleRecord):
             return self._cycle(item)
         elif item.record.plan_id is not None and item.record.verdicts is not None:
-            rows = self._in_arrow({"commits": self._outcomes(item.record.plan_id, item.record.verdicts)})
-            self._statuses[item.record.plan_id] = _status(item.record)
-            return rows
+            rows = self._commit_rows(item.record.plan_id)
+            outcomes = self._in_arrow({"commits": [verdict.row(rows) for verdict in item.record.verdicts]})
+            self._statuses[item.record.plan_id] = item.record.status
+            return outcomes
         return {}
 
     def _write(self) -> None:
@@ -270,7 +276,7 @@ class WriteBehindLog:
 
     def _update_statuses(self) -> None:
         for plan_id, status in list(self._statuses.items()):
-            self.warehouse.update("plans", plan_condition(plan_id), status=quoted(status))
+            set_status(self.warehouse, plan_id, status)
             del self._statuses[plan_id]
 
     def _delete_marks(self) -> None:
@@ -285,67 +291,32 @@ class WriteBehindLog:
         """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended."""
         self._epoch = record.controller_epoch
         changes = [asdict(change) for change in record.changes]
-        epochs = [{"broker_id": b, "broker_epoch": e} for b, e in sorted(record.broker_epochs.items())]
-        plan: Row = {
-            "cluster": self.warehouse.cluster,
-            "name": None,
-            "names": [],
-            "snapshot_id": record.snapshot_id,
-            "kind": PlanKind.RECONCILE.value,
-            "parameters": parameters_json({CONTROL: record.controller_epoch, "at": record.at.isoformat()}),
-            "created_at": record.at,
-            "status": _status(record),
-            "cluster_id": record.cluster_id,
-            "brokers": epochs,
-        }
-        content: dict[str, Any] = {"changes": changes, "rejections": record.rejections, "operations": []}
-        plan |= digest.summary(
-            plan_header(plan), {table: digest.in_arrow(table, content_rows) for table, content_rows in content.items()}
+        content = InMemoryRows(lake=self.warehouse, changes=changes, rejections=record.rejections)
+        header = PlanHeader(
+            kind=PlanKind.RECONCILE,
+            parameters={CONTROL: record.controller_epoch, "at": record.at.isoformat()},
+            snapshot_id=record.snapshot_id,
+            cluster_id=record.cluster_id,
+            broker_epochs=record.broker_epochs,
+            status=record.status,
+            created_at=record.at,
         )
-        plan_id = plan["plan_id"]
-        commits = [
-            self._commit(Outcome.PENDING, "", _row_key(change) | {"plan_id": plan_id}) for change in record.changes
-        ]
-        own = {
-            "changes": [row | {"plan_id": plan_id} for row in changes],
-            "rejections": [row | {"plan_id": plan_id} for row in record.rejections],
-            "commits": commits + self._outcomes(plan_id, record.verdicts or ()),
-            "plans": [plan],
-        }
-        rows = self._in_arrow(own)
-        self._plan_id = plan_id
+        plan = plan_row(self.warehouse.cluster, header, content)
+        commits = self._commit_rows(plan["plan_id"])
+        intents = [commits.of_change(change, Outcome.PENDING, "") for change in record.changes]
+        outcomes = [verdict.row(commits) for verdict in record.verdicts or ()]
+        rows = self._in_arrow(content.of_plan(plan["plan_id"]) | {"commits": intents + outcomes, "plans": [plan]})
+        self._plan_id = plan["plan_id"]
         if record.verdicts is None:
-            record.plan_id = plan_id
+            record.plan_id = self._plan_id
         return rows
 
     def _in_arrow(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, pa.Table]:
         cluster = {"cluster": self.warehouse.cluster}
         return {table: digest.in_arrow(table, [row | cluster for row in some]) for table, some in rows.items() if some}
 
-    def _outcomes(self, plan_id: str, verdicts: Sequence[RowOutcome]) -> list[Row]:
-        return [
-            self._commit(
-                verdict.outcome,
-                verdict.message,
-                _row_key(verdict.change) | {"plan_id": plan_id, "state_version_after": verdict.state_version_after},
-            )
-            for verdict in verdicts
-        ]
-
-    def _commit(self, outcome: Outcome, message: str, own_columns: Row) -> Row:
-        common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), **self.author.columns}
-        return common | {"message": message, "controller_epoch": self._epoch} | own_columns
-
-
-def _row_key(change: PlanRow) -> Row:
-    return {name: getattr(change, name) for name in ("wave", "topic", "partition", "action")}
-
-
-def _status(record: CycleRecord) -> str:
-    if record.verdicts is None:
-        return PlanStatus.COMMITTING.value
-    done = sum(verdict.outcome is Outcome.APPLIED for verdict in record.verdicts) == len(record.changes)
-    return (PlanStatus.COMMITTED if done else PlanStatus.PARTIAL).value
+    def _commit_rows(self, plan_id: str) -> CommitRows:
+        return CommitRows(plan_id, 1, self.author, self._epoch)
 
 
 def _title(item: _Item) -> str:

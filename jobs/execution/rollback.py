@@ -16,7 +16,8 @@ from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, names_of, plan_named, refuse_other_parameters
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan
-from jobs.repositories.plans.store import RESULT, InMemoryRows, PlanHeader, store
+from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
+from jobs.repositories.plans.store import RESULT, store
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.settings import Settings

@@ -39,7 +39,8 @@ from jobs.repositories.plans.names import (
     refuse_refresh,
 )
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.plans.store import RESULT, InMemoryRows, PlanHeader, PlanRows, store
+from jobs.repositories.plans.rows import InMemoryRows, PlanHeader, PlanRows
+from jobs.repositories.plans.store import RESULT, store
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, emit_result, log

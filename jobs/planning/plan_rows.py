@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.store import PlanRows, plan_condition
+from jobs.repositories.plans.rows import PlanRows, plan_condition
 from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.tables import TABLES
 

@@ -6,7 +6,6 @@ Once a throttle is removed, nothing of it is left in the cluster or in table `th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
@@ -15,6 +14,7 @@ from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.commit_log import next_attempt
+from jobs.repositories.plans.rows import CommitRows
 from schemas.enums import Outcome, Step
 
 Overrides = Mapping[Resource, Mapping[str, str | None]]
@@ -78,13 +78,8 @@ class AuditedConfigs:
         return refused
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
-        common = {"plan_id": self.plan_id, "attempt": self.attempt, "action": step.value, **this_actor().columns}
-        now = datetime.now(UTC)
-        rows = (
-            {**common, "outcome": outcome.value, "message": message, "committed_at": now}
-            for outcome, message in outcomes
-        )
-        self.lake.append("commits", rows)
+        rows = CommitRows(self.plan_id, self.attempt or 1, this_actor())
+        self.lake.append("commits", [rows.of_step(step.value, outcome, message) for outcome, message in outcomes])
 
 
 def _outcome_of(answer: int | str) -> tuple[Outcome, str]:

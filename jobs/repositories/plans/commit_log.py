@@ -20,12 +20,10 @@ from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
 from jobs.repositories.plans.repository import Plan
+from jobs.repositories.plans.rows import CommitRows, plan_condition, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRow
-
-_CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
-"""The columns of `commits` that identify a change."""
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
@@ -43,6 +41,10 @@ class RowOutcome:
     """Whether Kafka's controller still executes an earlier request for this change."""
     is_found: bool = False
     """Whether it was already applied when read, by a multi whose response was lost or by the previous controller."""
+
+    def row(self, rows: CommitRows) -> Row:
+        """Build the row of `commits`."""
+        return rows.of_change(self.change, self.outcome, self.message, self.state_version_after)
 
 
 @dataclass(slots=True)
@@ -86,9 +88,9 @@ class CommitLog:
         """Record the intents and the status `committing`; raise RefusedError if the plan was closed."""
         self.refuse_closed()
         self.intents_written = True
-        self.warehouse.append_all("commits", self._pending(changes))
+        self.warehouse.append_all("commits", self._rows.intents(changes, self.warehouse.cluster))
         add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
-        self._status(PlanStatus.COMMITTING)
+        set_status(self.warehouse, self.plan.plan_id, PlanStatus.COMMITTING)
 
     def refuse_closed(self) -> None:
         """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
@@ -107,11 +109,11 @@ class CommitLog:
 
     def append_now(self, verdicts: Iterable[RowOutcome]) -> None:
         """Append outcomes that do not belong to the plan's own changes, such as those of a cancellation."""
-        self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
+        self._append(verdicts)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
         """Append a step without a partition: a take-over or release of the controllership, or a cancellation."""
-        self._append([self._common(outcome, message) | {"action": step.value}])
+        self.warehouse.append("commits", [self._rows.of_step(step.value, outcome, message)])
 
     def set_preflight_outcomes(self, settled: Sequence[RowOutcome]) -> None:
         """Replace the outcomes by those of changes that need no write."""
@@ -134,14 +136,12 @@ class CommitLog:
 
     def close(self) -> None:
         """Write the outcomes and the plan's new status; an attempt refused before it started writes nothing."""
-        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.outcomes)
-        whole = len(self.outcomes) == self.plan.size
-        drains = done and whole and self._drained()
+        status = status_after([verdict.outcome for verdict in self.outcomes], self.plan.size)
+        drains = status is PlanStatus.COMMITTED and self._drained()
         if not (self.intents_written or self.outcomes or drains):
             return
-        rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.outcomes)
-        self._append(rows)
-        self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
+        self._append(self.outcomes)
+        set_status(self.warehouse, self.plan.plan_id, PlanStatus.PARTIAL if self.unfinished else status)
 
     def _drained(self) -> bool:
         """Mark or unmark drained brokers; return whether the plan is a drain or an undrain."""
@@ -156,36 +156,19 @@ class CommitLog:
     def of(self, outcome: Outcome) -> list[RowOutcome]:
         return [verdict for verdict in self.outcomes if verdict.outcome is outcome]
 
-    def _row(self, change: PlanRow, outcome: Outcome, message: str, version: int | None = None) -> Row:
-        named = {name: getattr(change, name) for name in _CHANGE_COLUMNS}
-        return self._common(outcome, message) | named | {"state_version_after": version}
+    @property
+    def _rows(self) -> CommitRows:
+        return CommitRows(self.plan.plan_id, self.attempt, self.author, self.written_under)
 
-    def _common(self, outcome: Outcome, message: str) -> Row:
-        return {
-            "plan_id": self.plan.plan_id,
-            "attempt": self.attempt,
-            "outcome": outcome.value,
-            "committed_at": datetime.now(UTC),
-            "message": message,
-            "controller_epoch": self.written_under,
-            **self.author.columns,
-        }
+    def _append(self, verdicts: Iterable[RowOutcome]) -> None:
+        rows = self._rows
+        self.warehouse.append("commits", [verdict.row(rows) for verdict in verdicts])
 
-    def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:
-        """Build the rows of intents by columns, which is fast, because the controllership is held in the meantime."""
-        schema = schema_of("commits")
-        common = self._common(Outcome.PENDING, "") | {"cluster": self.warehouse.cluster, "state_version_after": None}
-        named = {name: [getattr(change, name) for change in changes] for name in _CHANGE_COLUMNS}
-        columns = {name: named[name] if name in named else [common[name]] * len(changes) for name in schema.names}
-        return pa.table(columns, schema=schema)
 
-    def _append(self, rows: Iterable[Row]) -> None:
-        self.warehouse.append("commits", rows)
-
-    def _status(self, status: PlanStatus) -> None:
-        closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
-        open_plan = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
-        self.warehouse.update("plans", open_plan, status=quoted(status.value))
+def set_status(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
+    """Set the status of a plan, unless it was cancelled or rolled back."""
+    closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
+    lake.update("plans", f"{plan_condition(plan_id)} AND status NOT IN ({closed})", status=quoted(status.value))
 
 
 def next_attempt(lake: Warehouse, plan_id: str) -> int:
@@ -242,7 +225,7 @@ def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]
 
 def close_plan(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
     """Set a plan to cancelled or rolled back; no commit continues it or overwrites this status."""
-    lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))
+    lake.update("plans", plan_condition(plan_id), status=quoted(status.value))
 
 
 def note_verified(lake: Warehouse, plan: Plan) -> None:
@@ -251,6 +234,6 @@ def note_verified(lake: Warehouse, plan: Plan) -> None:
         try:
             lake.ensure_columns("plans")
             now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
-            lake.update("plans", f"plan_id = {quoted(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
+            lake.update("plans", f"{plan_condition(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
         except (SurveyorError, OSError) as error:
             log(f"surveyor: could not record that plan {plan.title} is complete: {error}", logging.WARNING)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.core.errors import RefusedError, UsageError
+from jobs.repositories.plans.rows import parameters_json
 from schemas.digest import ID_LENGTH
 from schemas.enums import PlanKind
 
@@ -133,8 +134,3 @@ def _name_taken(plan: Row, name: str) -> str:
 def _stated_parameters(plan: Row) -> str:
     """The parameters given by the user, without the figures of the result."""
     return parameters_json({key: value for key, value in json.loads(plan["parameters"]).items() if key != "figures"})
-
-
-def parameters_json(parameters: dict[str, Any]) -> str:
-    """Encode a plan's parameters as stored in `plans`."""
-    return json.dumps(parameters, sort_keys=True)

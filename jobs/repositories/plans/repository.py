@@ -13,6 +13,7 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import names_of, plan_named
+from jobs.repositories.plans.rows import plan_condition
 from schemas.digest import plan_header
 from schemas.enums import PlanKind
 from schemas.rows import Change, Operation
@@ -120,7 +121,7 @@ def refuse_edited(plan: Plan) -> None:
 def record_submission(lake: Warehouse, plan: Plan, submission: str) -> None:
     """Record what a commit is about to submit to `surveyor control`."""
     lake.ensure_columns("plans")
-    lake.update("plans", f"plan_id = {quoted(plan.plan_id)}", submission=quoted(submission))
+    lake.update("plans", plan_condition(plan.plan_id), submission=quoted(submission))
 
 
 def refuse_unsubmitted(plan: Plan, submission: str) -> None:

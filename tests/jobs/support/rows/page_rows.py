@@ -11,7 +11,8 @@ import pyarrow as pa
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import Alias
-from jobs.repositories.plans.store import InMemoryRows, PlanHeader, store
+from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
+from jobs.repositories.plans.store import store
 from schemas.columns import TABLES
 from schemas.enums import Action, OperationKind, PlanKind
 from tests.jobs.support.rows.empty_tables import lay_tables

@@ -1,0 +1,150 @@
+"""How rows of `plans` and `commits` are built, and which status a plan has after its outcomes.
+
+Every commit, cancellation, rollback and cycle of `surveyor control` writes the rows that are built here.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of
+from jobs.repositories.actor import Actor
+from jobs.repositories.plans import digest
+from schemas.digest import plan_header
+from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.rows import PlanRow
+
+_CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
+"""The columns of `commits` that identify a change."""
+
+
+class PlanRows(Protocol):
+    """The rows of a plan without an id yet."""
+
+    def summary(self, header: str) -> Row:
+        """Return plan_id, changes, rejected and moves."""
+
+    def write(self, plan_id: str) -> None:
+        """Store the rows under the plan's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InMemoryRows:
+    """Rows computed without Spark."""
+
+    lake: Warehouse
+    changes: Sequence[Row]
+    rejections: Sequence[Row]
+    operations: Sequence[Row] = field(default_factory=list)
+
+    def summary(self, header: str) -> Row:
+        return digest.summary(header, {table: digest.in_arrow(table, rows) for table, rows in self._tables.items()})
+
+    def write(self, plan_id: str) -> None:
+        for table, rows in self.of_plan(plan_id).items():
+            self.lake.replace(table, rows, plan_condition(plan_id))
+
+    def of_plan(self, plan_id: str) -> dict[str, list[Row]]:
+        """Return the rows of each table under the plan's id."""
+        owner = {"plan_id": plan_id, "cluster": self.lake.cluster}
+        return {table: [row | owner for row in rows] for table, rows in self._tables.items()}
+
+    @property
+    def _tables(self) -> dict[str, Sequence[Row]]:
+        return {"changes": self.changes, "operations": self.operations, "rejections": self.rejections}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanHeader:
+    """A plan's metadata; `broker_epochs` are those of the live brokers."""
+
+    kind: PlanKind
+    parameters: dict[str, Any]
+    snapshot_id: int
+    cluster_id: str | None
+    broker_epochs: Mapping[int, int]
+    status: PlanStatus = PlanStatus.PLANNED
+    command: str | None = None
+    """The command line; it is not part of the plan's id, because different command lines can be equivalent."""
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+def plan_row(cluster: str, header: PlanHeader, rows: PlanRows) -> Row:
+    """Build the row of a plan, with its id and counts, which its rows determine."""
+    epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in header.broker_epochs.items())
+    plan: Row = {
+        "cluster": cluster,
+        "name": None,
+        "names": [],
+        "snapshot_id": header.snapshot_id,
+        "kind": header.kind.value,
+        "parameters": parameters_json(header.parameters),
+        "created_at": header.created_at,
+        "status": header.status.value,
+        "command": header.command,
+        "cluster_id": header.cluster_id,
+        "brokers": sorted(epochs, key=itemgetter("broker_id")),
+    }
+    return plan | rows.summary(plan_header(plan))
+
+
+def plan_condition(plan_id: str) -> str:
+    """Return the SQL condition that selects a plan's rows."""
+    return f"plan_id = {quoted(plan_id)}"
+
+
+def parameters_json(parameters: dict[str, Any]) -> str:
+    """Encode a plan's parameters as stored in `plans`."""
+    return json.dumps(parameters, sort_keys=True)
+
+
+def status_after(outcomes: Collection[Outcome], size: int) -> PlanStatus:
+    """Return the status of a plan with `size` changes and tasks after these outcomes."""
+    is_done = len(outcomes) == size and all(outcome is Outcome.APPLIED for outcome in outcomes)
+    return PlanStatus.COMMITTED if is_done else PlanStatus.PARTIAL
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRows:
+    """Builds the rows of `commits` of one attempt."""
+
+    plan_id: str
+    attempt: int
+    author: Actor
+    controller_epoch: int | None = None
+    """Epoch under which the attempt writes as controller; None if Kafka's controller is asked."""
+
+    def of_change(self, change: PlanRow, outcome: Outcome, message: str, state_version: int | None = None) -> Row:
+        """Build the intent or the outcome of a change; `state_version` is that of the state znode afterwards."""
+        named = {name: getattr(change, name) for name in _CHANGE_COLUMNS}
+        return self._common(outcome, message) | named | {"state_version_after": state_version}
+
+    def of_step(
+        self, action: str, outcome: Outcome, message: str, topic: str | None = None, partition: int | None = None
+    ) -> Row:
+        """Build the row of an action that is no change of the plan."""
+        return self._common(outcome, message) | {"action": action, "topic": topic, "partition": partition}
+
+    def intents(self, changes: Sequence[PlanRow], cluster: str) -> pa.Table:
+        """Build the intents by columns, which is fast, because the controllership is held in the meantime."""
+        schema = schema_of("commits")
+        common = self._common(Outcome.PENDING, "") | {"cluster": cluster, "state_version_after": None}
+        named = {name: [getattr(change, name) for change in changes] for name in _CHANGE_COLUMNS}
+        columns = {name: named[name] if name in named else [common[name]] * len(changes) for name in schema.names}
+        return pa.table(columns, schema=schema)
+
+    def _common(self, outcome: Outcome, message: str) -> Row:
+        return {
+            "plan_id": self.plan_id,
+            "attempt": self.attempt,
+            "outcome": outcome.value,
+            "committed_at": datetime.now(UTC),
+            "message": message,
+            "controller_epoch": self.controller_epoch,
+            **self.author.columns,
+        }
