@@ -77,7 +77,7 @@ class CycleRecord:
         """The status of its plan."""
         if self.verdicts is None:
             return PlanStatus.COMMITTING
-        return status_after([verdict.outcome for verdict in self.verdicts], len(self.changes))
+        return status_after([verdict.outcome for verdict in self.verdicts], len(self.changes), is_cycle=True)
 
 
 class AuditEntry(NamedTuple):

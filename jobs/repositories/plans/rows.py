@@ -19,6 +19,9 @@ from schemas.digest import plan_header
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.rows import PlanRow
 
+NO_PLAN: Final = ""
+"""`plan_id` in `commits` of an action that belongs to no plan."""
+
 _CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
 """The columns of `commits` that identify a change."""
 
@@ -103,10 +106,19 @@ def parameters_json(parameters: dict[str, Any]) -> str:
     return json.dumps(parameters, sort_keys=True)
 
 
-def status_after(outcomes: Collection[Outcome], size: int) -> PlanStatus:
-    """Return the status of a plan with `size` changes and tasks after these outcomes."""
-    is_done = len(outcomes) == size and all(outcome is Outcome.APPLIED for outcome in outcomes)
-    return PlanStatus.COMMITTED if is_done else PlanStatus.PARTIAL
+def status_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = False) -> PlanStatus:
+    """Return the status of a plan with `size` changes and tasks after these outcomes.
+
+    A stale change leaves a plan partial, as its purpose is not reached. A cycle of `surveyor control` has no purpose
+    beyond what was due: a change that became stale is not due any more, and the next cycle decides on its partition.
+
+    >>> status_after([Outcome.APPLIED], 2), status_after([Outcome.APPLIED, Outcome.STALE], 2).value
+    (<PlanStatus.PARTIAL: 'partial'>, 'partial')
+    >>> status_after([Outcome.APPLIED, Outcome.STALE], 2, is_cycle=True).value
+    'committed'
+    """
+    finished = {Outcome.APPLIED, Outcome.STALE} if is_cycle else {Outcome.APPLIED}
+    return PlanStatus.COMMITTED if len(outcomes) == size and finished.issuperset(outcomes) else PlanStatus.PARTIAL
 
 
 @dataclass(frozen=True, slots=True)

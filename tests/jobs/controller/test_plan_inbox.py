@@ -434,12 +434,12 @@ def test_commit_reports_an_invalid_znode_in_place_of_its_plan(
 
 
 def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentController, surveyor: Surveyor) -> None:
-    """The next cycle decides on stale rows again, and the plan stays `partial`."""
+    """The next cycle decides again on what failed, and the plan stays `partial`."""
     surveyor.json("snapshot")
     before = surveyor.json("status")["due"]
     change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
     controller.log.start()
-    controller.log.record(controller.cycle_record([change], verdicts=[RowOutcome(change, Outcome.STALE, "moved on")]))
+    controller.log.record(controller.cycle_record([change], verdicts=[RowOutcome(change, Outcome.FAILED, "refused")]))
     controller.log.close()
     ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
     committed = surveyor("commit", cycle)

@@ -181,3 +181,19 @@ def test_rows_that_are_lost_at_the_end_are_counted(
     log_writer.start()
     log_writer.close()
     assert "2 rows could not be written to the warehouse before the end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(Outcome.STALE, "committed"), (Outcome.SKIPPED, "partial"), (Outcome.FAILED, "partial")]
+)
+def test_a_cycle_is_committed_if_all_that_stayed_due_was_written(
+    log_writer: WriteBehindLog, outcome: Outcome, status: str
+) -> None:
+    """The next cycle decides again on a partition whose change became stale."""
+    Disk.is_full = False
+    changes = CHANGE, with_values(CHANGE, partition=1)
+    verdicts = [RowOutcome(changes[0], Outcome.APPLIED, ""), RowOutcome(changes[1], outcome, "moved on")]
+    log_writer.record(replace(CYCLE, changes=changes, verdicts=verdicts))
+    log_writer.start()
+    log_writer.close()
+    assert [plan["status"] for plan in log_writer.warehouse.rows("plans")] == [status]
