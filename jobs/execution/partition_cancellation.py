@@ -9,10 +9,12 @@ partitions whose request was removed.
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
+from deltalake.exceptions import DeltaError
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import (
@@ -23,6 +25,7 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     error_name,
 )
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import connected, poll_until, sync
@@ -36,12 +39,16 @@ from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.preconditions.cancellation import allowed_by_option
 from jobs.preconditions.changes import assigned, understood
+from jobs.repositories.actor import this_actor
+from jobs.repositories.plans.commit_log import next_attempt
+from jobs.repositories.plans.rows import NO_PLAN, CommitRows
 from jobs.runtime.console import LINES_SHOWN, confirm, emit_result, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.cancellation import CancellationRisk, cancellation_risk
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.text import pluralise
+from schemas.enums import Outcome, Step
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError
 
@@ -205,26 +212,72 @@ def _apply(
     moving = {
         key: partition.now for key, partition in pending.items() if partition.is_moving and partition.now is not None
     }
-    lease.refuse_lost()
-    codes: Mapping[Key, int] = {}
-    timeout_seconds = CANCELLATION_TIMEOUT_SECONDS
+    audit = _Audit(settings.lake)
+    audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
+    try:
+        lease.refuse_lost()
+        codes, timeout_seconds = _request(settings, client, state, pending.keys(), moving)
+    except SurveyorError as error:
+        audit.record(dict.fromkeys(pending, (Outcome.UNKNOWN, f"interrupted: {error}")))
+        raise
+    reasons = {
+        key: f"the controller refused: {error_name(code)}"
+        for key, code in codes.items()
+        if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+    }
+    final = _wait(settings, client, list(pending), reasons.keys(), timeout_seconds)
+    return _report(settings, final, reasons, audit)
+
+
+def _request(
+    settings: Settings,
+    client: KazooClient,
+    state: ClusterState,
+    pending: AbstractSet[Key],
+    moving: Mapping[Key, ReplicaAssignment],
+) -> tuple[Mapping[Key, int], float]:
+    """Remove requests and ask the controller; return its codes, and for how long the result is to be waited for."""
     if resident(client) is not None:
-        withdraw(client, pending.keys() - moving.keys())
-        if moving:
-            timeout_seconds = LEADER_RETURN_SECONDS
-            codes = ZkReassignmentOverride(client).reassign({key: current.origin for key, current in moving.items()})
-    else:
-        with ExitStack() as stack:
-            admin = None
-            try:
-                admin = stack.enter_context(admin_of(settings, state))
-            except AdminUnavailableError:
-                if moving:  # a request alone can be removed without a controller
-                    raise
-            withdraw(client, pending.keys())
-            if admin is not None:
-                codes = _request_cancellation(admin.reassign, pending)
-    return _report(settings, client, pending, codes, timeout_seconds)
+        withdraw(client, pending - moving.keys())
+        back = {key: current.origin for key, current in moving.items()}
+        codes: Mapping[Key, int] = ZkReassignmentOverride(client).reassign(back) if back else {}
+        return codes, LEADER_RETURN_SECONDS if back else CANCELLATION_TIMEOUT_SECONDS
+    with ExitStack() as stack:
+        admin = None
+        try:
+            admin = stack.enter_context(admin_of(settings, state))
+        except AdminUnavailableError:
+            if moving:  # a request alone can be removed without a controller
+                raise
+        withdraw(client, pending)
+        codes = {} if admin is None else _request_cancellation(admin.reassign, pending)
+    return codes, CANCELLATION_TIMEOUT_SECONDS
+
+
+@dataclass(slots=True)
+class _Audit:
+    """Records the cancellations in `commits`, under no plan: the reassignments may be of any origin.
+
+    A command without a warehouse, or with one that cannot be written, cancels as well.
+    """
+
+    lake: Warehouse
+    rows: CommitRows | None = None
+
+    def record(self, outcomes: Mapping[Key, tuple[Outcome, str]]) -> None:
+        try:
+            if self.rows is None:
+                if not self.lake.exists():
+                    return
+                self.lake.ensure_columns("commits")
+                self.rows = CommitRows(NO_PLAN, next_attempt(self.lake, NO_PLAN), this_actor())
+            steps = [
+                self.rows.of_step(Step.CANCEL.value, outcome, message, topic, number)
+                for (topic, number), (outcome, message) in outcomes.items()
+            ]
+            self.lake.append("commits", steps)
+        except (SurveyorError, OSError, DeltaError) as error:
+            log(f"surveyor: could not record the cancellation in table commits: {error}")
 
 
 def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
@@ -237,18 +290,14 @@ def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, in
     return codes
 
 
-def _report(
-    settings: Settings,
-    client: KazooClient,
-    requested: Mapping[Key, _Partition],
-    codes: Mapping[Key, int],
-    timeout_seconds: float,
-) -> ExitCode:
+def _wait(
+    settings: Settings, client: KazooClient, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
+) -> list[_Partition]:
+    """Read until no partition moves or is requested, but for those that the controller refused."""
+
     def read_again() -> list[_Partition]:
         sync(client)
-        return _read(settings, client, list(requested), fewer_copies=True)[1]
-
-    refused = {key for key, code in codes.items() if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}}
+        return _read(settings, client, requested, fewer_copies=True)[1]
 
     def are_finished(partitions: Sequence[_Partition]) -> bool:
         return not any(
@@ -257,10 +306,22 @@ def _report(
             if partition.key not in refused
         )
 
-    final = poll_until(read_again, are_finished, timeout_seconds)
+    return poll_until(read_again, are_finished, timeout_seconds)
+
+
+def _report(settings: Settings, final: Sequence[_Partition], reasons: Mapping[Key, str], audit: _Audit) -> ExitCode:
+    """Record and show the outcomes; `reasons` are those of refusals."""
     unfinished = [partition for partition in final if partition.is_moving or partition.request is not None]
-    reasons = {key: f"the controller refused: {error_name(codes[key])}" for key in refused}
     cancelled = [partition for partition in final if partition not in unfinished]
+    audit.record(
+        {
+            partition.key: (Outcome.FAILED, reasons[partition.key])
+            if partition.key in reasons
+            else (Outcome.UNKNOWN, "requested, and not visible in ZooKeeper yet")
+            for partition in unfinished
+        }
+        | {partition.key: (Outcome.APPLIED, _at_rest(partition)) for partition in cancelled}
+    )
     lines = [f"  {partition.name}  {reasons.get(partition.key, 'still moves')}" for partition in unfinished]
     lines += [f"  {partition.name}  {_at_rest(partition)}" for partition in cancelled]
     result = _result(final) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}

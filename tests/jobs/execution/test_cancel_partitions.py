@@ -1,13 +1,18 @@
 """`surveyor cancel --partitions`: foreign reassignments are turned back, and leftover requests are removed."""
 
 import json
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobs.adapters.zookeeper import connection
+from jobs.console_output.commits import NO_SNAPSHOT
+from jobs.repositories.plans.rows import NO_PLAN
+from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import MovingController, installed
+from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 if TYPE_CHECKING:
@@ -75,6 +80,32 @@ def test_reassignments_turn_back_and_requests_are_removed(
         "cancelled_now": 3,
         "failed": 0,
     }
+
+
+def test_cancellations_are_recorded_under_no_plan(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    lay_tables(surveyor.lake)
+    controller.refuses = {(T, 0)}
+    failed = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
+    controller.refuses = set()
+    done = cancel(surveyor, tree, f"{T}-0", "--apply")
+
+    assert (failed.exit_code, done.exit_code) == (ERROR, DONE)
+    columns = itemgetter("attempt", "action", "topic", "outcome")
+    assert sorted(map(columns, surveyor.commits(NO_PLAN))) == [
+        (1, "cancel", "ghost", "applied"),
+        (1, "cancel", "ghost", "pending"),
+        (1, "cancel", T, "failed"),
+        (1, "cancel", T, "pending"),
+        (2, "cancel", T, "applied"),
+        (2, "cancel", T, "pending"),
+    ]
+    at = Summaries(surveyor.lake, NO_SNAPSHOT)
+    assert [(row["attempt"], row["kind"], row["outcome"], row["applied"]) for row in at.rows("commit_log")] == [
+        (2, "cancel", "applied", 1),
+        (1, "cancel", "failed", 1),
+    ]
 
 
 def test_znode_is_deleted_with_the_last_request(
