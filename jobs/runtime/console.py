@@ -18,7 +18,6 @@ import typer
 from jobs.core import status_line
 from jobs.core.logs import LOGGER
 from jobs.core.status_line import colored, escape_control_chars
-from jobs.runtime.yaml_output import to_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -222,6 +221,48 @@ def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> 
         yield from (", " * (number > 0) + json.dumps(row, default=str) for number, row in enumerate(rows))
         yield "]"
     yield "}\n"
+
+
+def to_yaml(result: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield the YAML of the object of --json and of its lists; each piece ends with a newline.
+
+    Values without a JSON type, such as timestamps, are strings. Lists are written row by row, so a million rows are
+    never in memory as one text.
+
+    >>> print("".join(to_yaml({"plan_id": "5f", "at": None}, {"rows": [{"topic": "no", "isr": [1]}], "more": []})))
+    plan_id: 5f
+    at: null
+    rows:
+    - topic: 'no'
+      isr:
+      - 1
+    more: []
+    <BLANKLINE>
+    """
+    if result:
+        yield _yaml(result)
+    for name, rows in lists.items():
+        yield from _yaml_list(name, rows)
+
+
+def _yaml_list(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    is_empty = True
+    for row in rows:
+        if is_empty:
+            yield f"{name}:\n"
+        is_empty = False
+        yield _yaml([row])
+    if is_empty:
+        yield f"{name}: []\n"
+
+
+def _yaml(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
+    import yaml  # noqa: PLC0415 - slow, and only needed for YAML
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if present, is twenty times as fast
+    plain = json.loads(json.dumps(value, default=str))
+    text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return text
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "Table":
