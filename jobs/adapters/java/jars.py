@@ -2,18 +2,24 @@
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
 $XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder is created by a rename once it is
-complete, and each jar is checked against `checksums`. `python -m jobs.adapters.java.jars` downloads all sets ahead of
-time.
+complete. `python -m jobs.adapters.java.jars` downloads all sets ahead of time.
+
+Each jar is checked against its SHA-256 checksum in `jars.sha256` next to this module, in the format of `sha256sum`.
+Maven and Ivy compare a download with checksums from the same server, whereas these are part of Surveyor. A jar with
+other content, or one that is not listed, is never put on a class path. `python -m jobs.adapters.java.jars checksums`
+rewrites the list, for a maintainer who changes versions and has checked the new jars.
 """
 
+import hashlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
-from jobs.adapters.java.checksums import refuse_unlisted, write_list
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.core.errors import MissingError
 from jobs.core.logs import LOGGER
@@ -22,6 +28,8 @@ KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"
 """The version for tests with older brokers; it is not downloaded otherwise."""
 _SCALA = "2.13"
+
+CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
 
 SPARK_HOME = "SPARK_HOME"
 """Environment variable with the folder of a Spark installation; spark-submit sets it for its processes."""
@@ -112,7 +120,7 @@ def _download(request: JarSet, folder: Path) -> None:
         jars = Path(workshop, "jars")
         jars.mkdir()
         resolve(request, jars)
-        refuse_unlisted(request.title, _jars_in(jars))
+        _refuse_unlisted(request.title, _jars_in(jars))
         _publish(jars, folder)
 
 
@@ -141,15 +149,41 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def _refuse_unlisted(title: str, jars: Iterable[Path]) -> None:
+    """Raise MissingError if a jar is not listed, or differs from its listed checksum."""
+    listed = {name: digest for digest, name in (line.split() for line in CHECKSUM_FILE.read_text("utf-8").splitlines())}
+    wrong = {jar.name: sha256 for jar in jars if (sha256 := _digest(jar)) != listed.get(jar.name)}
+    if not wrong:
+        return
+    differences = "\n  ".join(
+        f"{name}: SHA-256 {sha256}, expected {listed.get(name, 'no jar of that name')}"
+        for name, sha256 in wrong.items()
+    )
+    raise MissingError(
+        f"what was downloaded as the {title} jars is not what Surveyor was tested with, and is not used:\n"
+        f"  {differences}\nFind out what the mirror or proxy serves (`sha256sum`, Maven's settings.xml); then run "
+        "`python -m jobs.adapters.java.jars` again."
+    )
+
+
+def _digest(jar: Path) -> str:
+    with jar.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def _rewrite_checksums() -> None:
-    """Rewrite the checksums of what each set resolves to now; the cache is not used, as it only has listed jars."""
+    """Rewrite the checksums of what each set resolves to now; the cache is not used, as it only has listed jars.
+
+    Each name is listed once.
+    """
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate((_delta(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)
-        write_list(Path(workshop).glob("*/*.jar"))
+        digests = {jar.name: _digest(jar) for jar in Path(workshop).glob("*/*.jar")}
+    CHECKSUM_FILE.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")
 
 
 def main(arguments: list[str]) -> int:

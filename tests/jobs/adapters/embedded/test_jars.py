@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from jobs.adapters.java import checksums
+from jobs.adapters.java import jars
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, main, zookeeper_jars
 from jobs.core.errors import ExitCode, MissingError
@@ -32,7 +32,7 @@ CHECKSUM = "434728a410a78f56fc1b5899c3593436e61ab0c731e9072d95e96db290205e53"
 def some_jar_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = tmp_path / "jars.sha256"
     known.write_text(f"{CHECKSUM}  some.jar\n")
-    monkeypatch.setattr(checksums, "CHECKSUM_FILE", known)
+    monkeypatch.setattr(jars, "CHECKSUM_FILE", known)
 
 
 @pytest.fixture
@@ -120,11 +120,11 @@ def test_another_jar_than_was_tested_is_not_used(cache: Path, notes: Path, monke
 @pytest.mark.usefixtures("some_jar_is_known")
 def test_other_versions_are_listed_and_used_then(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_mvn_on_path(notes, monkeypatch)
-    checksums.CHECKSUM_FILE.write_text(f"{'0' * 64}  gone.jar\n")
+    jars.CHECKSUM_FILE.write_text(f"{'0' * 64}  gone.jar\n")
 
     assert main(["checksums"]) == 0
 
-    assert checksums.CHECKSUM_FILE.read_text() == f"{CHECKSUM}  some.jar\n"
+    assert jars.CHECKSUM_FILE.read_text() == f"{CHECKSUM}  some.jar\n"
     assert not cache.exists()
     assert names(delta_jars()) == ["some.jar"]
 
