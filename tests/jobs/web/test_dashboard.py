@@ -153,14 +153,14 @@ def test_a_cluster_called_like_a_picture() -> None:
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Command lines that the process would have become."""
     calls: list[list[str]] = []
-    monkeypatch.setattr("jobs.web.dashboard_server.os.dup2", lambda *_: None)
-    monkeypatch.setattr("jobs.web.dashboard_server.signal.pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr("jobs.dashboard.os.dup2", lambda *_: None)
+    monkeypatch.setattr("jobs.dashboard.signal.pthread_sigmask", lambda *_: None)
 
     def execute(_: str, arguments: list[str]) -> None:
         calls.append(arguments)
         raise SystemExit(0)
 
-    monkeypatch.setattr("jobs.web.dashboard_server.os.execv", execute)
+    monkeypatch.setattr("jobs.dashboard.os.execv", execute)
     return calls
 
 
@@ -173,7 +173,7 @@ def test_it_listens_on_the_loopback_by_default(lake: Warehouse, executed: list[l
 
 
 def test_without_streamlit_it_says_what_to_install(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.web.dashboard_server.find_spec", lambda _: None)
+    monkeypatch.setattr("jobs.dashboard.find_spec", lambda _: None)
     done = Surveyor(lake).run("dashboard")
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (24, "", 1)
     assert "pip install 'kafka-surveyor[dashboard]'" in done.stderr
