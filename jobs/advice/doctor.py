@@ -29,7 +29,7 @@ from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, read, sync
-from jobs.adapters.zookeeper.credentials import OPTION, config_of
+from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.probes import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
@@ -169,8 +169,8 @@ _SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are c
 
 
 def _cluster(settings: Settings) -> Checks:
-    hosts = settings.zookeeper
-    with connected(hosts, PROBE_TIMEOUT_SECONDS) as client:
+    endpoint = settings.zookeeper
+    with connected(endpoint, PROBE_TIMEOUT_SECONDS) as client:
         started = time.monotonic()
         sync(client)
         took = time.monotonic() - started
@@ -178,14 +178,14 @@ def _cluster(settings: Settings) -> Checks:
         yield CheckResult(
             "zookeeper",
             CheckStatus.WARNING if slow else CheckStatus.FINE,
-            f"{hosts} answers in {took * 1000:.0f} ms",
+            f"{endpoint} answers in {took * 1000:.0f} ms",
             "run Surveyor closer to it: a commit waits for thousands of answers" if slow else None,
         )
-        state = read_cluster(client, hosts)
+        state = read_cluster(client)
         recorded = _recorded_epoch(settings, state)
         yield from _znodes(settings, state, recorded)
         yield from _guarded("controller epoch", partial(_epoch, client, state, recorded))
-        yield _permissions(client, hosts)
+        yield _permissions(client, endpoint)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
@@ -233,10 +233,10 @@ def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
     return 0
 
 
-def _permissions(client: KazooClient, hosts: str) -> CheckResult:
+def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResult:
     """Whether ZooKeeper's ACLs allow what batch mode writes."""
     if closed := unwritable_paths(client):
-        user = f"the user of {OPTION}" if config_of(hosts) else "Surveyor without credentials"
+        user = f"the user of {OPTION}" if endpoint.config else "Surveyor without credentials"
         return CheckResult(
             "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _LET_WRITE
         )

@@ -202,7 +202,7 @@ def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluste
         controller_id=view.controller_id,
         last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
-        where=settings.zookeeper,
+        where=str(settings.zookeeper),
     )
     return cluster, view
 

@@ -125,7 +125,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.lake)
         if snapshot_id is None:
-            view, source, snapshot = view_now(settings.zookeeper), settings.zookeeper, None
+            view, source, snapshot = view_now(settings.zookeeper), str(settings.zookeeper), None
         else:
             snapshot = find_snapshot(settings.lake, snapshot_id)
             view, source = view_of(settings.lake, snapshot), f"snapshot {snapshot_id}"

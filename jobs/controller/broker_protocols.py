@@ -61,7 +61,7 @@ def complete_configs(configs: list[Row], settings: Settings, allowed: frozenset[
     asked. Raises RefusedError if a broker does not answer, or runs a protocol that is not served.
     """
     with connected(settings.zookeeper) as client:
-        brokers = read_cluster(client, settings.zookeeper).brokers
+        brokers = read_cluster(client).brokers
         overrides, _ = read_overrides(client)
     known = _configs_of(configs) | allowed
     missing = [broker for broker in brokers if broker["broker_id"] not in known]

@@ -101,7 +101,7 @@ def _prepare(settings: Settings, options: ControlOptions) -> tuple[DecisionEngin
     engine = DecisionEngine.of(SparkWarehouse(spark, settings.lake), configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
+        state = read_cluster(client)
     refuse_take_over(state, settings.conf.controller_id)
     refuse_unreachable(state, settings.listener)
     if options.apply:

@@ -229,7 +229,7 @@ def _raise_stale_epoch(settings: Settings, plan: Plan, *, apply: bool, yes: bool
     """
     latest = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
     with connected(settings.zookeeper) as client:
-        state, holder = read_cluster(client, settings.zookeeper), resident(client)
+        state, holder = read_cluster(client), resident(client)
     stale_epoch = set_back(state.control["controller_epoch"], latest)
     if stale_epoch is None or not apply:
         return stale_epoch

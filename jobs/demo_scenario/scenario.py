@@ -202,13 +202,13 @@ class DemoScenario:
             )
 
     def is_ours(self) -> bool:
-        return current_controller(self.zookeeper) == self.settings.conf.controller_id
+        return current_controller(self.settings.zookeeper) == self.settings.conf.controller_id
 
     def has_repaired(self) -> bool:
         return all(VICTIM not in {state.leader, *state.isr} for _, state in self.states())
 
     def has_controller(self) -> bool:
-        return current_controller(self.zookeeper) != NO_CONTROLLER
+        return current_controller(self.settings.zookeeper) != NO_CONTROLLER
 
     def all_in_sync(self) -> bool:
         return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())
@@ -217,7 +217,7 @@ class DemoScenario:
         """Yield the partitions of the newest snapshot with their current states in ZooKeeper."""
         rows = self.rows("partitions")
         paths = [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in rows]
-        with connected(self.zookeeper) as client:
+        with connected(self.settings.zookeeper) as client:
             znodes = read_many(client, paths)
         for row, znode in zip(rows, znodes, strict=True):
             yield row, decode_state(znode.data)

@@ -228,7 +228,7 @@ def _clear_stale_throttle(settings: Settings, plan: Plan) -> None:
         return
     try:
         with connected(settings.zookeeper) as client:
-            state = read_cluster(client, settings.zookeeper)
+            state = read_cluster(client)
             refuse_other_cluster(settings, plan, state)
         with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
             end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease))
@@ -242,7 +242,7 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
         _clear_stale_throttle(settings, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with connected(settings.zookeeper) as client:
-        refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
+        refuse_other_cluster(settings, plan, read_cluster(client))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **outcomes}
     throttles = throttle_lines(settings.lake, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row["status"], outcomes)

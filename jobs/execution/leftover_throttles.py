@@ -70,7 +70,7 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
 
 def _clear(settings: Settings) -> ExitCode:
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
+        state = read_cluster(client)
         refuse_migration(state)
     with lease_for(settings, "", "cancel") as lease, admin_of(settings, state) as admin:
         for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:

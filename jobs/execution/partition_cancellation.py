@@ -129,7 +129,7 @@ def cancel_partitions(
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
     with connected(settings.zookeeper) as client:
-        _, partitions = _read(settings, client, keys, fewer_copies=fewer_copies)
+        _, partitions = _read(client, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
@@ -152,10 +152,8 @@ def cancel_partitions(
             return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(
-    settings: Settings, client: KazooClient, keys: Sequence[Key], *, fewer_copies: bool
-) -> tuple[ClusterState, list[_Partition]]:
-    state = read_cluster(client, settings.zookeeper)
+def _read(client: KazooClient, keys: Sequence[Key], *, fewer_copies: bool) -> tuple[ClusterState, list[_Partition]]:
+    state = read_cluster(client)
     refuse_migration(state)
     requests = reassign_requests(client) or {}
     names = sorted({topic for topic, _ in keys})
@@ -205,7 +203,7 @@ def _apply(
     settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
 ) -> ExitCode:
     """Read again under the lease, remove requests, and ask the controller to cancel."""
-    state, partitions = _read(settings, client, keys, fewer_copies=fewer_copies)
+    state, partitions = _read(client, keys, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse_unsafe(partitions)
     pending = {partition.key: partition for partition in partitions if _is_due(partition)}
@@ -225,7 +223,7 @@ def _apply(
         for key, code in codes.items()
         if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
     }
-    final = _wait(settings, client, list(pending), reasons.keys(), timeout_seconds)
+    final = _wait(client, list(pending), reasons.keys(), timeout_seconds)
     return _report(settings, final, reasons, audit)
 
 
@@ -291,13 +289,13 @@ def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, in
 
 
 def _wait(
-    settings: Settings, client: KazooClient, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
+    client: KazooClient, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
 ) -> list[_Partition]:
     """Read until no partition moves or is requested, but for those that the controller refused."""
 
     def read_again() -> list[_Partition]:
         sync(client)
-        return _read(settings, client, requested, fewer_copies=True)[1]
+        return _read(client, requested, fewer_copies=True)[1]
 
     def are_finished(partitions: Sequence[_Partition]) -> bool:
         return not any(

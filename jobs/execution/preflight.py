@@ -67,7 +67,7 @@ def check_before_commit(
     # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
     latest_epoch = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
+        state = read_cluster(client)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else resident(client)
         epoch_behind = (

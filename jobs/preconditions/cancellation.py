@@ -80,7 +80,7 @@ def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = Fa
     _refuse(plan)
     refuse_edited(plan)
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
+        state = read_cluster(client)
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
         moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)

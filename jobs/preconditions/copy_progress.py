@@ -90,7 +90,7 @@ def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row],
     """Read the live brokers, and every replica of the changes' targets."""
     with connected(settings.zookeeper) as client:
         sync(client)
-        brokers = read_cluster(client, settings.zookeeper).brokers
+        brokers = read_cluster(client).brokers
         states = [(change, understood(state)) for change, _, state in read_changed(client, changes)]
     return brokers, {
         (change.topic, change.partition, broker): _receiving_replica(broker, state)

@@ -102,7 +102,7 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
     topics = sorted({topic for topic, _ in steps_by_key})
     destination_of = _destinations(lake, plan, to_snapshot, topics)
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
+        state = read_cluster(client)
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
         readings = list(read_topic_rows(client, topics))

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
 from jobs.adapters.spark.remote import address
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs
 from jobs.core.errors import UsageError
 from jobs.core.logs import LogFormat, LogLevel
@@ -120,18 +121,15 @@ class Settings:
         return Listener.of(self.conf.command_config, self.conf.control_listener)
 
     @property
-    def zookeeper(self) -> str:
-        """The ensemble's address; registers its security configuration. Raise UsageError if no address is given."""
+    def zookeeper(self) -> ZooKeeperEndpoint:
+        """The cluster's ZooKeeper; raise UsageError if no address is given."""
         if self.conf.zookeeper is None:
             raise UsageError(
                 f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], or set "
                 f"SURVEYOR_ZOOKEEPER, or [clusters.{self.cluster}] zookeeper = ... in the file of --conf "
                 "(SURVEYOR_CONF)",
             )
-        from jobs.adapters.zookeeper.credentials import register_config  # noqa: PLC0415 - Kazoo, which --help does not need
-
-        register_config(self.conf.zookeeper, self.conf.zookeeper_config)
-        return self.conf.zookeeper
+        return ZooKeeperEndpoint(self.conf.zookeeper, self.conf.zookeeper_config)
 
 
 def load_conf(path: Path | None) -> Conf:

@@ -80,7 +80,9 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
 def with_full_command(settings: "Settings", step: Suggestion) -> Suggestion:
     """Return the suggestion with its whole command line, for the same cluster."""
     if step.zookeeper_shell is not None:
-        return Suggestion(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
+        return Suggestion(
+            step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper.hosts)} {step.zookeeper_shell}"
+        )
     return step if step.command is None else suggestion(settings, step.what, *shlex.split(step.command))
 
 

@@ -18,6 +18,7 @@ from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
 from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, ClusterState, ignored_by_kafka, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.repositories.snapshots import as_of, table_as_of
@@ -83,14 +84,16 @@ class ClusterView:
         return {topic: names for topic, names in lists.items() if names}
 
 
-def view_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
+def view_now(
+    endpoint: ZooKeeperEndpoint, *, topic: str | None = None, columns: Sequence[str] = PARTITION
+) -> ClusterView:
     """Read the live state of all topics or one from ZooKeeper.
 
     `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if ZooKeeper cannot be reached or
     contains no Kafka cluster.
     """
-    with gc_paused(), connected(hosts, RATES_TIMEOUT_SECONDS) as client:
-        state = with_retries(lambda: read_cluster(client, hosts))
+    with gc_paused(), connected(endpoint, RATES_TIMEOUT_SECONDS) as client:
+        state = with_retries(lambda: read_cluster(client))
         configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine
         quarantine += with_retries(lambda: read_overrides(client))[1]

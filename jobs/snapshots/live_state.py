@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.repositories.stored_rows import Bools, Ints
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import arrays_of
@@ -23,9 +24,9 @@ ZNODE_COLUMNS: Final = [name for name in schema_of("partitions").names if name n
 """Columns read from znodes."""
 
 
-def read_all_columns(hosts: str, topic: str | None = None) -> ClusterView:
+def read_all_columns(endpoint: ZooKeeperEndpoint, topic: str | None = None) -> ClusterView:
     """Read the live state from ZooKeeper with all partition columns, for all topics or one."""
-    return view_now(hosts, topic=topic, columns=ZNODE_COLUMNS)
+    return view_now(endpoint, topic=topic, columns=ZNODE_COLUMNS)
 
 
 def with_derived_columns(view: ClusterView, default_min_isr: int) -> pa.Table:

@@ -81,7 +81,7 @@ class StagedMetadata:
 def read_driver_metadata(settings: Settings) -> DriverMetadata:
     """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers."""
     with connected(settings.zookeeper) as client:
-        state = with_retries(lambda: read_cluster(client, settings.zookeeper))
+        state = with_retries(lambda: read_cluster(client))
         overrides, quarantine = with_retries(lambda: read_overrides(client))
         tiny = with_retries(lambda: _is_tiny(client))
     state.quarantine += quarantine
@@ -146,7 +146,7 @@ def _stage_on_driver(settings: Settings, tables: SparkWarehouse) -> tuple[DataFr
 
 def _stage_on_executors(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:
     tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
-    read = read_on_executors(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
+    read = read_on_executors(tables.spark, settings.zookeeper, tasks)
     try:
         staged = read.localCheckpoint()
     except (PySparkException, Py4JError) as error:

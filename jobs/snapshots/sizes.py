@@ -35,7 +35,7 @@ def take_sizes(settings: Settings) -> Result:
     Raise UnreadableError if no broker responded; then nothing is stored.
     """
     with connected(settings.zookeeper) as client:
-        brokers = read_cluster(client, settings.zookeeper).brokers
+        brokers = read_cluster(client).brokers
     seen: Counter[str] = Counter()
 
     def detail() -> Part:

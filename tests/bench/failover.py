@@ -20,6 +20,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
@@ -52,7 +53,10 @@ class Outage(NamedTuple):
 
 def bench_failover(partitions: int) -> Iterator[Figure]:
     """Kill a broker under Kafka's controller, and again under ours."""
-    with EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster, connected(cluster.zookeeper.connect) as client:
+    with (
+        EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster,
+        connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client,
+    ):
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
             healed(client, places)

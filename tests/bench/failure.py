@@ -24,6 +24,7 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.controllership import controllership
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.controller.controller import ResidentController
 from jobs.controller.decisions.engine import DecisionEngine
 from jobs.controller.decisions.precompute import MAX_CLASSES
@@ -67,7 +68,7 @@ def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
         cluster(partitions, _placement(partitions // affected)) as synthetic,
         instant_brokers(BROKER_COUNT) as ports,
-        controllership(synthetic.hosts, _OURS) as control,
+        controllership(ZooKeeperEndpoint(synthetic.hosts), _OURS) as control,
     ):
         synthetic.listen(ports)
         lake = Warehouse(folder, "bench")

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
 from jobs.planning.plan import PlanDraft, make_plan
 from jobs.planning.reconcile import plan_reconcile
@@ -43,7 +44,7 @@ TARGETS: Final = {"plan one dead broker of 100, stored": 3.0, "imbalance": 2.0}
 def bench_writing(cluster: Cluster) -> Figure:
     """Write states in multis as large as a commit's, and one multi a state, each under the fence."""
     paths = list(islice(cluster.state_paths(), WRITTEN))
-    with controllership(cluster.hosts, controller_id=2147483647) as control:
+    with controllership(ZooKeeperEndpoint(cluster.hosts), controller_id=2147483647) as control:
         return Figure(
             measured=f"write {len(paths):,} states, {MAX_BATCH_CHANGES:,} in a fenced multi",
             seconds=seconds_of(lambda: _write(control, paths, MAX_BATCH_CHANGES)),

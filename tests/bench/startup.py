@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
@@ -44,7 +45,10 @@ _API_VERSIONS, _METADATA = 18, 3
 
 def bench_startup(partitions: int = PARTITIONS, starts: int = STARTS) -> Iterator[Figure]:
     """Start a broker again and again, under Kafka's controller and then under ours."""
-    with EmbeddedCluster(3, overrides=SETTINGS) as cluster, connected(cluster.zookeeper.connect) as client:
+    with (
+        EmbeddedCluster(3, overrides=SETTINGS) as cluster,
+        connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client,
+    ):
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
             healed(client, places)

@@ -24,6 +24,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition, decode_state
@@ -47,7 +48,10 @@ QUESTION: Final = "become the controller of this cluster?"
 
 def bench_takeover(partitions: int) -> Iterator[Figure]:
     """Take over from a dead controller: a broker does, then we do."""
-    with EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster, connected(cluster.zookeeper.connect) as client:
+    with (
+        EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster,
+        connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client,
+    ):
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
             healed(client, places)

@@ -13,6 +13,7 @@ import msgspec
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.execution.batch.commit import _commit_held
 from jobs.execution.batch.notify import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
@@ -39,7 +40,10 @@ def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
             synthetic.client.delete(f"/brokers/ids/{broker}")
         settings = Settings("bench", folder, ClusterConf(zookeeper=synthetic.hosts))
         plan = _plan(settings, synthetic)
-        with progress(f"committing {changes:,} changes"), controllership(synthetic.hosts, 2147483647) as control:
+        with (
+            progress(f"committing {changes:,} changes"),
+            controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
+        ):
             told = _commit_held(settings, CommitLog.open(settings.lake, plan), control, plan.changes, HoldBudget(600.0))
             seconds = control.held()
         assert len(told.written) == changes, f"{len(told.written)} of {changes} written"
@@ -66,7 +70,7 @@ def instant_brokers(count: int) -> Iterator[list[int]]:
 
 def _plan(settings: Settings, synthetic: Cluster) -> Plan:
     settings.lake.ensure_tables()
-    state = read_cluster(synthetic.client, synthetic.hosts)
+    state = read_cluster(synthetic.client)
     row: Row = {
         "cluster": "bench",
         "plan_id": "0" * 16,

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.plan_rows import CLUSTER
@@ -62,20 +63,20 @@ def proxy(zookeeper: str) -> Iterator[ZooKeeperProxy]:
 
 @pytest.fixture
 def client(tree: KafkaTree) -> Iterator[KazooClient]:
-    with connected(tree.hosts) as ours:
+    with connected(tree.endpoint) as ours:
         yield ours
 
 
 @pytest.fixture
-def control(tree: KafkaTree, client: KazooClient) -> Controllership:
-    return take_over(client, tree.hosts, OURS)
+def control(client: KazooClient) -> Controllership:
+    return take_over(client, OURS)
 
 
 @pytest.fixture
-def proxied(tree: KafkaTree, proxy: ZooKeeperProxy) -> Iterator[Controllership]:
+def proxied(proxy: ZooKeeperProxy) -> Iterator[Controllership]:
     """A controllership whose connection the proxy can cut."""
-    with connected(proxy.hosts) as ours:
-        yield take_over(ours, tree.hosts, OURS)
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as ours:
+        yield take_over(ours, OURS)
 
 
 @pytest.fixture

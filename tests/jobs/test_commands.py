@@ -126,7 +126,7 @@ def test_what_is_typed_wins_over_the_environment(
     seen = list[str]()
 
     def look(settings: Settings) -> list[CheckResult]:
-        seen.append(settings.zookeeper)
+        seen.append(settings.zookeeper.hosts)
         return []
 
     monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)

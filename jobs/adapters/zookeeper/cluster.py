@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import Znode, children, read, sync
+from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of, sync
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
@@ -133,15 +133,15 @@ class _Quarantine(list[Row]):
             return otherwise
 
 
-def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
-    """Read the whole ClusterState; raise UnreadableError if no cluster stores its metadata at `hosts`."""
+def read_cluster(client: KazooClient) -> ClusterState:
+    """Read the whole ClusterState; raise UnreadableError if no cluster stores its metadata there."""
     sync(client)
     zxid = client.last_zxid
     names = children(client, BROKER_IDS)
     if names is None:
         raise UnreadableError(
-            f"{BROKER_IDS} does not exist at {hosts}: no Kafka cluster keeps its metadata there; "
-            "check the chroot in --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER)",
+            f"{BROKER_IDS} does not exist at {servers_of(client)}{client.chroot}: no Kafka cluster keeps its metadata "
+            "there; check the chroot in --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER)",
         )
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)

@@ -30,7 +30,7 @@ from tenacity import (
     wait_fixed,
 )
 
-from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
+from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint, kazoo_options
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
 from jobs.core.signals import uninterruptible
@@ -79,21 +79,21 @@ class Znode(NamedTuple):
 
 @contextmanager
 def connected(
-    hosts: str, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
+    endpoint: ZooKeeperEndpoint, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
 ) -> Iterator[KazooClient]:
-    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if no server answers, or none
-    anymore.
+    """Yield a started client; raise UnreadableError if no server answers, or none anymore.
 
     `timeout` is the session timeout in seconds. `first_server` is the index of the server to try first, so that many
     readers spread over an ensemble; without it the order is random.
     """
+    hosts = endpoint.hosts
     try:
         client = KazooClient(
             _rotated(hosts, first_server or 0),
             timeout,
             logger=_QUIET,
             randomize_hosts=first_server is None,
-            **kazoo_options(hosts),
+            **kazoo_options(endpoint.config),
         )
     except ValueError as error:
         raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
@@ -104,11 +104,13 @@ def connected(
             started = client.start_async()
         started.wait(timeout)
         if not client.connected:
-            raise UnreadableError(_authentication_failed(hosts) if refused.is_set() else _not_connected(hosts, timeout))
+            raise UnreadableError(
+                _authentication_failed(endpoint) if refused.is_set() else _not_connected(endpoint, timeout)
+            )
         yield client
     except KazooException as error:
         if refused.is_set() or isinstance(error, AuthFailedError):
-            raise UnreadableError(_authentication_failed(hosts)) from None
+            raise UnreadableError(_authentication_failed(endpoint)) from None
         raise UnreadableError(
             f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
             "check that the server runs and is reachable, then run the command again",
@@ -155,10 +157,10 @@ def _authentication_failure(client: KazooClient) -> Event:
     return refused
 
 
-def _not_connected(hosts: str, timeout: float) -> str:
-    config = config_of(hosts)
-    none = f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
-    unknown = _unresolvable_hosts(hosts)
+def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:
+    config = endpoint.config
+    none = f"no ZooKeeper answered at {endpoint} within {timeout:g} s; "
+    unknown = _unresolvable_hosts(endpoint.hosts)
     if unknown:
         why = f"cannot resolve host name {unknown[0]!r}: "
         return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
@@ -166,8 +168,8 @@ def _not_connected(hosts: str, timeout: float) -> str:
     return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
 
 
-def _authentication_failed(hosts: str) -> str:
-    return f"ZooKeeper at {hosts} does not accept the user or the password of {OPTION} {config_of(hosts)}"
+def _authentication_failed(endpoint: ZooKeeperEndpoint) -> str:
+    return f"ZooKeeper at {endpoint} does not accept the user or the password of {OPTION} {endpoint.config}"
 
 
 def _rotated(hosts: str, first: int) -> str:
@@ -180,6 +182,11 @@ def _rotated(hosts: str, first: int) -> str:
     names = servers.split(",")
     start = first % len(names)
     return ",".join(names[start:] + names[:start]) + slash + chroot
+
+
+def servers_of(client: KazooClient) -> str:
+    """Return the servers of a client as HOST:PORT[,...], sorted."""
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in sorted(client.hosts))
 
 
 def await_result(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped

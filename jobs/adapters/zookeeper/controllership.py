@@ -27,6 +27,7 @@ from jobs.adapters.zookeeper.connection import (
     use_kafka_acl,
     with_retries,
 )
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
@@ -181,7 +182,7 @@ def next_epoch(epoch: int) -> int:
 
 @contextmanager
 def controllership(
-    hosts: str,
+    endpoint: ZooKeeperEndpoint,
     controller_id: int,
     notify: Notify = _ignore,
     record_intent: RecordIntent = _ignore,
@@ -190,10 +191,9 @@ def controllership(
     latest_known_epoch: int = 0,
 ) -> Iterator[Controllership]:
     """Take over the controllership as `take_over` does; release it at the end by closing the session."""
-    with connected(hosts) as client:
+    with connected(endpoint) as client:
         yield take_over(
             client,
-            hosts,
             controller_id,
             notify,
             record_intent,
@@ -204,7 +204,6 @@ def controllership(
 
 def take_over(
     client: KazooClient,
-    hosts: str,
     controller_id: int,
     notify: Notify = _ignore,
     record_intent: RecordIntent = _ignore,
@@ -221,7 +220,7 @@ def take_over(
     """
     use_kafka_acl(client)
     for _ in range(MAX_TAKEOVER_ATTEMPTS):
-        state = _wait_until_free(client, hosts, controller_id, notify)
+        state = _wait_until_free(client, controller_id, notify)
         if expected_epoch not in {None, state.epoch}:
             raise OvertakenError(f"another controller took over in the meantime, with epoch {state.epoch}")
         multi = client.transaction()
@@ -238,7 +237,7 @@ def take_over(
         if _commit_takeover(client, multi, session):
             return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
     raise SurveyorError(
-        f"/controller at {hosts} changed hands during each of {MAX_TAKEOVER_ATTEMPTS} attempts to take it over; "
+        f"{CONTROLLER} changed hands during each of {MAX_TAKEOVER_ATTEMPTS} attempts to take it over; "
         "find out which processes compete for it (broker logs: 'Controller'), then commit again",
     )
 
@@ -267,7 +266,7 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 
 
-def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, notify: Notify) -> ClusterState:
+def _wait_until_free(client: KazooClient, controller_id: int, notify: Notify) -> ClusterState:
     """Read the cluster; wait while another Surveyor is the controller.
 
     A killed process is still the controller until ZooKeeper expires its session. Raise RefusedError after
@@ -276,7 +275,7 @@ def _wait_until_free(client: KazooClient, hosts: str, controller_id: int, notify
     deadline = time.monotonic() + RELEASE_TIMEOUT_SECONDS
     announced = False
     while True:
-        state = read_cluster(client, hosts)
+        state = read_cluster(client)
         refuse_take_over(state, controller_id)
         if state.controller.broker_id != controller_id:
             return state
@@ -341,11 +340,11 @@ def await_reconnect(client: KazooClient, session: int) -> None:
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
 
 
-def current_controller(hosts: str) -> int:
+def current_controller(endpoint: ZooKeeperEndpoint) -> int:
     """Return the broker id in /controller after a sync, -1 if there is no controller."""
-    with connected(hosts) as client:
+    with connected(endpoint) as client:
         node = read_latest(client, CONTROLLER)
     try:
         return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
     except MalformedZnodeError as error:
-        raise UnreadableError(f"{CONTROLLER} at {hosts} could not be decoded: {error}; repair it first") from None
+        raise UnreadableError(f"{CONTROLLER} at {endpoint} could not be decoded: {error}; repair it first") from None

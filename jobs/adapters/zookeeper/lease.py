@@ -25,6 +25,7 @@ from jobs.adapters.zookeeper.connection import (
     with_retries,
 )
 from jobs.adapters.zookeeper.controllership import session_of
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from schemas.lease import LeaseHolder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
@@ -128,18 +129,20 @@ class NoLease(Lease):
 
 
 @contextmanager
-def leased(hosts: str, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]) -> Iterator[Lease]:
+def leased(
+    endpoint: ZooKeeperEndpoint, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]
+) -> Iterator[Lease]:
     """Hold the lease; raise LeaseHeldError if another process keeps it for more than `timeout` seconds."""
-    with connected(hosts) as client:
+    with connected(endpoint) as client:
         use_kafka_acl(client)
         lease = Lease(client, holder, notify)
         lease.take(timeout)
         yield lease  # ended by the end of the session
 
 
-def current_holder(hosts: str) -> LeaseHolder | None:
+def current_holder(endpoint: ZooKeeperEndpoint) -> LeaseHolder | None:
     """Return the holder of the lease, None if there is none or it cannot be decoded."""
-    with connected(hosts) as client:
+    with connected(endpoint) as client:
         node = read_latest(client, LEASE)
     try:
         return None if node.stat is None else decode_holder(node.data)

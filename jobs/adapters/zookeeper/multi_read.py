@@ -1,8 +1,8 @@
 """Bulk reads: multiRead (op code 22) where the server supports it, otherwise pipelined single reads.
 
 ZooKeeper 3.6 and later execute a multi of getData or getChildren operations and return data and Stat, children, or an
-error for each. Older servers return UNIMPLEMENTED and close the connection, so each ensemble is probed once on a
-separate connection. Reads have no effect, so reads that a lost connection left unanswered are sent again.
+error for each. Older servers return UNIMPLEMENTED and close the connection, so each ensemble is probed once, by a
+request that is alone on its way. Reads have no effect, so reads that a lost connection left unanswered are sent again.
 """
 
 import gc
@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from kazoo.client import KazooClient
@@ -32,7 +31,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, connected, forbidden
+from jobs.adapters.zookeeper.connection import CONNECT_TIMEOUT_SECONDS, LOST, Znode, await_result, forbidden, servers_of
 from jobs.core.errors import UnreadableError
 from schemas.enums import UNKNOWN_EPOCH, UNKNOWN_VERSION
 from schemas.znodes import FORBIDDEN
@@ -178,17 +177,22 @@ def _call(client: KazooClient, request: Any) -> Any:  # noqa: ANN401 - as kazoo 
     return result
 
 
-def _hosts(client: KazooClient) -> str:
-    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in sorted(client.hosts))
+_MULTI_READ_SUPPORT: Final[dict[str, bool]] = {}
+"""Whether servers support multiRead, by the ensembles that this process has probed."""
 
 
-@lru_cache(maxsize=64)
-def supports_multi_read(hosts: str) -> bool:
-    """Return whether the servers at `hosts` support multiRead; probed once, on a separate connection."""
-    with connected(hosts) as client:
-        probe = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
+def supports_multi_read(client: KazooClient) -> bool:
+    """Return whether the servers of this client support multiRead; probed once an ensemble.
+
+    A server that does not support it closes the connection. The session survives that, but requests in flight are lost.
+    So a process reads something in bulk before it writes: the controllership's client never is the first.
+    """
+    servers = servers_of(client)
+    if servers not in _MULTI_READ_SUPPORT:
+        probe = _Pending(client, GetData, ("/",), many=True, resume=True)
         probe.get()
-        return probe.many
+        _MULTI_READ_SUPPORT[servers] = probe.many
+    return _MULTI_READ_SUPPORT[servers]
 
 
 def _batches(
@@ -199,7 +203,7 @@ def _batches(
     The first request is sent alone, because a server without multiRead loses the requests right behind it.
     """
     window: deque[_Pending] = deque()
-    start, size, in_flight, many = 0, FIRST_BATCH_ZNODES, 1, supports_multi_read(_hosts(client))
+    start, size, in_flight, many = 0, FIRST_BATCH_ZNODES, 1, supports_multi_read(client)
     while start < len(paths) or window:
         while start < len(paths) and len(window) < in_flight:
             chunk = _within_request_size(client.chroot, paths[start : start + size])

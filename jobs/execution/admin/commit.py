@@ -233,7 +233,7 @@ def _retry_hint(plan_id: str) -> str:
 def maintain_throttle(settings: Settings, plan: Plan, rate: int | None) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
+        state = read_cluster(client)
     refuse_other_cluster(settings, plan, state)
     with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
         throttler = LeaseGuardedAdmin(admin, lease)

@@ -98,7 +98,7 @@ def commit_batch(
     the latest controller epoch found in states and in the warehouse; the new epoch will be later.
     """
     if held is not None and notify_brokers is not None:
-        written, _, _ = _write(settings, ledger, held, pending, max_hold, listener=settings.listener)
+        written, _, _ = _write(ledger, held, pending, max_hold, listener=settings.listener)
         notify_brokers([written_change.change for written_change in written])
         verify_written(settings.zookeeper, NotificationResult(held.epoch, written))
         return
@@ -205,7 +205,7 @@ def _commit_held(
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener = settings.listener  # read before anything is written
-    written, deletions, state = _write(settings, ledger, control, pending, hold.max_hold, listener=listener)
+    written, deletions, state = _write(ledger, control, pending, hold.max_hold, listener=listener)
     if not (written or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [written_change.change for written_change in written]
@@ -228,7 +228,6 @@ def _commit_held(
 
 
 def _write(
-    settings: Settings,
     ledger: CommitLog,
     control: Controllership,
     pending: Sequence[PlanRow],
@@ -243,7 +242,7 @@ def _write(
     """
     ledger.append_intents(pending)
     try:
-        state = read_cluster(control.client, settings.zookeeper)
+        state = read_cluster(control.client)
         refuse_unreachable(state, listener)
     except (SurveyorError, KazooException):
         _skip_undecided(ledger, pending)

@@ -18,6 +18,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import LOST, Znode, connected, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
@@ -219,14 +220,14 @@ def _refresh_callback(
     return refresh
 
 
-def verify_written(hosts: str, notified: NotificationResult) -> None:
+def verify_written(endpoint: ZooKeeperEndpoint, notified: NotificationResult) -> None:
     """Read back what was written; raise SurveyorError if a state is neither ours nor a later one.
 
     After the resignation the leader may have changed the ISR, or Kafka's controller the state: such a state has our
     version or a later one, and our epoch or a later one. A state that no longer exists belongs to a topic deleted
     since.
     """
-    with connected(hosts) as client:
+    with connected(endpoint) as client:
         sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
         znodes = read_many(client, [state_path(written_change.change) for written_change in notified.written])
     pairs = zip(notified.written, znodes, strict=True)

@@ -102,7 +102,7 @@ def test_history_has_the_last_isr(lake: Warehouse, tree: KafkaTree) -> None:
     tree.add_topic("orders", {0: [2, 0]})
     tree.unregister(0)
     tree.unregister(2)
-    seen = view_now(tree.hosts)
+    seen = view_now(tree.endpoint)
     rows = seen.partitions.to_pylist()
     emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
     without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})

@@ -395,7 +395,7 @@ def test_controllership_is_exclusive(tree: KafkaTree, controller: ResidentContro
     second: list[Controllership] = []
     client = KazooClient(tree.hosts)
     client.start()
-    waiting = threading.Thread(target=lambda: second.append(take_over(client, tree.hosts, OURS)))
+    waiting = threading.Thread(target=lambda: second.append(take_over(client, OURS)))
     waiting.start()
     controller.cycle()
     assert second == []

@@ -359,7 +359,7 @@ def test_plan_not_submitted_by_a_commit_is_refused(
     log: list[str] = []
     assert controller.plan_inbox is not None
     controller.plan_inbox.log_line = log.append
-    with connected(tree.hosts) as another:
+    with connected(tree.endpoint) as another:
         forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
         forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
         assert eventually(lambda: not controller.cycle() and not is_busy(controller))

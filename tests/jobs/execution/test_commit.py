@@ -276,7 +276,7 @@ def test_auto_picks_batch_without_a_controller(tree: KafkaTree, surveyor: Survey
 @pytest.mark.usefixtures("small_batches")
 def test_fenced_in_the_middle(tree: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan) -> None:
     """The second batch finds another controller: it is fenced, and the later ones are not tried."""
-    proxy.lose(Loss(MULTI, nth=3, deliver=False, then=lambda _: take_over(tree.client, tree.hosts, 1000)))
+    proxy.lose(Loss(MULTI, nth=3, deliver=False, then=lambda _: take_over(tree.client, 1000)))
 
     done = surveyor.apply(proxy.hosts, plan.plan_id)
 

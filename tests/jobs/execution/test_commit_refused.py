@@ -190,7 +190,7 @@ def test_another_surveyor_in_control_is_refused(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.controllership.RELEASE_TIMEOUT_SECONDS", 0.5)
-    with controllership(tree.hosts, 2147483647):
+    with controllership(tree.endpoint, 2147483647):
         assert "another Surveyor holds the controllership" in refused(surveyor, tree.hosts, plan)
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.planning import plan
 from jobs.runtime.settings import Settings
 from jobs.snapshots.sizes import store_sizes
@@ -33,7 +34,7 @@ def lived(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPath
 
     Tests only use copies of it.
     """
-    with connected(zookeeper_server.connect) as client:
+    with connected(ZooKeeperEndpoint(zookeeper_server.connect)) as client:
         client.create("/lived")
         client.chroot = "/lived"
         tree = KafkaTree(f"{zookeeper_server.connect}/lived", client)

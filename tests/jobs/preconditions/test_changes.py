@@ -29,7 +29,7 @@ def judged(tree: KafkaTree, lake: Warehouse, change: Row, then: Any = None) -> t
     plan = store_plan(lake, tree, [change])
     if then is not None:
         then()
-    due, verdicts = Preconditions.of(plan, read_cluster(tree.client, tree.hosts)).judge(tree.client, plan.changes)
+    due, verdicts = Preconditions.of(plan, read_cluster(tree.client)).judge(tree.client, plan.changes)
     assert len(due) + len(verdicts) == 1
     return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
 

@@ -64,7 +64,7 @@ def test_one_forbidden_znode_is_quarantined(
     partitions = surveyor.rows("partitions", "topic", "partition", "understood")
     assert {(topic, partition) for topic, partition, understood in partitions if not understood} == unknown
     assert len(partitions) == 3
-    health = health_of(view_now(tree.hosts), default_min_isr=1, threshold=0.1)
+    health = health_of(view_now(tree.endpoint), default_min_isr=1, threshold=0.1)
     assert (health.partitions, health.not_understood, health.live) == (3, len(unknown), [0, 1, 2])
 
 
@@ -74,7 +74,7 @@ def test_a_folder_that_only_brokers_list_costs_nothing_else(surveyor: Surveyor, 
 
     result = surveyor.json("snapshot")
 
-    assert (result["partitions"], view_now(tree.hosts).partitions.num_rows) == (3, 3)
+    assert (result["partitions"], view_now(tree.endpoint).partitions.num_rows) == (3, 3)
 
 
 @pytest.mark.parametrize("path", WHOLE_CLUSTER)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.cli import app
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import as_of, find_snapshot
@@ -434,7 +435,7 @@ def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(settings: Settings) -> snapshot_read.DriverMetadata:
         reading = read_small(settings)
-        monkeypatch.setattr(Settings, "zookeeper", f"127.0.0.1:{free_port()}")
+        monkeypatch.setattr(Settings, "zookeeper", ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"))
         return reading
 
     read_small = snapshot_read.read_driver_metadata

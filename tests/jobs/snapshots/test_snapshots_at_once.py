@@ -20,6 +20,7 @@ from jobs.adapters.delta import locks
 from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.repositories.snapshots import as_of, newest_rows
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
@@ -59,7 +60,7 @@ def changing(hosts: str) -> Iterator[None]:
                 multi.set_data(state_path("orders", number), encode_state(state))
             multi.commit()
 
-    with connected(hosts) as client:
+    with connected(ZooKeeperEndpoint(hosts)) as client:
         thread = threading.Thread(target=change, args=(client,))
         thread.start()
         yield

@@ -131,7 +131,7 @@ def test_controller_that_zookeeper_names_is_asked(
         return OURS
 
     monkeypatch.setattr(KafkaAdminClient, "_refresh_controller_id", former)
-    state = read_cluster(kafka.client, kafka.hosts)
+    state = read_cluster(kafka.client)
     with connected_admin(bootstrap(state.brokers, {}), {}) as admin, pytest.raises(AdminUnavailableError):
         admin.unresponsive_reason()
     with admin_of(Settings("default", str(tmp_path), ClusterConf()), state) as admin:
@@ -251,7 +251,7 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
     topic_id = id_of("without.states")
     changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
-    with controllership(kafka.hosts, 2147483647) as held:
+    with controllership(kafka.endpoint, 2147483647) as held:
         nothing = ZnodeReads({path: Znode(path, None, None) for path in required_reads(plan.changes)})
         made = topic_ops("without.states", plan.changes, TopicZnodes.of(plan), nothing)
         assert held.commit(made) is None
@@ -270,7 +270,7 @@ def elect_again(kafka: KafkaTree, epoch: int | None) -> None:
     else:
         kafka.client.set("/controller_epoch", encode_epoch(epoch))
     kafka.client.delete("/controller")
-    assert eventually(lambda: read_cluster(kafka.client, kafka.hosts).controller.broker_id in {0, 1, 2})
+    assert eventually(lambda: read_cluster(kafka.client).controller.broker_id in {0, 1, 2})
 
 
 def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted(
@@ -280,13 +280,13 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
 
     The warehouse has recorded nothing, so that only the brokers' answers say that the epoch after the states' is early.
     """
-    latest = read_cluster(kafka.client, kafka.hosts).epoch + 50
+    latest = read_cluster(kafka.client).epoch + 50
     state = replace(kafka.state(topic, 0), controller_epoch=latest)
     kafka.client.set(state_path(topic, 0), encode_state(state))
     elect_again(kafka, latest + 5)
     assert eventually(lambda: broker_in_control(kafka))
     elect_again(kafka, None)
-    assert read_cluster(kafka.client, kafka.hosts).epoch == 1
+    assert read_cluster(kafka.client).epoch == 1
     other = Surveyor(Warehouse(str(tmp_path / "another"), "default"))
 
     status = other.run("status", "--zookeeper", kafka.hosts)
@@ -328,7 +328,7 @@ def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
     assert "--apply takes over above that" in dry.stdout
     assert done.exit_code == 0, done.stderr
     assert "it was taken over above that" in done.stdout
-    assert read_cluster(kafka.client, kafka.hosts).epoch > latest
+    assert read_cluster(kafka.client).epoch > latest
     assert eventually(lambda: broker_in_control(kafka))
     assert eventually(lambda: later in known_to(cluster))
 

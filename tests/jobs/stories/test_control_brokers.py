@@ -31,6 +31,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.controller import lifecycle
 from schemas.znodes import TopicPartition, decode_assignment, encode_partitions
 from tests.jobs.stories.control_acts import (
@@ -343,18 +344,16 @@ def no_other_controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> It
     itself.
     """
     ids = count(OURS, -1)
-    with connected(kafka.hosts) as client:
+    with connected(kafka.endpoint) as client:
 
         @contextmanager
         def taken(
-            hosts: str, _id: int, *_: object, expected_epoch: int | None, latest_known_epoch: int
+            _endpoint: ZooKeeperEndpoint, _id: int, *_: object, expected_epoch: int | None, latest_known_epoch: int
         ) -> Iterator[Controllership]:
-            yield take_over(
-                client, hosts, next(ids), expected_epoch=expected_epoch, latest_known_epoch=latest_known_epoch
-            )
+            yield take_over(client, next(ids), expected_epoch=expected_epoch, latest_known_epoch=latest_known_epoch)
 
         monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
-        take_over(client, kafka.hosts, next(ids))
+        take_over(client, next(ids))
         yield
 
 

@@ -209,7 +209,7 @@ def test_resident_drain_ends_with_the_controllership(
 ) -> None:
     """The broker leads nothing and stops what it followed; then Kafka's controller starts all its replicas again."""
     with Traffic(cluster.bootstrap, topic) as traffic:
-        with controllership(kafka.hosts, OURS) as held:
+        with controllership(kafka.endpoint, OURS) as held:
             drained_under(held, surveyor)
             assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in (0, 2)), seconds=3)
             after = leaders(kafka, topic)
@@ -231,7 +231,7 @@ def test_resident_drain_and_undrain_under_one_controllership(
 ) -> None:
     """The next cycle stops what the broker led before, and undrain starts it; once it registers again none is due."""
     with Traffic(cluster.bootstrap, topic) as traffic:
-        with controllership(kafka.hosts, OURS) as held:
+        with controllership(kafka.endpoint, OURS) as held:
             led = [place for place in places(kafka) if kafka.state(*place).leader == B]
             drained_under(held, surveyor)
             # it was not stopped where it led, and comes back into these ISRs
@@ -263,7 +263,7 @@ def test_clean_recovery_and_back_to_the_preferred(
 ) -> None:
     """The leader is killed while only Surveyor could elect another."""
     with Traffic(cluster.bootstrap, topic) as traffic:
-        with controllership(kafka.hosts, OURS) as held:
+        with controllership(kafka.endpoint, OURS) as held:
             killed(cluster, held.client, B)
             surveyor.json("snapshot")
             assert facts_everywhere(surveyor) == [in_trouble(kafka)] * 4

@@ -52,7 +52,7 @@ def surveyor(lake: Warehouse) -> Surveyor:
 
 @pytest.fixture
 def admin(kafka: KafkaTree) -> Iterator[Admin]:
-    with connected_admin(bootstrap(read_cluster(kafka.client, kafka.hosts).brokers, {}), {}) as connected:
+    with connected_admin(bootstrap(read_cluster(kafka.client).brokers, {}), {}) as connected:
         yield connected
 
 

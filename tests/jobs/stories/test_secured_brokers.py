@@ -33,7 +33,6 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.adapters.zookeeper.credentials import register_config
 from jobs.controller.decisions import warmup
 from jobs.repositories.plans.repository import Plan
 from schemas.tables import TABLES
@@ -98,19 +97,16 @@ def secured() -> Iterator[Secured]:
 
 
 @pytest.fixture
-def cluster(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:
-    """With who commits, in ZooKeeper, who the brokers are there."""
-    config = write_properties(tmp_path / "zookeeper.properties", ZOOKEEPER_CONFIG)
-    monkeypatch.setenv("SURVEYOR_ZOOKEEPER_CONFIG", str(config))
-    hosts = secured[0].zookeeper.connect
-    register_config(hosts, config)
-    yield secured[0]
-    register_config(hosts, None)
+def cluster(secured: Secured) -> EmbeddedCluster:
+    return secured[0]
 
 
 @pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
+def kafka(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTree]:
+    """With who commits, in ZooKeeper, who the brokers are there."""
+    config = write_properties(tmp_path / "zookeeper.properties", ZOOKEEPER_CONFIG)
+    monkeypatch.setenv("SURVEYOR_ZOOKEEPER_CONFIG", str(config))
+    with kafka_tree(cluster, config) as tree:
         assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
         yield tree
 
@@ -201,12 +197,13 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
     create(cluster, kafka, "killed", len(ways))
     ours = commands.Surveyor(kafka.hosts, Path(lake.warehouse))
     alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
-    with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.hosts, OURS) as held:
+    with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.endpoint, OURS) as held:
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
         for partition, way in enumerate(ways.values()):
             plan = store_plan(lake, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
-            done = commit_held(ours, plan.plan_id, held, command_config=way.config, conf_path=way.conf)
+            files: dict[str, Any] = {"command_config": way.config, "zookeeper_config": kafka.endpoint.config}
+            done = commit_held(ours, plan.plan_id, held, **files, conf_path=way.conf)
             assert done["status"] == "committed"
 
     elected = [kafka.state("killed", partition) for partition in range(len(ways))]
@@ -325,7 +322,7 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
 
 
 def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
-    state = read_cluster(kafka.client, kafka.hosts)
+    state = read_cluster(kafka.client)
     told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
     with ChannelManager("test", listener=ways["SCRAM-SHA-256"].as_spoken) as channels:
@@ -340,7 +337,7 @@ def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree,
 
 
 def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
-    state = read_cluster(kafka.client, kafka.hosts)
+    state = read_cluster(kafka.client)
     told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
     heard = list[BrokerResponse]()
     for way in ways.values():
@@ -356,7 +353,7 @@ def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
     cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways
 ) -> None:
     """They take it for one that is late, and go by their own controller as before."""
-    brokers = read_cluster(kafka.client, kafka.hosts).brokers
+    brokers = read_cluster(kafka.client).brokers
 
     untold = [unreachable_reasons(brokers, str(OURS), way.as_spoken) for way in ways.values()]
 
@@ -368,7 +365,7 @@ def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
 
 def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: KafkaTree, ways: Ways) -> None:
     """As behind a proxy that ends TLS, or with listeners registered by mistake."""
-    broker = read_cluster(kafka.client, kafka.hosts).brokers[0]
+    broker = read_cluster(kafka.client).brokers[0]
     ports = {endpoint["listener"]: endpoint["port"] for endpoint in broker["endpoints"]}
 
     def reason(listener: Listener, port: int) -> str:

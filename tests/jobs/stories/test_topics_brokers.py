@@ -225,7 +225,7 @@ TYPES = {1: "BOOLEAN", 2: "STRING", 3: "INT", 5: "LONG", 6: "DOUBLE", 7: "LIST"}
 
 
 def test_the_table_of_configs_is_the_brokers(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:
-    brokers = read_cluster(kafka.client, kafka.hosts).brokers[:1]
+    brokers = read_cluster(kafka.client).brokers[:1]
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.TOPIC, topic, None)], min_version=3)
     assert eventually(lambda: bool(seen_by(cluster.brokers[0].address, topic)))  # a broker knows topics it was told of
 

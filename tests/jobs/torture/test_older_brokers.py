@@ -93,7 +93,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
         assert created.code == 0, created.stderr
         assert eventually(lambda: [seen_by(it.address, MADE)[2][0] for it in cluster.brokers.values()] == [2, 2, 2])
 
-        with controllership(kafka.hosts, OURS) as held:
+        with controllership(kafka.endpoint, OURS) as held:
             cluster.brokers[1].kill()
             cluster.brokers[1].expire()
             without: dict[str, Any] = {"isr_after": [0, 2], "leader_and_isr_to": [0, 2], "requires_dead": [1]}

@@ -16,6 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.torture.rounds import ROUNDS_PER_CLUSTER, RoundPlan, draw, prepare, run_round
 from tests.jobs.torture.torture_cluster import TortureCluster
 from tests.jobs.torture.traffic import Traffic
@@ -28,7 +29,7 @@ FIRST: Final = int(os.environ.get("ROUND", "0"))
 
 @contextmanager
 def cluster(protocol: str) -> Iterator[tuple[TortureCluster, KazooClient, Traffic]]:
-    with TortureCluster(protocol=protocol) as made, connected(made.hosts) as client:
+    with TortureCluster(protocol=protocol) as made, connected(ZooKeeperEndpoint(made.hosts)) as client:
         prepare(made, client)
         with Traffic(made.bootstrap) as traffic:
             yield made, client, traffic

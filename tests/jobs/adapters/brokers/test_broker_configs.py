@@ -20,6 +20,7 @@ from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -66,8 +67,8 @@ def kafka() -> Iterator[EmbeddedCluster]:
 
 def registered(kafka: EmbeddedCluster) -> list[Row]:
     hosts = kafka.zookeeper.connect
-    with connected(hosts) as client:
-        return read_cluster(client, hosts).brokers
+    with connected(ZooKeeperEndpoint(hosts)) as client:
+        return read_cluster(client).brokers
 
 
 def ask(
@@ -133,13 +134,13 @@ def test_dynamic_settings_are_seen_in_the_broker_and_in_zookeeper(kafka: Embedde
 
     assert eventually(lambda: ask(registered(kafka))[1][UNCLEAN] == ("true", False))
     assert eventually(lambda: ask(registered(kafka))[0][MIN_ISR] == ("2", False))
-    with connected(kafka.zookeeper.connect) as client:
+    with connected(ZooKeeperEndpoint(kafka.zookeeper.connect)) as client:
         assert read_overrides(client) == ({1: {UNCLEAN: "true"}, 0: {MIN_ISR: "2"}}, [])
 
 
 def test_no_secret_is_told(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     alter(kafka, 0, "listener.name.plaintext.ssl.keystore.password", SECRET)
-    with connected(kafka.zookeeper.connect) as client:
+    with connected(ZooKeeperEndpoint(kafka.zookeeper.connect)) as client:
         written, _ = client.get("/config/brokers/0")
         overrides, _ = read_overrides(client)
 

@@ -38,7 +38,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 @pytest.fixture
 def control(kafka: KafkaTree) -> Iterator[Controllership]:
-    with controllership(kafka.hosts, OURS) as held:
+    with controllership(kafka.endpoint, OURS) as held:
         yield held
 
 
@@ -57,7 +57,7 @@ def create(
 
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
-    brokers = read_cluster(kafka.client, kafka.hosts).brokers
+    brokers = read_cluster(kafka.client).brokers
     told = notices_for([each.change for each in _written_changes(written)], {row["broker_id"] for row in brokers})
     return ControlBatch(control.controller_id, control.epoch, brokers, told)
 

@@ -15,7 +15,7 @@ TWO_PARTITIONS = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topi
 
 
 def cluster_of(tree: KafkaTree) -> ClusterState:
-    return read_cluster(tree.client, tree.hosts)
+    return read_cluster(tree.client)
 
 
 @pytest.mark.parametrize("data", [V2, V1, b"1"])

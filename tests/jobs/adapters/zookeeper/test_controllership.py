@@ -20,6 +20,7 @@ from jobs.adapters.zookeeper.controllership import (
     current_controller,
     take_over,
 )
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import SetData
 from jobs.core.errors import FencedError, RefusedError, SurveyorError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
@@ -31,27 +32,27 @@ THEIRS = 1000
 
 @pytest.fixture
 def other(zookeeper: str) -> Iterator[KazooClient]:
-    with connected(zookeeper) as client:
+    with connected(ZooKeeperEndpoint(zookeeper)) as client:
         yield client
 
 
 def test_takes_over_where_there_never_was_a_controller(bare_tree: KafkaTree) -> None:
     bare_tree.lay_out()
 
-    with controllership(bare_tree.hosts, OURS) as held:
+    with controllership(bare_tree.endpoint, OURS) as held:
         assert (held.epoch, held.epoch_version) == (1, 0)
         assert bare_tree.client.get("/controller_epoch")[0] == b"1"
 
 
 def test_takes_over_from_a_live_controller(tree: KafkaTree) -> None:
-    with controllership(tree.hosts, OURS) as held:
+    with controllership(tree.endpoint, OURS) as held:
         epoch, stat = tree.client.get("/controller_epoch")
         assert (held.epoch, held.epoch_version) == (8, stat.version)
         assert epoch == b"8"
 
 
 def test_controller_znode_is_kafkas_and_ephemeral(tree: KafkaTree) -> None:
-    with controllership(tree.hosts, OURS) as held:
+    with controllership(tree.endpoint, OURS) as held:
         data, stat = tree.client.get("/controller")
         assert re.fullmatch(
             rb'\{"version":2,"brokerid":2147483647,"timestamp":"\d{13}","kraftControllerEpoch":-1}', data
@@ -60,15 +61,15 @@ def test_controller_znode_is_kafkas_and_ephemeral(tree: KafkaTree) -> None:
 
 
 def test_hands_back_by_ending_the_session(tree: KafkaTree) -> None:
-    with controllership(tree.hosts, OURS):
-        assert current_controller(tree.hosts) == OURS
+    with controllership(tree.endpoint, OURS):
+        assert current_controller(tree.endpoint) == OURS
 
     assert tree.client.exists("/controller") is None
-    assert current_controller(tree.hosts) == -1
+    assert current_controller(tree.endpoint) == -1
 
 
 def test_hands_back_after_an_error(tree: KafkaTree) -> None:
-    with pytest.raises(ValueError, match="oops"), controllership(tree.hosts, OURS):
+    with pytest.raises(ValueError, match="oops"), controllership(tree.endpoint, OURS):
         raise ValueError("oops")
 
     assert tree.client.exists("/controller") is None
@@ -100,7 +101,7 @@ def test_refuses_during_a_migration(bare_tree: KafkaTree, znode: str, data: byte
     before = bare_tree.dump()
 
     with pytest.raises(RefusedError, match=sign):
-        take_over(bare_tree.client, bare_tree.hosts, OURS)
+        take_over(bare_tree.client, OURS)
     assert bare_tree.dump() == before
 
 
@@ -108,7 +109,7 @@ def test_refuses_a_kraft_controllers_epoch(tree: KafkaTree) -> None:
     tree.client.set("/controller", b'{"version":2,"brokerid":0,"timestamp":"1","kraftControllerEpoch":4}')
 
     with pytest.raises(RefusedError, match="kraftControllerEpoch 4"):
-        take_over(tree.client, tree.hosts, OURS)
+        take_over(tree.client, OURS)
 
 
 def test_current_controller_is_read_after_a_sync(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +123,12 @@ def test_current_controller_is_read_after_a_sync(tree: KafkaTree, monkeypatch: p
 
     monkeypatch.setattr(KazooClient, "sync_async", catch_up)
 
-    assert current_controller(tree.hosts) == -1
+    assert current_controller(tree.endpoint) == -1
 
 
 def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
     with pytest.raises(RefusedError, match="broker 2 exists: choose another controller_id"):
-        take_over(tree.client, tree.hosts, 2)
+        take_over(tree.client, 2)
 
 
 def test_refuses_where_another_surveyor_is_in_control(
@@ -135,8 +136,11 @@ def test_refuses_where_another_surveyor_is_in_control(
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.controllership.RELEASE_TIMEOUT_SECONDS", 0.5)
     told: list[str] = []
-    with controllership(tree.hosts, OURS) as held, pytest.raises(RefusedError, match="another Surveyor"):
-        take_over(other, tree.hosts, OURS, told.append)
+    with (
+        controllership(tree.endpoint, OURS) as held,
+        pytest.raises(RefusedError, match="another Surveyor"),
+    ):
+        take_over(other, OURS, told.append)
     assert len(told) == 1
     assert f"waiting up to 0.5 s for another Surveyor, session 0x{held.session:x}, which holds" in told[0]
 
@@ -145,10 +149,10 @@ def test_takes_nothing_over_that_rests_on_an_earlier_controller(tree: KafkaTree)
     before, intended = tree.dump(), list[int]()
 
     with pytest.raises(OvertakenError, match="another controller took over in the meantime, with epoch 7"):
-        take_over(tree.client, tree.hosts, OURS, record_intent=intended.append, expected_epoch=6)
+        take_over(tree.client, OURS, record_intent=intended.append, expected_epoch=6)
     assert (tree.dump(), intended) == (before, [])
 
-    assert take_over(tree.client, tree.hosts, OURS, record_intent=intended.append, expected_epoch=7).epoch == 8
+    assert take_over(tree.client, OURS, record_intent=intended.append, expected_epoch=7).epoch == 8
     assert intended == [8]
 
 
@@ -162,7 +166,7 @@ def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str, data: bytes) -
     before = tree.dump()
 
     with pytest.raises(RefusedError, match=f"{znode} could not be decoded"):
-        take_over(tree.client, tree.hosts, OURS)
+        take_over(tree.client, OURS)
     assert tree.dump() == before
 
 
@@ -172,13 +176,13 @@ def test_forbidden_take_over_is_named(tree: KafkaTree, other: KazooClient) -> No
     with pytest.raises(
         SurveyorError, match=r"nothing was written.*forbids to set /controller_epoch \(NoAuth\).*--mode admin"
     ):
-        take_over(other, tree.hosts, OURS)
+        take_over(other, OURS)
     assert tree.client.get("/controller_epoch")[0] == b"7"
 
 
 def test_later_take_over_fences_the_earlier(tree: KafkaTree, other: KazooClient) -> None:
-    first = take_over(tree.client, tree.hosts, THEIRS)
-    second = take_over(other, tree.hosts, OURS)
+    first = take_over(tree.client, THEIRS)
+    second = take_over(other, OURS)
 
     assert second.epoch == first.epoch + 1
     with pytest.raises(FencedError, match="after our epoch 8"):
@@ -188,7 +192,7 @@ def test_later_take_over_fences_the_earlier(tree: KafkaTree, other: KazooClient)
 
 
 def test_multi_that_fails_elsewhere_is_not_fenced(tree: KafkaTree) -> None:
-    held = take_over(tree.client, tree.hosts, OURS)
+    held = take_over(tree.client, OURS)
 
     refused = held.commit([SetData("/cluster/id", b"", version=99)])
 
@@ -199,34 +203,34 @@ def test_multi_that_fails_elsewhere_is_not_fenced(tree: KafkaTree) -> None:
 
 def test_racing_take_overs_get_one_epoch_each(tree: KafkaTree, other: KazooClient) -> None:
     first, second = in_parallel(
-        partial(take_over, tree.client, tree.hosts, THEIRS),
-        partial(take_over, other, tree.hosts, OURS),
+        partial(take_over, tree.client, THEIRS),
+        partial(take_over, other, OURS),
     )
 
     last = max(first, second, key=lambda held: held.epoch)
     assert sorted([first.epoch, second.epoch]) == [8, 9]
     assert tree.client.get("/controller_epoch")[0] == b"9"
-    assert read_cluster(other, tree.hosts).controller.broker_id == last.controller_id
+    assert read_cluster(other).controller.broker_id == last.controller_id
     last.refuse_fenced()
 
 
 def test_gives_up_where_others_always_come_first(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_then_lose(client: KazooClient, hosts: str) -> object:
-        state = read_cluster(client, hosts)
+    def read_then_lose(client: KazooClient) -> object:
+        state = read_cluster(client)
         tree.touch("/controller_epoch")
         return state
 
     monkeypatch.setattr(module, "read_cluster", read_then_lose)
 
     with pytest.raises(SurveyorError, match="changed hands during each of 5 attempts"):
-        take_over(tree.client, tree.hosts, OURS)
+        take_over(tree.client, OURS)
     assert tree.client.get("/controller_epoch")[0] == b"7"
 
 
 def test_recognises_its_own_take_over_whose_answer_was_lost(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     loss = proxy.lose(Loss(MULTI))
 
-    with controllership(proxy.hosts, OURS) as held:
+    with controllership(ZooKeeperEndpoint(proxy.hosts), OURS) as held:
         assert loss.happened.is_set()
         assert held.epoch == 8
         assert tree.client.get("/controller_epoch")[0] == b"8"
@@ -237,7 +241,7 @@ def test_recognises_its_own_take_over_whose_answer_was_lost(tree: KafkaTree, pro
 def test_tries_again_where_the_take_over_itself_was_lost(proxy: ZooKeeperProxy) -> None:
     loss = proxy.lose(Loss(MULTI, deliver=False))
 
-    with controllership(proxy.hosts, OURS) as held:
+    with controllership(ZooKeeperEndpoint(proxy.hosts), OURS) as held:
         assert loss.happened.is_set()
         assert held.epoch == 8
         held.refuse_fenced()
@@ -246,7 +250,7 @@ def test_tries_again_where_the_take_over_itself_was_lost(proxy: ZooKeeperProxy) 
 def test_says_so_when_the_session_ends_during_the_take_over(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.expire_session))
 
-    with pytest.raises(SessionLostError, match="commit again"), controllership(proxy.hosts, OURS):
+    with pytest.raises(SessionLostError, match="commit again"), controllership(ZooKeeperEndpoint(proxy.hosts), OURS):
         pass
     assert tree.client.exists("/controller") is None
 
@@ -256,11 +260,11 @@ def test_waiting_for_a_stopped_zookeeper_ends(proxy: ZooKeeperProxy, monkeypatch
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 1.0)
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.refuse))
 
-    with pytest.raises(SessionLostError), controllership(proxy.hosts, OURS):
+    with pytest.raises(SessionLostError), controllership(ZooKeeperEndpoint(proxy.hosts), OURS):
         pass
 
 
 def test_held_counts_from_the_take_over(tree: KafkaTree) -> None:
-    held: Controllership = take_over(tree.client, tree.hosts, OURS)
+    held: Controllership = take_over(tree.client, OURS)
 
     assert 0 <= held.held() < 5

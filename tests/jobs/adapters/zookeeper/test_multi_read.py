@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper import multi_read
 from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import (
+    _MULTI_READ_SUPPORT,
     FIRST_BATCH_ZNODES,
     MAX_BATCH_ZNODES,
     MAX_REQUEST_BYTES,
@@ -36,7 +38,7 @@ NAMES = ("10", "9", "b", "a", "é")
 @pytest.fixture(autouse=True)
 def _ask_anew() -> None:
     """Ports come back: what was found out about another test's proxy is not true of this one's."""
-    supports_multi_read.cache_clear()
+    _MULTI_READ_SUPPORT.clear()
 
 
 @pytest.fixture
@@ -44,10 +46,6 @@ def old(zookeeper: str) -> Iterator[ZooKeeperProxy]:
     """A server before 3.6."""
     with ZooKeeperProxy(zookeeper, knows_multi_read=False) as running:
         yield running
-
-
-def server_of(hosts: str) -> str:
-    return hosts.partition("/")[0]
 
 
 def test_reads_in_the_order_asked(bare_tree: KafkaTree) -> None:
@@ -131,9 +129,8 @@ def laid_out(bare_tree: KafkaTree) -> KafkaTree:
 
 
 def test_servers_before_multi_read_are_read_one_by_one(laid_out: KafkaTree, old: ZooKeeperProxy) -> None:
-    assert (supports_multi_read(server_of(laid_out.hosts)), supports_multi_read(server_of(old.hosts))) == (True, False)
-
-    with connected(old.hosts) as client:
+    with connected(ZooKeeperEndpoint(old.hosts)) as client:
+        assert (supports_multi_read(laid_out.client), supports_multi_read(client)) == (True, False)
         results = {name: reading(client) for name, reading in READINGS.items()}
 
     assert results == {name: reading(laid_out.client) for name, reading in READINGS.items()}
@@ -142,8 +139,8 @@ def test_servers_before_multi_read_are_read_one_by_one(laid_out: KafkaTree, old:
 
 @pytest.mark.parametrize("name", READINGS)
 def test_an_ensemble_of_mixed_versions_is_read_whole(laid_out: KafkaTree, proxy: ZooKeeperProxy, name: str) -> None:
-    with connected(proxy.hosts) as client:
-        assert supports_multi_read(server_of(proxy.hosts))
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
+        assert supports_multi_read(client)
         proxy.knows_multi_read = False
 
         assert READINGS[name](client) == READINGS[name](laid_out.client)
@@ -177,7 +174,7 @@ def test_a_forbidden_znode_is_said(bare_tree: KafkaTree, proxy: ZooKeeperProxy, 
 
 
 def read_through(proxy: ZooKeeperProxy, paths: Sequence[str]) -> list[Znode]:
-    with connected(proxy.hosts) as client:
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
         return read_many(client, paths, resume=True)
 
 
@@ -262,17 +259,18 @@ def test_what_a_lost_connection_left_unanswered_is_asked_again(
 
 
 def test_session_loss_reaches_a_caller_without_resume(proxy: ZooKeeperProxy) -> None:
-    assert supports_multi_read(server_of(proxy.hosts))
-    proxy.lose(Loss(MULTI_READ))
-    with connected(proxy.hosts) as client, pytest.raises(ConnectionLoss):
-        read_many(client, ["/znode"])
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
+        assert supports_multi_read(client)
+        proxy.lose(Loss(MULTI_READ))
+        with pytest.raises(ConnectionLoss):
+            read_many(client, ["/znode"])
 
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     paths = lay_out_many(bare_tree)
-    assert supports_multi_read(server_of(proxy.hosts))
-    with connected(proxy.hosts) as client:
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
+        assert supports_multi_read(client)
         session = client.client_id
         loss = proxy.lose(Loss(MULTI_READ, nth=3, then=ZooKeeperProxy.expire_session))
 

@@ -7,7 +7,8 @@ import pytest
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, read
-from jobs.adapters.zookeeper.multi_read import read_many, supports_multi_read
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.multi_read import _MULTI_READ_SUPPORT, read_many, supports_multi_read
 from jobs.core.errors import UnreadableError
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import SYNC, Loss, ZooKeeperProxy
@@ -17,7 +18,7 @@ def test_chroot_is_kept(bare_tree: KafkaTree) -> None:
     bare_tree.write("/znode", b"below")
     server, _, chroot = bare_tree.hosts.partition("/")
 
-    with connected(server) as client:
+    with connected(ZooKeeperEndpoint(server)) as client:
         assert read_many(client, [f"/{chroot}/znode"])[0].data == b"below"
         assert read(client, "/znode").stat is None
 
@@ -45,24 +46,27 @@ def test_unknown_host_is_unreadable() -> None:
 
 
 def enter(hosts: str, timeout: float) -> None:
-    with connected(hosts, timeout):
+    with connected(ZooKeeperEndpoint(hosts), timeout):
         pass
 
 
 @pytest.mark.parametrize("below", ["", "/absent"])
 def test_wrong_chroot_is_unreadable(zookeeper: str, below: str) -> None:
-    with connected(zookeeper + below) as client, pytest.raises(UnreadableError, match=f"{below}: no Kafka cluster"):
-        read_cluster(client, zookeeper + below)
+    with (
+        connected(ZooKeeperEndpoint(zookeeper + below)) as client,
+        pytest.raises(UnreadableError, match=f"{below}: no Kafka cluster"),
+    ):
+        read_cluster(client)
 
 
-def test_connection_lost_in_a_sync_is_unreadable(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
+def test_connection_lost_in_a_sync_is_unreadable(proxy: ZooKeeperProxy) -> None:
     proxy.lose(Loss(SYNC))
 
     with (
         pytest.raises(UnreadableError, match=r"stopped answering \(ConnectionLoss\)"),
-        connected(proxy.hosts) as client,
+        connected(ZooKeeperEndpoint(proxy.hosts)) as client,
     ):
-        read_cluster(client, tree.hosts)
+        read_cluster(client)
 
 
 @pytest.mark.parametrize("knows_multi_read", [True, False])
@@ -73,9 +77,10 @@ def test_server_that_is_gone_for_good_is_unreadable(
     knows_multi_read: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.5)
-    supports_multi_read.cache_clear()
+    _MULTI_READ_SUPPORT.clear()
     proxy.knows_multi_read = knows_multi_read
-    assert supports_multi_read(proxy.hosts.partition("/")[0]) is knows_multi_read
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
+        assert supports_multi_read(client) is knows_multi_read
 
     with pytest.raises(UnreadableError, match=r"stopped answering \((OperationTimeoutError|ConnectionLoss)\)"):
         read_after_losing_it(proxy)
@@ -83,7 +88,7 @@ def test_server_that_is_gone_for_good_is_unreadable(
 
 
 def read_after_losing_it(proxy: ZooKeeperProxy) -> None:
-    with connected(proxy.hosts) as client:
+    with connected(ZooKeeperEndpoint(proxy.hosts)) as client:
         loss = proxy.lose(Loss(SYNC, then=ZooKeeperProxy.refuse))
         client.sync_async("/")
         assert loss.happened.wait(5)

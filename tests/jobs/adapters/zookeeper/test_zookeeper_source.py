@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.zookeeper import multi_read, topics
 from jobs.adapters.zookeeper.connection import commit, connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi import Create, add
-from jobs.adapters.zookeeper.multi_read import _call, _hosts, supports_multi_read
+from jobs.adapters.zookeeper.multi_read import _call, supports_multi_read
 from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_PER_TASK, Names, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
@@ -198,9 +199,9 @@ TOPICS_OF_ENSEMBLE = 30
 def filled(ensemble: Ensemble) -> Iterator[KafkaTree]:
     """A few thousand states under a chroot of their own."""
     chroot = f"/test-{uuid4().hex}"
-    with connected(ensemble.connect) as client:
+    with connected(ZooKeeperEndpoint(ensemble.connect)) as client:
         client.create(chroot)
-    with connected(ensemble.connect + chroot) as client:
+    with connected(ZooKeeperEndpoint(ensemble.connect + chroot)) as client:
         tree = KafkaTree(ensemble.connect + chroot, client)
         tree.lay_out()
         for number in range(TOPICS_OF_ENSEMBLE):
@@ -216,7 +217,7 @@ def server_of(client: KazooClient) -> int:
 def test_readers_begin_at_different_servers(ensemble: Ensemble) -> None:
     ports = []
     for first in range(6):
-        with connected(ensemble.connect, first_server=first) as client:
+        with connected(ZooKeeperEndpoint(ensemble.connect), first_server=first) as client:
             ports.append(server_of(client))
 
     assert ports == [server.port for server in ensemble.servers.values()] * 2
@@ -250,8 +251,8 @@ def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.Monk
         names = [f"topic-{number:02}" for number in range(TOPICS_OF_ENSEMBLE)]
         leader = ensemble.leader()
         first = list(ensemble.servers.values()).index(leader)
-        with connected(tree.hosts, first_server=first) as client:
-            assert supports_multi_read(_hosts(client))
+        with connected(tree.endpoint, first_server=first) as client:
+            assert supports_multi_read(client)
             LeaderDies(ensemble, monkeypatch, nth)
             try:
                 readings = list(read_topic_rows(client, names))

@@ -200,7 +200,7 @@ class Simulation:
         session = self._session = Session(self.tree, self._intercept_request)
         self.controller_terms += 1
         try:
-            control = take_over(session, "memory", OURS)
+            control = take_over(session, OURS)
             snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
             controller = ResidentController(control, self.engine, _DiscardingLog(self.lake), snapshot, self.log.append)
             controller.watches.wakeup = _NonBlockingEvent()

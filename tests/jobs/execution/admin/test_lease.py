@@ -65,9 +65,9 @@ def test_waits_until_it_is_released(
         threading.Timer(0.5, first.release).start()
         with other(tree, tmp_path) as second:
             second.refuse_lost()
-            assert current_holder(tree.hosts) == second.holder
+            assert current_holder(tree.endpoint) == second.holder
     assert "waiting for it, 12 s at most: that of a process that was killed ends by then" in capsys.readouterr().err
-    assert current_holder(tree.hosts) is None
+    assert current_holder(tree.endpoint) is None
 
 
 def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:

@@ -118,7 +118,10 @@ def test_lease_is_held_while_a_commit_waits(
     assert "interrupt it and run this again" in met[1].stderr
     assert controller.elected == []
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
-    assert (surveyor.status(plan.plan_id), current_holder(kafka.hosts)) == (PlanStatus.COMMITTED, None)
+    assert (surveyor.status(plan.plan_id), current_holder(kafka.endpoint)) == (
+        PlanStatus.COMMITTED,
+        None,
+    )
 
 
 def test_commit_without_its_lease_requests_nothing_more(
@@ -230,7 +233,10 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     assert "nothing more of it is submitted; plan again" in done.stderr
     assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
-    assert (surveyor.status(plan.plan_id), current_holder(kafka.hosts)) == (PlanStatus.CANCELLED, None)
+    assert (surveyor.status(plan.plan_id), current_holder(kafka.endpoint)) == (
+        PlanStatus.CANCELLED,
+        None,
+    )
 
 
 def test_uncommitted_plan_is_cancelled_during_a_commit(

@@ -97,7 +97,7 @@ def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingCont
     before = kafka.dump()
 
     with pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"):
-        ZnodeRequests(kafka.hosts, lambda: None).reassign({(T, 0): [3, 1]})
+        ZnodeRequests(kafka.endpoint, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
 
 

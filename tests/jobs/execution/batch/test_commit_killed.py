@@ -124,9 +124,7 @@ def test_killed_at_any_moment(topic: KafkaTree, lake: Warehouse, surveyor: Surve
         assert all_states(topic) == {(1 + number % 2, 6 + number, 1 + number)}
 
 
-def test_paused_while_another_takes_over(
-    topic: KafkaTree, lake: Warehouse, proxy: ZooKeeperProxy, zookeeper: str
-) -> None:
+def test_paused_while_another_takes_over(topic: KafkaTree, lake: Warehouse, proxy: ZooKeeperProxy) -> None:
     """It resumes without its session, and must not continue as if it had it."""
     plan = move_all(topic, lake, leader=1)
     paused: list[subprocess.Popen[str]] = []
@@ -134,7 +132,7 @@ def test_paused_while_another_takes_over(
     def sleep_through_a_take_over(connection: ZooKeeperProxy) -> None:
         paused[0].send_signal(signal.SIGSTOP)
         connection.expire_session()
-        take_over(topic.client, zookeeper, 1000)
+        take_over(topic.client, 1000)
         paused[0].send_signal(signal.SIGCONT)
 
     proxy.lose(Loss(MULTI, nth=17, deliver=False, then=sleep_through_a_take_over))

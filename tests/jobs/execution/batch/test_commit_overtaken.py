@@ -46,8 +46,8 @@ def epoch(tree: KafkaTree) -> int:
 
 
 def take_over_and_resign(tree: KafkaTree) -> None:
-    with connected(tree.hosts) as client:
-        take_over(client, tree.hosts, 1000)
+    with connected(tree.endpoint) as client:
+        take_over(client, 1000)
 
 
 def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:

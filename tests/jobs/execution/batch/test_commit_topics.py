@@ -178,7 +178,7 @@ def test_fenced_operation_writes_nothing(
     topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, proxy: ZooKeeperProxy
 ) -> None:
     plan = PLANS["delete"](lake, topics)
-    proxy.lose(Loss(MULTI, nth=2, deliver=False, then=lambda _: take_over(topics.client, topics.hosts, 1000)))
+    proxy.lose(Loss(MULTI, nth=2, deliver=False, then=lambda _: take_over(topics.client, 1000)))
 
     assert surveyor.apply(proxy.hosts, plan.plan_id).exit_code == FENCED
     assert topics.client.get_children("/admin/delete_topics") == []

@@ -11,6 +11,7 @@ from kazoo.security import make_acl
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -89,7 +90,7 @@ def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllers
     registered: list[object] = []
 
     def come_and_go() -> None:
-        with connected(zookeeper) as client:
+        with connected(ZooKeeperEndpoint(zookeeper)) as client:
             while not over.is_set():
                 multi = client.transaction()
                 multi.create("/brokers/ids/2", b"", ephemeral=True)

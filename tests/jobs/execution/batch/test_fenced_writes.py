@@ -6,6 +6,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import FencedError
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch.fenced_writer import FencedWriter
@@ -130,8 +131,8 @@ def test_deleted_topic_makes_its_rows_stale(tree: KafkaTree, control: Controller
 
 
 def test_nothing_is_written_once_fenced(tree: KafkaTree, control: Controllership, plan: Plan, zookeeper: str) -> None:
-    with connected(zookeeper) as rival:
-        take_over(rival, zookeeper, RIVAL)
+    with connected(ZooKeeperEndpoint(zookeeper)) as rival:
+        take_over(rival, RIVAL)
 
         written = write(control, plan)
 
@@ -146,8 +147,8 @@ def test_take_over_between_two_batches_fences_the_second(
 ) -> None:
     batches = FencedWriter(control, plan, max_hold=30).write(plan.changes)
     first = next(batches)
-    with connected(zookeeper) as rival:
-        take_over(rival, zookeeper, RIVAL)
+    with connected(ZooKeeperEndpoint(zookeeper)) as rival:
+        take_over(rival, RIVAL)
         second = next(batches)
         with pytest.raises(FencedError, match="after our epoch 8") as raised:
             next(batches)
@@ -234,7 +235,7 @@ def test_lost_session_leaves_the_batch_unknown(proxied: Controllership, proxy: Z
 def test_other_controller_after_a_lost_request_fences(
     tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan, client: KazooClient
 ) -> None:
-    proxy.lose(Loss(MULTI, deliver=False, then=lambda _: take_over(client, tree.hosts, RIVAL)))
+    proxy.lose(Loss(MULTI, deliver=False, then=lambda _: take_over(client, RIVAL)))
 
     written = write(proxied, plan)
 

@@ -108,8 +108,8 @@ def controller(kafka: KafkaTree) -> int | None:
 @contextmanager
 def nobody_in_office(kafka: KafkaTree) -> Iterator[None]:
     """Create /controller for an idle session, so that no broker is faster; the next controller takes it over."""
-    with connected(kafka.hosts) as client:
-        take_over(client, kafka.hosts, NOBODY)
+    with connected(kafka.endpoint) as client:
+        take_over(client, NOBODY)
         yield
 
 

@@ -14,10 +14,12 @@ from jobs.runtime.settings import settings_from
 from tests.jobs.support.commands.commands import Surveyor
 
 
-def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60, **files: Path) -> Row:
+def commit_held(
+    surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60, **files: Path | None
+) -> Row:
     """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps.
 
-    `files`: `conf_path` and `command_config`, where they are needed.
+    `files`: `conf_path`, `command_config` and `zookeeper_config`, where they are needed.
     """
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None, **files}
     settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)

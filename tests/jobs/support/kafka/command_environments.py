@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
@@ -68,7 +69,7 @@ class CommandEnvironments:
         """Make a cluster of brokers that only listen; the broker of a replica is down if it has no rack here."""
         brokers = self._stack.enter_context(FakeBrokers())
         hosts = new_chroot(self.cluster.zookeeper.connect)
-        tree = KafkaTree(hosts, self._stack.enter_context(connected(hosts)), brokers)
+        tree = KafkaTree(hosts, self._stack.enter_context(connected(ZooKeeperEndpoint(hosts))), brokers)
         tree.lay_out(())
         for broker, rack in racks.items():
             tree.register(broker, registration(brokers[broker].port, rack))

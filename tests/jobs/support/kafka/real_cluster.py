@@ -4,6 +4,7 @@ import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 from typing import Self
 from uuid import NAMESPACE_DNS, uuid5
@@ -15,6 +16,7 @@ from jobs.adapters.brokers.admin import bootstrap
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 PAUSE, AT_ONCE = 0.05, 5
@@ -41,11 +43,11 @@ def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 
 @contextmanager
-def kafka_tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+def kafka_tree(cluster: EmbeddedCluster, config: Path | None = None) -> Iterator[KafkaTree]:
     """The tree that real brokers keep."""
     hosts = cluster.zookeeper.connect
-    with connected(hosts) as client:
-        yield KafkaTree(hosts, client)
+    with connected(ZooKeeperEndpoint(hosts, config)) as client:
+        yield KafkaTree(hosts, client, config=config)
 
 
 def id_of(topic: str) -> str:
@@ -58,7 +60,7 @@ def broker_in_control(tree: KafkaTree) -> bool:
 
     The check of all brokers is needed because librdkafka keeps the first controller that it gets.
     """
-    state = read_cluster(tree.client, tree.hosts)
+    state = read_cluster(tree.client)
     named = {_controller_seen_by(address) for row in state.brokers for address in bootstrap([row], {})}
     return state.controller.broker_id in (0, 1, 2) and named == {state.controller.broker_id}
 

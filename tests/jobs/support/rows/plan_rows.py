@@ -105,7 +105,7 @@ def store_plan(
 ) -> Plan:
     """Store a plan made now from the tree; `columns` override columns of `plans`."""
     lay_tables(lake)
-    state = read_cluster(tree.client, tree.hosts)
+    state = read_cluster(tree.client)
     plan: Row = {
         "cluster": lake.cluster,
         "name": None,

@@ -6,12 +6,14 @@ Everything is written through a separate session, so its ephemeral znodes exist 
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.protocol.states import ZnodeStat
 
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_controller, encode_state
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 
@@ -57,8 +59,11 @@ class KafkaTree:
     With `brokers`, those that are registered without further ado listen to control requests, and tell what they heard.
     """
 
-    def __init__(self, hosts: str, client: KazooClient, brokers: FakeBrokers | None = None) -> None:
+    def __init__(
+        self, hosts: str, client: KazooClient, brokers: FakeBrokers | None = None, config: Path | None = None
+    ) -> None:
         self.hosts = hosts
+        self.endpoint = ZooKeeperEndpoint(hosts, config)
         self.client = client
         self.brokers = brokers
 

@@ -1,6 +1,8 @@
 """Security of connections to ZooKeeper: users, TLS, ACLs of created znodes, and error messages."""
 
+import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,10 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper.connection import connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.adapters.zookeeper.credentials import kazoo_options, register_config
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
 from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.adapters.zookeeper.multi import Create
+from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
@@ -23,7 +26,7 @@ from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
-Configured = Callable[..., Path]
+Configured = Callable[..., ZooKeeperEndpoint]
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": USER, "sasl.password": PASSWORD}
 DIGEST = {"digest.username": USER, "digest.password": PASSWORD}
@@ -39,21 +42,16 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedZooKeep
 
 
 @pytest.fixture
-def configured(tmp_path: Path) -> Iterator[Configured]:
-    """Speak to the server by a file of these keys."""
-    told: list[str] = []
+def configured(tmp_path: Path) -> Configured:
+    """Makes the endpoint of a server, with a file of these keys."""
 
-    def configure(hosts: str, keys: dict[str, str], mode: int = 0o600) -> Path:
-        path = tmp_path / "zookeeper.properties"
+    def configure(hosts: str, keys: dict[str, str], mode: int = 0o600, name: str = "zookeeper") -> ZooKeeperEndpoint:
+        path = tmp_path / f"{name}.properties"
         path.write_text("# how\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
         path.chmod(mode)
-        register_config(hosts, path)
-        told.append(hosts)
-        return path
+        return ZooKeeperEndpoint(hosts, path)
 
-    yield configure
-    for hosts in told:
-        register_config(hosts, None)
+    return configure
 
 
 def tls(server: GuardedZooKeeper) -> dict[str, str]:
@@ -100,12 +98,11 @@ def test_who_is_who_the_brokers_are_writes_as_they_do(
     tree: KafkaTree, configured: Configured, keys: dict[str, str], acls: list[ACL]
 ) -> None:
     secure(tree, acls)
-    with connected(tree.hosts) as nobody, pytest.raises(SurveyorError, match="--zookeeper-config"):
-        take_over(nobody, tree.hosts, OURS)
+    with connected(tree.endpoint) as nobody, pytest.raises(SurveyorError, match="--zookeeper-config"):
+        take_over(nobody, OURS)
 
-    configured(tree.hosts, keys)
-    with connected(tree.hosts) as client:
-        held = take_over(client, tree.hosts, OURS)
+    with connected(configured(tree.hosts, keys)) as client:
+        held = take_over(client, OURS)
         assert held.commit([Create("/brokers/topics/new", b"{}")]) is None
         announce_resident(client, HOLDER)
         Lease(client, HOLDER, lambda _: None).take(1.0)
@@ -116,9 +113,8 @@ def test_who_is_who_the_brokers_are_writes_as_they_do(
 
 def test_unsecured_znodes_stay_open(tree: KafkaTree, configured: Configured) -> None:
     """Brokers without zookeeper.set.acl are other users than we are and must still be able to write."""
-    configured(tree.hosts, SASL)
-    with connected(tree.hosts) as client:
-        take_over(client, tree.hosts, OURS)
+    with connected(configured(tree.hosts, SASL)) as client:
+        take_over(client, OURS)
         assert client.get_acls("/controller")[0] == client.get_acls("/brokers/topics")[0]
         assert [acl.id.scheme for acl in client.get_acls("/controller")[0]] == ["world"]
 
@@ -126,21 +122,22 @@ def test_unsecured_znodes_stay_open(tree: KafkaTree, configured: Configured) -> 
 def test_a_masked_acl_is_not_copied(tree: KafkaTree, configured: Configured) -> None:
     ours = make_digest_acl("surveyor", "other", read=True, write=True, create=True, delete=True)
     secure(tree, [make_digest_acl(USER, PASSWORD, all=True), ours])
-    configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
-    with connected(tree.hosts) as client, pytest.raises(SurveyorError, match=r"masked for us.*nothing was written"):
+    endpoint = configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
+    with (
+        connected(endpoint) as client,
+        pytest.raises(SurveyorError, match=r"masked for us.*nothing was written"),
+    ):
         use_kafka_acl(client)
 
 
 def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Configured) -> None:
     """Its key may stand in the same file, which need not be named twice."""
     for keys in (tls(guarded), {key: value for key, value in tls(guarded).items() if key != "ssl.key.location"}):
-        configured(guarded.secure, keys)
-        with connected(guarded.secure) as client:
+        with connected(configured(guarded.secure, keys)) as client:
             assert read(client, "/zookeeper").stat is not None
-    register_config(guarded.secure, None)
     with (
         pytest.raises(UnreadableError, match=r"whether it requires TLS \(--zookeeper-config\)"),
-        connected(guarded.secure, 2.0),
+        connected(ZooKeeperEndpoint(guarded.secure), 2.0),
     ):
         pass
 
@@ -163,11 +160,11 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
 def test_what_is_wrong_is_said_without_the_password(
     chroot: str, configured: Configured, keys: dict[str, str], message: str
 ) -> None:
-    path = configured(chroot, keys)
-    with pytest.raises((UsageError, UnreadableError)) as caught, connected(chroot, 5.0) as client:
+    endpoint = configured(chroot, keys)
+    with pytest.raises((UsageError, UnreadableError)) as caught, connected(endpoint, 5.0) as client:
         read(client, "/")
     assert message in str(caught.value)
-    assert str(path) in str(caught.value)
+    assert str(endpoint.config) in str(caught.value)
     assert not any(secret in str(caught.value) for secret in (PASSWORD, "wrong-one"))
 
 
@@ -183,20 +180,42 @@ def test_no_prompt_for_the_password_of_a_key(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encrypted)
     )
     keys = tls(guarded) | {"ssl.key.location": str(tmp_path / "key.pem")}
-    configured(guarded.secure, keys | given)
+    endpoint = configured(guarded.secure, keys | given)
     with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
-        kazoo_options(guarded.secure)
+        kazoo_options(endpoint.config)
     assert "wrong-one" not in str(refused.value)
-    configured(guarded.secure, keys | {"ssl.key.password": PASSWORD})
-    assert kazoo_options(guarded.secure)["keyfile_password"] == PASSWORD
+    endpoint = configured(guarded.secure, keys | {"ssl.key.password": PASSWORD})
+    assert kazoo_options(endpoint.config)["keyfile_password"] == PASSWORD
+
+
+def test_two_clusters_of_one_ensemble_keep_their_own_credentials(tree: KafkaTree, configured: Configured) -> None:
+    """Also if a connection to the other one is made in between, and in bulk reads."""
+    owners = {"ours": DIGEST, "theirs": {"digest.username": "other", "digest.password": "secret"}}
+    endpoints = {name: configured(f"{tree.hosts}/{name}", keys, name=name) for name, keys in owners.items()}
+    for name, keys in owners.items():
+        tree.write(f"/{name}/znode", name.encode())
+        tree.client.set_acls(f"/{name}/znode", [make_digest_acl(*keys.values(), read=True)])
+
+    with connected(endpoints["ours"]) as ours, connected(endpoints["theirs"]) as theirs:
+        both = [read_many(client, ["/znode"])[0].data for client in (ours, theirs)]
+    with connected(endpoints["ours"]) as ours:
+        again = read(ours, "/znode").data
+    with (
+        connected(replace(endpoints["theirs"], config=endpoints["ours"].config)) as wrong,
+        pytest.raises(UnreadableError, match="forbids to read /znode"),
+    ):
+        read(wrong, "/znode")
+
+    assert (both, again) == ([b"ours", b"theirs"], b"ours")
+    assert pickle.loads(pickle.dumps(endpoints["ours"])) == endpoints["ours"]  # noqa: S301 - executors get it
 
 
 def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured) -> None:
     """Kazoo says for a moment only that it was the user; then it is closed like any other client."""
-    configured(chroot, SASL | {"sasl.password": "wrong-one"})
+    endpoint = configured(chroot, SASL | {"sasl.password": "wrong-one"})
 
     def read_once_closed() -> None:
-        with connected(chroot, 5.0) as client:
+        with connected(endpoint, 5.0) as client:
             poll_until(lambda: client.client_state, lambda state: state == KeeperState.CLOSED, 10.0)
             client.get("/")
 
@@ -205,18 +224,17 @@ def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured
 
 
 def test_a_password_that_everybody_may_read_is_refused(chroot: str, configured: Configured) -> None:
-    path = configured(chroot, SASL, mode=0o644)
-    with pytest.raises(UsageError, match=f"chmod o= {path}"), connected(chroot):
+    endpoint = configured(chroot, SASL, mode=0o644)
+    with pytest.raises(UsageError, match=f"chmod o= {endpoint.config}"), connected(endpoint):
         pass
-    configured(chroot, {"security.protocol": "PLAINTEXT"}, mode=0o644)
-    with connected(chroot):
+    with connected(configured(chroot, {"security.protocol": "PLAINTEXT"}, mode=0o644)):
         pass
 
 
 def test_executors_speak_as_the_driver_does(spark: SparkSession, tree: KafkaTree, configured: Configured) -> None:
     tree.client.set_acls("/brokers/topics", [make_acl("sasl", USER, all=True)])
-    path = configured(tree.hosts, SASL)
+    endpoint = configured(tree.hosts, SASL)
     spark.dataSource.register(ZooKeeperDataSource)
     read_by = spark.read.format("zookeeper").option("zookeeper", tree.hosts)
-    rows = read_by.option("config", str(path)).load().where("kind = 'partition'").collect()
+    rows = read_by.option("config", str(endpoint.config)).load().where("kind = 'partition'").collect()
     assert [(row.topic, row.partition, row.replicas) for row in rows] == [("orders", 0, [0, 1])]

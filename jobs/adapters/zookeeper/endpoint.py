@@ -1,12 +1,12 @@
-"""Security of connections to ZooKeeper: TLS, SASL and digest authentication.
+"""The address of a ZooKeeper ensemble, and the security of connections to it: TLS, SASL and digest authentication.
 
-Readers and writers only get the address of an ensemble, so the configuration file of each address is registered here
-once, by the settings (`--zookeeper-config`). Only the path is kept until a connection is made: the content of the file
-is never an argument and never goes into a table or a message. Keys have the names of client.properties, where that has
-them.
+Only the path of the configuration file (`--zookeeper-config`) is kept until a connection is made: the content of the
+file is never an argument and never goes into a table or a message. Keys have the names of client.properties, where that
+has them.
 """
 
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,36 +35,23 @@ _KEYS: Final = (
 )
 """Keys of the file; TLS files are PEM. `digest` is ZooKeeper's own scheme, without SASL."""
 
-_CONFIG_BY_ADDRESS: Final[dict[str, Path]] = {}
-"""By the full address, and by its servers alone, for requests to the ensemble that concern no cluster."""
 
+@dataclass(frozen=True, slots=True)
+class ZooKeeperEndpoint:
+    """Where a cluster keeps its metadata: HOST:PORT[,...][/chroot], and the configuration file of connections.
 
-def register_config(hosts: str, config: Path | None) -> None:
-    """Let this process connect to an ensemble as the file says; without a file, unauthenticated and in plain text."""
-    for address in (hosts, _servers(hosts)):
-        if config is None:
-            _CONFIG_BY_ADDRESS.pop(address, None)
-        else:
-            _CONFIG_BY_ADDRESS[address] = config
-
-
-def config_of(hosts: str) -> Path | None:
-    """Return the configuration file registered for an ensemble."""
-    return _CONFIG_BY_ADDRESS.get(hosts) or _CONFIG_BY_ADDRESS.get(_servers(hosts))
-
-
-def _servers(hosts: str) -> str:
-    """Return the servers of an ensemble, sorted and without the chroot.
-
-    >>> _servers("b:2181,a:2181/kafka")
-    'a:2181,b:2181'
+    Without a file, connections are unauthenticated and in plain text.
     """
-    return ",".join(sorted(hosts.partition("/")[0].split(",")))
+
+    hosts: str
+    config: Path | None = None
+
+    def __str__(self) -> str:
+        return self.hosts
 
 
-def kazoo_options(hosts: str) -> dict[str, Any]:
-    """Return kazoo's options for an ensemble; raise UsageError for an invalid file."""
-    config = config_of(hosts)
+def kazoo_options(config: Path | None) -> dict[str, Any]:
+    """Return kazoo's options for a configuration file; raise UsageError for an invalid file."""
     if config is None:
         return {}
     settings = read_key_values(config, OPTION, _KEYS)
