@@ -54,6 +54,91 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     migration: str | None = None
 
 
+class Topic(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of TOPICS."""
+
+    TABLE = "topics"
+    snapshot_id: int | None = None
+    topic: str
+    topic_id: str | None = None
+    topic_version: int
+    config: dict[str, str | None] | None = None
+    deletion_requested: bool
+    understood: bool | None = None
+    assignment_understood: bool | None = None
+
+
+class Partition(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of PARTITIONS."""
+
+    TABLE = "partitions"
+    snapshot_id: int | None = None
+    topic: str
+    partition: int
+    replicas: Brokers
+    adding_replicas: Brokers
+    removing_replicas: Brokers
+    leader: int | None = None
+    isr: Brokers | None = None
+    leader_epoch: int | None = None
+    controller_epoch: int | None = None
+    state_version: int | None = None
+    topic_version: int | None = None
+    leader_recovery_state: int | None = None
+    partition_state: str | None = None
+    offline_replicas: Brokers | None = None
+    under_replicated: bool | None = None
+    under_min_isr: bool | None = None
+    understood: bool | None = None
+    vanished: bool | None = None
+
+    @property
+    def key(self) -> Key:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+class ZnodeRequest(TableRow, frozen=True, kw_only=True):
+    """One row of REQUESTS: a request in /admin, or a notification of brokers to the controller."""
+
+    TABLE = "requests"
+    snapshot_id: int | None = None
+    kind: str
+    topic: str | None = None
+    partition: int | None = None
+    replicas: Brokers | None = None
+    broker_id: int | None = None
+    path: str
+
+    @property
+    def key(self) -> Key:
+        """Topic and partition, of a deletion WHOLE_TOPIC; a notification of a log dir has neither."""
+        return self.topic or "", WHOLE_TOPIC if self.partition is None else self.partition
+
+
+class ClusterEvent(TableRow, frozen=True, kw_only=True):
+    """One row of EVENTS."""
+
+    TABLE = "events"
+    snapshot_id: int
+    kind: str
+    subject: str
+    before: str | None = None
+    after: str | None = None
+
+
+class DrainedBroker(TableRow, frozen=True, kw_only=True):
+    """One row of DRAINED."""
+
+    TABLE = "drained"
+    broker_id: int
+    mode: str
+    controller_epoch: int | None = None
+    broker_epoch: int | None = None
+    plan_id: str | None = None
+    since: datetime
+
+
 class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
     """The part of a change that reviews show: before, after, and the reason."""
 

@@ -69,7 +69,7 @@ class ClusterSituation:
 
     @property
     def drained(self) -> set[int]:
-        return {row["broker_id"] for row in self.warehouse_status.drained}
+        return {row.broker_id for row in self.warehouse_status.drained}
 
     def gone_for(self, broker: int) -> float | None:
         """Minimum seconds that a broker has been gone; None if no recent snapshot misses it."""
@@ -168,7 +168,7 @@ def _drained_and_down(situation: ClusterSituation) -> list[int]:
 def _stopped(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Brokers that were drained before they went down; starting them ends a drain in resident mode only."""
     down = _drained_and_down(situation)
-    resident = {row["broker_id"] for row in situation.warehouse_status.drained if row.get("mode") == DrainMode.RESIDENT}
+    resident = {row.broker_id for row in situation.warehouse_status.drained if row.mode == DrainMode.RESIDENT}
     if ending := [broker for broker in down if broker in resident]:
         them = "them" if len(ending) > 1 else "it"
         yield Suggestion(

@@ -26,7 +26,7 @@ from jobs.console_output.tables import (
 from jobs.core.errors import UsageError
 from jobs.core.masking import masked
 from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_after
-from jobs.repositories.snapshots import as_of, last_snapshot, table_as_of
+from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import emit_result, show, stream
@@ -36,7 +36,7 @@ from jobs.snapshots.live_state import read_all_columns, with_derived_columns
 from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
-from schemas.rows import Snapshot
+from schemas.rows import Snapshot, Topic
 
 PARTITION_COLUMNS: Final = (
     "topic",
@@ -218,8 +218,8 @@ def _ids(brokers: Iterable[Row]) -> set[int]:
 
 def _with_deletions(settings: Settings, snapshot: Snapshot, partitions: pa.Table) -> pa.Table:
     """Add the column `deletion_requested`: whether the topic is queued for deletion."""
-    queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))
-    names = pa.array([row["topic"] for row in queued], pa.string())
+    queued = rows_as_of(settings.lake, snapshot, Topic, ("deletion_requested", "=", True))
+    names = pa.array([row.topic for row in queued], pa.string())
     return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
 
 

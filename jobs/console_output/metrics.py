@@ -228,7 +228,7 @@ def _health(settings: Settings, recent: WarehouseStatus) -> Health:
         view_of(settings.lake, recent.snapshot),
         default_min_isr=default_min_isr_of(settings.lake, recent.snapshot),
         threshold=settings.conf.imbalance_threshold,
-        drained=[row["broker_id"] for row in recent.drained],
+        drained=[row.broker_id for row in recent.drained],
     )
 
 

@@ -138,7 +138,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     config_snapshot = snapshot or recent.snapshot
     registered = {row["broker_id"]: row["broker_epoch"] for row in view.brokers}
     recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
-    drained = [row["broker_id"] for row in recent.drained]
+    drained = [row.broker_id for row in recent.drained]
     min_isr = known_min_isr_of(settings.lake, config_snapshot)
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
     history = None if recent.fault else settings.lake

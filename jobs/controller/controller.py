@@ -327,11 +327,11 @@ class ResidentController:
             {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}
         )
         for mark in ended:
-            self.log_line(f"  broker {mark['broker_id']} is no longer drained: it has registered again")
+            self.log_line(f"  broker {mark.broker_id} is no longer drained: it has registered again")
         if ended:
             self.log.record(EndedDrains(ended))
         self.broker_requests.drained_brokers = frozenset(
-            row["broker_id"] for row in self.engine.drained if row["mode"] == DrainMode.RESIDENT
+            row.broker_id for row in self.engine.drained if row.mode == DrainMode.RESIDENT
         )
 
     def _request_broker_configs(self, broker_ids: Iterable[int]) -> None:

@@ -35,7 +35,7 @@ from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, p
 from jobs.runtime.console import log
 from planner.text import pluralise
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import Change
+from schemas.rows import Change, DrainedBroker
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
 """Seconds in which rows are collected before they are written."""
@@ -93,7 +93,7 @@ class AuditEntry(NamedTuple):
 class EndedDrains(NamedTuple):
     """Marks of resident drains whose brokers have registered again."""
 
-    marks: Sequence[Row]
+    marks: Sequence[DrainedBroker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class WriteBehindLog:
     """Together with the three below: everything to be written, including what could not be."""
     _statuses: dict[str, PlanStatus] = field(default_factory=dict)
     _responses: list[pa.Table] = field(default_factory=list)
-    _ended_drains: list[Row] = field(default_factory=list)
+    _ended_drains: list[DrainedBroker] = field(default_factory=list)
     _plan_id: str = ""
     """The plan of the last cycle, to which a take-over and a resignation belong."""
     _epoch: int | None = None

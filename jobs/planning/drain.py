@@ -20,7 +20,7 @@ from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
-from schemas.rows import Snapshot
+from schemas.rows import DrainedBroker, Snapshot
 
 MAX_PARTITIONS_NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has all of them."""
@@ -51,7 +51,7 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     """Plan that drained brokers may lead again."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
-        drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
+        drained = {row.broker_id: row for row in settings.lake.typed_rows(DrainedBroker)}
         ids = _drained_among(requested, drained, at.snapshot)
         tables = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
@@ -103,7 +103,7 @@ def _refuse_no_leaders(ids: Sequence[int], brokers: Sequence[Row], drained: Abst
         )
 
 
-def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Snapshot) -> list[int]:
+def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], snapshot: Snapshot) -> list[int]:
     """Return the brokers that are drained, as the snapshot has them."""
     not_drained_ids = [str(broker) for broker in ids if broker not in drained]
     drained_ids = ", ".join(map(str, sorted(drained))) or "none"
@@ -112,7 +112,7 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Sna
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
     ids = _keep_concerned(ids, drained, why)
-    later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot.taken_at]
+    later = [str(broker) for broker in ids if drained[broker].since > snapshot.taken_at]
     if later:
         raise RefusedError(
             f"--brokers: {', '.join(later)} drained after snapshot {snapshot.snapshot_id}, which has the order "
@@ -121,14 +121,14 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Sna
     return ids
 
 
-def _mode_of(ids: Sequence[int], drained: Mapping[int, Row]) -> DrainMode:
+def _mode_of(ids: Sequence[int], drained: Mapping[int, DrainedBroker]) -> DrainMode:
     """Return the drain mode of these brokers, which must be the same for all.
 
     A plan is executed either by Kafka's controller (admin mode) or by Surveyor (resident mode).
     """
-    modes = sorted({drained[broker]["mode"] for broker in ids})
+    modes = sorted({drained[broker].mode for broker in ids})
     if len(modes) > 1:
-        each = ", ".join(f"{broker} in {drained[broker]['mode']} mode" for broker in ids)
+        each = ", ".join(f"{broker} in {drained[broker].mode} mode" for broker in ids)
         raise RefusedError(f"--brokers: drained are {each}; undrain the brokers of each mode separately")
     return DrainMode(modes[0])
 

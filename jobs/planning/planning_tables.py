@@ -10,12 +10,12 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import UnreadableError
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import rows_as_of
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending import with_requests
 from schemas.enums import RequestKind
-from schemas.rows import Snapshot
+from schemas.rows import DrainedBroker, Partition, Snapshot, Topic, ZnodeRequest
 
 
 class PlanningTables(SnapshotTables):
@@ -24,7 +24,7 @@ class PlanningTables(SnapshotTables):
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)
         if table == "brokers":
-            drained = self.tables.warehouse.rows("drained")
+            drained = self.tables.warehouse.typed_rows(DrainedBroker)
             return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
         if table == "partitions":
             failed = failed_replicas(self.tables.warehouse, self.snapshot)
@@ -53,24 +53,24 @@ def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
         return []
     (snapshot,) = lake.typed_rows(Snapshot, ("snapshot_id", "=", max(before)))
     try:
-        topics = as_of(lake, snapshot, "topics")
+        topics = rows_as_of(lake, snapshot, Topic)
     except UnreadableError:
         return []
-    return [row | {"gone": turn} for row in topics]
+    return [row.columns() | {"gone": turn} for row in topics]
 
 
-def requests_of(at: SnapshotTables) -> list[Row]:
+def requests_of(at: SnapshotTables) -> list[ZnodeRequest]:
     """Return the reassignments requested in /admin of a snapshot, as rows of REQUESTS.
 
     A request for the replicas that a partition already has is left out; it remains in /admin until a controller starts.
     """
-    requests = as_of(at.tables.warehouse, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
+    requests = rows_as_of(at.tables.warehouse, at.snapshot, ZnodeRequest, ("kind", "=", RequestKind.REASSIGN.value))
     if not requests:
         return []
-    topics = ("topic", "in", sorted({row["topic"] for row in requests}))
-    rows = as_of(at.tables.warehouse, at.snapshot, "partitions", topics)
-    held = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
-    return [row for row in requests if held.get((row["topic"], row["partition"])) != row["replicas"]]
+    topics = ("topic", "in", sorted({row.key[0] for row in requests}))
+    rows = rows_as_of(at.tables.warehouse, at.snapshot, Partition, topics)
+    held = {row.key: row.replicas for row in rows}
+    return [row for row in requests if held.get(row.key) != row.replicas]
 
 
 def partitions_with_requests(at: SnapshotTables) -> DataFrame:

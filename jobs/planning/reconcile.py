@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -24,7 +25,7 @@ from jobs.planning.topics.existing_topic import operation
 from jobs.repositories.failed_log_dirs import event_lines
 from jobs.repositories.plans.repository import CONTROL
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import as_of, rows_as_of
 from jobs.runtime.console import log
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
@@ -46,6 +47,7 @@ from schemas.enums import (
 )
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NONE
+from schemas.rows import Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
 
 MAX_WAITING_LINES: Final = 20
@@ -76,7 +78,7 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
     """
     for line in event_lines(at.tables.warehouse, at.snapshot):
         log(f"surveyor: {line}")
-    requested = as_of(at.tables.warehouse, at.snapshot, "requests")
+    requested = rows_as_of(at.tables.warehouse, at.snapshot, ZnodeRequest)
     tables = _cycle_input(at, requested)
     if tables is None:
         return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
@@ -104,11 +106,11 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) 
     return PlanDraft(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
 
 
-def _cycle_input(at: SnapshotTables, requests: list[Row]) -> CycleInput | None:
+def _cycle_input(at: SnapshotTables, requests: list[ZnodeRequest]) -> CycleInput | None:
     """Return the input of a cycle, None if nothing is requested and nothing moves."""
     partitions = at["partitions"]
     is_moving = partitions.where(_MOVING).limit(1).count()
-    if not (is_moving or any(row["kind"] in _REQUEST_KINDS for row in requests)):
+    if not (is_moving or any(row.kind in _REQUEST_KINDS for row in requests)):
         return None
     return CycleInput(
         partitions=partitions,
@@ -156,7 +158,7 @@ class _RequestedSteps:
 
     at: SnapshotTables
     tables: CycleInput
-    requests: list[Row]
+    requests: list[ZnodeRequest]
 
     def planned(self) -> PlanDraft:
         at, cycle = self.at, Cycle(self.tables)
@@ -165,7 +167,7 @@ class _RequestedSteps:
         if vanished is not None and vanished.limit(1).count():
             cycle = Cycle(replace(self.tables, partitions=_mark_not_understood(self.tables.partitions, vanished)))
             decisions, counts = _tallied_decisions(cycle)
-        queued = any(row["kind"] == RequestKind.DELETE_TOPIC for row in self.requests)
+        queued = any(row.kind == RequestKind.DELETE_TOPIC for row in self.requests)
         deletions = [row.asDict() for row in cycle.deletions.orderBy("topic").collect()] if queued else []
         waits = [_rejection(row) for row in deletions if row["code"] is not None]
         done = decisions.where(_REQUEST_DONE).orderBy(*KEY).collect() if counts["done_with"] else ()
@@ -195,10 +197,11 @@ class _RequestedSteps:
             done[row["wanted"]].add((row["topic"], row["partition"]))
         requests: dict[str, dict[str, list[int]]] = defaultdict(dict)
         elections: dict[str, list[int]] = defaultdict(list)
-        elected = {_key(row) for row in self.requests if row["kind"] == RequestKind.PREFERRED_ELECTION}
-        for row in sorted(self.requests, key=lambda row: (row["topic"] or "", row["partition"] or 0)):
-            if row["kind"] == RequestKind.REASSIGN and _key(row) in done[Action.REASSIGN]:
-                requests[row["topic"]][str(row["partition"])] = [*(row["replicas"] or ())]
+        elected = {row.key for row in self.requests if row.kind == RequestKind.PREFERRED_ELECTION}
+        for request in sorted(self.requests, key=attrgetter("key")):
+            if request.kind == RequestKind.REASSIGN and request.key in done[Action.REASSIGN]:
+                topic, partition = request.key
+                requests[topic][str(partition)] = [*(request.replicas or ())]
         for topic, partition in sorted(elected) if elected <= done[Action.ELECT_PREFERRED] else ():
             elections[topic].append(partition)
         for topic, of_topic in requests.items():
@@ -239,8 +242,8 @@ class _RequestedSteps:
 
         No broker has confirmed the deletion of added partitions.
         """
-        rows = as_of(self.at.tables.warehouse, self.at.snapshot, "topics", ("topic", "in", topics))
-        return {row["topic"]: row["topic_version"] for row in rows}
+        rows = rows_as_of(self.at.tables.warehouse, self.at.snapshot, Topic, ("topic", "in", topics))
+        return {row.topic: row.topic_version for row in rows}
 
 
 def _tallied_decisions(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
@@ -279,10 +282,6 @@ def _operation(kind: OperationKind, topic: str, data: dict[str, Any]) -> Row:
 def _rejection(deletion: Row) -> Row:
     common = {"topic": deletion["topic"], "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
     return common | {"code": deletion["code"], "reason": deletion["reason"]}
-
-
-def _key(row: Row) -> tuple[str, int]:
-    return row["topic"], row["partition"]
 
 
 def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:

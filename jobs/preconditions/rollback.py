@@ -18,9 +18,10 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
+from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
-from jobs.repositories.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
+from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import LINES_SHOWN, log
 from jobs.runtime.settings import Settings
@@ -37,7 +38,7 @@ from planner.reassignment.rollback import (
 )
 from planner.text import pluralise
 from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
-from schemas.rows import Change, Key
+from schemas.rows import Change, Key, Topic
 
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
@@ -189,7 +190,7 @@ def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: 
     snapshot = find_snapshot(lake, to_snapshot)
     topic_filter = ("topic", "in", topics)
     rows = as_rows(table_as_of(lake, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS))
-    ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", topic_filter)}
+    ids_then = {row.topic: row.topic_id for row in rows_as_of(lake, snapshot, Topic, topic_filter)}
     ids = {change.topic: change.topic_id for change in plan.changes}
     recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
     rejected_topics = {
@@ -219,7 +220,7 @@ def _cluster_facts(lake: Warehouse, state: ClusterState) -> ClusterFacts:
     return ClusterFacts(
         eligible={row["broker_id"] for row in state.brokers if row["understood"]},
         live=state.live,
-        drained={row["broker_id"] for row in lake.rows("drained")},
+        drained=drained_brokers(lake),
         racks=rack_of_each(state.brokers, brokers_seen_by(lake, newest) if newest else {}),
         deleting={row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC},
         min_isr=default_min_isr_of(lake, newest),

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
 from planner.text import join_words, pluralise
 from schemas.enums import PlanKind
-from schemas.rows import Snapshot
+from schemas.rows import Partition, Snapshot
 
 SHOWN: Final = "`surveyor show quarantine`"
 
@@ -83,8 +83,8 @@ def unread_in(lake: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
     topics = sorted({found[1] for path in paths if (found := _TOPIC.fullmatch(path))})
     states = {(found[1], found[2]) for path in paths if (found := _STATE.fullmatch(path))}
     partitions = [f"{topic}-{number}" for topic, number in sorted(states, key=_in_order) if topic not in topics]
-    read = as_of(lake, snapshot, "partitions", ("topic", "in", topics)) if topics else []
-    return UnreadMetadata(topics, partitions, frozenset(row["topic"] for row in read if row["understood"]))
+    read = rows_as_of(lake, snapshot, Partition, ("topic", "in", topics)) if topics else []
+    return UnreadMetadata(topics, partitions, frozenset(row.topic for row in read if row.understood))
 
 
 def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:

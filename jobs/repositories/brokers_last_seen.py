@@ -6,13 +6,13 @@ readable registration now. `surveyor vacuum` never deletes these rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import as_of
-from schemas.rows import Snapshot
+from schemas.rows import ClusterEvent, Snapshot
 
 TABLE: Final = "brokers_last_seen"
 
@@ -67,8 +67,8 @@ def _from_events(lake: Warehouse, snapshot: Snapshot) -> Iterator[Row]:
     """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
     registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers") if row["understood"]}
     until = ("snapshot_id", "<=", snapshot.snapshot_id)
-    failures = sorted(lake.rows("events", until, ("kind", "=", BROKER_FAILED)), key=itemgetter("snapshot_id"))
-    failed_in = {int(row["subject"].split(" ")[1]): row["snapshot_id"] for row in failures}
+    failures = sorted(lake.typed_rows(ClusterEvent, until, ("kind", "=", BROKER_FAILED)), key=attrgetter("snapshot_id"))
+    failed_in = {int(row.subject.split(" ")[1]): row.snapshot_id for row in failures}
     earlier = sorted(lake.typed_rows(Snapshot, until), key=attrgetter("snapshot_id"))
     for broker, failed in failed_in.items():
         before = [taken for taken in earlier if taken.snapshot_id < failed]

@@ -13,6 +13,7 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from schemas.enums import DrainMode, PlanKind
+from schemas.rows import DrainedBroker
 
 NOT_REGISTERED: Final = -1
 """Broker epoch of a mark if the broker was not registered."""
@@ -20,7 +21,7 @@ NOT_REGISTERED: Final = -1
 
 def drained_brokers(lake: Warehouse) -> set[int]:
     """Return the ids of drained brokers; they keep their replicas and receive no new ones."""
-    return {row["broker_id"] for row in lake.rows("drained")}
+    return {row.broker_id for row in lake.typed_rows(DrainedBroker)}
 
 
 def add(
@@ -54,14 +55,14 @@ def remove(lake: Warehouse, plan: Row) -> bool:
     return True
 
 
-def has_registered_again(mark: Row, registered: Mapping[int, int]) -> bool:
+def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int]) -> bool:
     """Whether a resident drain has ended because the broker registered again with a later broker epoch.
 
     `registered` maps brokers to their epochs. The rule is that of `planner.columns.broker_sets.with_drained`. A mark of
     an older version has no epoch and does not end.
     """
-    epoch, now = mark.get("broker_epoch"), registered.get(mark["broker_id"])
-    return mark["mode"] == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
+    epoch, now = mark.broker_epoch, registered.get(mark.broker_id)
+    return mark.mode == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
 
 
 def remove_expired(lake: Warehouse, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
@@ -71,19 +72,19 @@ def remove_expired(lake: Warehouse, controller_epoch: int | None, registered: Ma
     a controller epoch was written by a commit that released the controllership at once.
     """
     ended = {}
-    for row in lake.rows("drained") if lake.has("drained") else ():
+    for row in lake.typed_rows(DrainedBroker) if lake.has("drained") else ():
         if has_registered_again(row, registered):
-            ended[row["broker_id"]] = "the broker registered again"
-        elif row["mode"] == DrainMode.RESIDENT and (row["controller_epoch"] or 0) < (controller_epoch or 0):
-            ended[row["broker_id"]] = "another controller took over"
+            ended[row.broker_id] = "the broker registered again"
+        elif row.mode == DrainMode.RESIDENT and (row.controller_epoch or 0) < (controller_epoch or 0):
+            ended[row.broker_id] = "another controller took over"
     if ended:
         lake.delete("drained", _broker_condition(sorted(ended)))
     return dict(sorted(ended.items()))
 
 
-def delete_marks(lake: Warehouse, marks: Iterable[Row]) -> None:
+def delete_marks(lake: Warehouse, marks: Iterable[DrainedBroker]) -> None:
     """Delete these marks, but not marks of a later drain of the same brokers."""
-    conditions = [f"(broker_id = {row['broker_id']} AND broker_epoch = {row['broker_epoch']})" for row in marks]
+    conditions = [f"(broker_id = {row.broker_id} AND broker_epoch = {row.broker_epoch})" for row in marks]
     if conditions:
         lake.delete("drained", " OR ".join(conditions))
 
@@ -99,7 +100,7 @@ def expired_drain_lines(ended: Mapping[int, str]) -> list[str]:
 def carry_over(lake: Warehouse, before: int, now: int) -> None:
     """Move the marks of resident drains to the controller's new epoch, so that they do not expire."""
     resident_marks = f"mode = {quoted(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
-    if lake.rows("drained", ("controller_epoch", "=", before)):
+    if lake.typed_rows(DrainedBroker, ("controller_epoch", "=", before)):
         lake.update("drained", resident_marks, controller_epoch=str(now))
 
 

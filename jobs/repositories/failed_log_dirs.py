@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.repositories.broker_responses import latest_responses
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import as_of, rows_as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR
-from schemas.rows import Snapshot
+from schemas.rows import Snapshot, ZnodeRequest
 
 _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
@@ -38,8 +38,8 @@ def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[Row]:
 
 def event_lines(lake: Warehouse, snapshot: Snapshot) -> Iterator[str]:
     """Return a line for each broker that reported a failed log dir which no controller has handled yet."""
-    events = as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.LOG_DIR.value))
-    for broker in sorted({row["broker_id"] for row in events}):
+    events = rows_as_of(lake, snapshot, ZnodeRequest, ("kind", "=", RequestKind.LOG_DIR.value))
+    for broker in sorted({row.broker_id for row in events if row.broker_id is not None}):
         yield (
             f"broker {broker} reports a failed log dir, and no controller has asked it yet which replicas are "
             "affected; planned leaders may be among them, so take a snapshot and plan again after that"

@@ -19,7 +19,7 @@ from jobs.repositories.plans.repository import is_cycle
 from jobs.repositories.snapshots import as_of, last_snapshot
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
-from schemas.rows import Snapshot
+from schemas.rows import DrainedBroker, Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -37,7 +37,7 @@ class WarehouseStatus:
 
     Cycles of `surveyor control` are excluded, because the next cycle decides again.
     """
-    drained: list[Row] = field(default_factory=list)
+    drained: list[DrainedBroker] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     """Ids of plans whose commits have set throttles and not removed them."""
     latest_epoch: int = 0
@@ -53,7 +53,7 @@ def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
         return WarehouseStatus()
     open_plans = lake.rows("plans", ("status", "in", [status.value for status in OPEN]))
     plans = _with_operations(lake, [plan for plan in open_plans if not is_cycle(plan)])
-    drained = lake.rows("drained") if lake.has("drained") else []
+    drained = lake.typed_rows(DrainedBroker) if lake.has("drained") else []
     return WarehouseStatus(
         snapshot=snapshot,
         plans=sorted(plans, key=lambda row: row["created_at"]),

@@ -11,6 +11,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.lake_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -76,7 +77,7 @@ def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
 
 
 def test_a_drained_broker_leads_where_no_other_can(surveyor: Surveyor) -> None:
-    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p"}])
+    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p", "since": NOW}])
     rows = {row["scenario"]: row for row in surveyor.json("whatif", "--lose", "brokers=1")["rows"]}
     assert (rows["broker 0"]["offline"], rows["broker 0"]["leaders_moved"]) == (0, 1)
 

@@ -291,6 +291,7 @@ SIMPLE: Final[dict[str, set[Any]]] = {
     "timestamp": {datetime},
     IDS: {list[int], tuple[int, ...]},
     "map<string,bigint>": {dict[str, int]},
+    "map<string,string>": {dict[str, str | None]},
 }
 """The types in Python of a type in Spark."""
 

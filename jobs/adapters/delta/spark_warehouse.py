@@ -5,7 +5,7 @@ number of times after a conflicting commit.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
@@ -19,7 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.locks import locked
-from jobs.adapters.delta.warehouse import MAX_WRITE_ATTEMPTS, Row, Warehouse, quoted, schema_of
+from jobs.adapters.delta.warehouse import MAX_WRITE_ATTEMPTS, AnyRow, Warehouse, quoted, schema_of
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.tables import TABLES
 
@@ -73,11 +73,9 @@ class SparkWarehouse:
         cluster = f"{self._cluster} AS {PARTITIONED_BY}"
         return self._coalesced(rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names)))
 
-    def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
+    def frame(self, table: str, rows: Iterable[AnyRow]) -> DataFrame:
         """Make a DataFrame with a table's schema from rows in the driver; absent columns are null."""
-        schema = schema_of(table)
-        filled = [{**row, "cluster": self.warehouse.cluster} for row in rows]
-        return self.arrow(pa.Table.from_pylist(filled, schema=schema), TABLES[table])
+        return self.arrow(self.warehouse.arrow(table, rows), TABLES[table])
 
     def arrow(self, rows: pa.Table, schema: StructType | str) -> DataFrame:
         """Make a DataFrame from Arrow rows, which become part of the query; lists would start a Python worker."""

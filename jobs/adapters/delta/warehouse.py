@@ -54,6 +54,7 @@ _PROPERTIES_BY_TABLE: Final = {"commits": {"delta.appendOnly": "true"}}
 """The audit trail must stay complete, so Delta itself refuses to change or delete its rows."""
 
 Row = dict[str, Any]
+AnyRow = Mapping[str, Any] | TableRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +138,18 @@ class Warehouse:
         """Read rows as structs."""
         return typed(row, self.read(row.TABLE, *filters, version=version))
 
-    def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def append(self, table: str, rows: Iterable[AnyRow]) -> None:
         """Append rows; column `cluster` is filled in."""
-        self.append_all(table, self._arrow(table, rows))
+        self.append_all(table, self.arrow(table, rows))
 
     def append_all(self, table: str, rows: pa.Table) -> None:
         """Append rows that already have all columns of the table, including `cluster`."""
         if rows.num_rows:
             self._commit(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
 
-    def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
+    def replace(self, table: str, rows: Iterable[AnyRow], where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by these rows; column `cluster` is filled in."""
-        self.replace_by(table, self._arrow(table, rows), where)
+        self.replace_by(table, self.arrow(table, rows), where)
 
     def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by rows that already have all columns of the table."""
@@ -187,7 +188,7 @@ class Warehouse:
         A row that another process adds in between is detected, so of two concurrent inserts one returns the other's
         row.
         """
-        rows = self._arrow(table, [row])
+        rows = self.arrow(table, [row])
         predicate = f"cluster = {quoted(self.cluster)} AND {' AND '.join(map(_condition, filters))}"
 
         def write() -> Row | None:
@@ -314,8 +315,10 @@ class Warehouse:
         chosen = None if columns is None else list(columns)
         return read_where(delta, native_files(self.path(table)), [("cluster", "=", self.cluster), *filters], chosen)
 
-    def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        filled = [{**row, "cluster": self.cluster} for row in rows]
+    def arrow(self, table: str, rows: Iterable[AnyRow]) -> pa.Table:
+        """Convert rows into an Arrow table; column `cluster` is filled in, and absent columns are null."""
+        dictionaries = (row.columns() if isinstance(row, TableRow) else row for row in rows)
+        filled = [{**row, "cluster": self.cluster} for row in dictionaries]
         return pa.Table.from_pylist(filled, schema=schema_of(table))
 
 

@@ -22,7 +22,7 @@ from jobs.repositories.drained_brokers import has_registered_again
 from planner.columns.broker_sets import DRAIN_MODE
 from schemas.enums import NO_LEADER, Action, RequestKind
 from schemas.notices import Notice
-from schemas.rows import Change, Key
+from schemas.rows import Change, DrainedBroker, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class DecisionEngine:
     warehouse: Warehouse
     broker_configs: list[Row]
     queries: DecisionQueries
-    drained: list[Row] = field(default_factory=list)
+    drained: list[DrainedBroker] = field(default_factory=list)
     cache: DecisionCache = field(default_factory=DecisionCache)
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class DecisionEngine:
 
     def refresh_drained(self) -> None:
         """Read which brokers are drained."""
-        self.drained = self.warehouse.rows("drained") if self.warehouse.has("drained") else []
+        self.drained = self.warehouse.typed_rows(DrainedBroker) if self.warehouse.has("drained") else []
 
-    def end_drains(self, registered: Mapping[int, int]) -> list[Row]:
+    def end_drains(self, registered: Mapping[int, int]) -> list[DrainedBroker]:
         """Remove and return the resident drains whose brokers have registered again."""
         ended = [row for row in self.drained if has_registered_again(row, registered)]
         self.drained = [row for row in self.drained if row not in ended]
@@ -151,7 +151,7 @@ class DecisionEngine:
         """Return the input of a decision; each partition of `named_keys` is a class of its own."""
         stopped = _stopped(context, keys)
         singletons = named_keys | context.moving | {(row["topic"], row["partition"]) for row in stopped}
-        modes = {row["broker_id"]: row["mode"] for row in self.drained}
+        modes = {row.broker_id: row.mode for row in self.drained}
         present = [context.brokers[broker] for broker in sorted(context.brokers) if broker not in assumed_dead]
         return _DecisionInput(
             context,

@@ -19,11 +19,12 @@ from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import requests_of
 from jobs.preconditions.unread_metadata import SHOWN, UnreadMetadata, unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, table_as_of
+from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
 from jobs.runtime.console import log
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import is_in_row, padded
 from schemas.enums import NO_LEADER
+from schemas.rows import Topic
 
 COLUMNS: Final = (
     "topic",
@@ -143,8 +144,8 @@ def _by_number(marks: list[bool], number: Ints) -> Bools:
 
 
 def _being_deleted(at: SnapshotTables) -> set[str]:
-    topics = as_of(at.tables.warehouse, at.snapshot, "topics", ("deletion_requested", "=", True))
-    return {row["topic"] for row in topics}
+    topics = rows_as_of(at.tables.warehouse, at.snapshot, Topic, ("deletion_requested", "=", True))
+    return {row.topic for row in topics}
 
 
 def _moving(rows: pa.Table) -> Bools:
@@ -159,7 +160,7 @@ def _moving(rows: pa.Table) -> Bools:
 def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:
     """Return a mask of rows with a pending request in /admin/reassign_partitions."""
     requested = np.zeros(rows.num_rows, dtype=bool)
-    requests = [{"topic": row["topic"], "partition": row["partition"]} for row in requests_of(at)]
+    requests = [{"topic": row.topic, "partition": row.partition} for row in requests_of(at)]
     if requests and rows.num_rows:
         numbers = rows_of(pa.Table.from_pylist(requests), rows)
         requested[numbers[numbers != NO_BROKER]] = True

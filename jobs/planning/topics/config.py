@@ -35,10 +35,10 @@ class ConfigRequest:
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the differences; without any the plan has no operations."""
         topic = find_topic(at, self.topic)
-        _refuse_unread(topic)
-        before = {name: topic.row["config"].get(name) for name in sorted(self.overrides)}
+        config = _config_of(topic)
+        before = {name: config.get(name) for name in sorted(self.overrides)}
         after = {name: self.overrides[name] for name in before if before[name] != self.overrides[name]}
-        self._refuse_conflicts(topic)
+        self._refuse_conflicts(config)
         operations = []
         if after:
             text = json.dumps(self._data(at, topic, before, after), sort_keys=True)
@@ -56,17 +56,17 @@ class ConfigRequest:
     def _data(self, at: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides) -> dict[str, Any]:
         values = {name: value for name, value in after.items() if value is not None}
         data = {
-            "topic_id": topic.row["topic_id"],
+            "topic_id": topic.row.topic_id,
             "before": {name: before[name] for name in after},
             "after": after,
             **config_notes(at, values),
         }
         if MIN_ISR in values:
-            data["replication_factor"] = min((len(row["replicas"]) for row in topic.partitions), default=None)
+            data["replication_factor"] = min((len(row.replicas) for row in topic.partitions), default=None)
         return data
 
-    def _refuse_conflicts(self, topic: ExistingTopic) -> None:
-        merged = topic.row["config"] | self.overrides
+    def _refuse_conflicts(self, config: Overrides) -> None:
+        merged = config | self.overrides
         fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
         if fault is not None:
             raise RefusedError(f"topic {self.topic}: {fault}; Kafka refuses such a pair; set or delete one of them")
@@ -81,11 +81,11 @@ class ConfigRequest:
         }
 
 
-def _refuse_unread(topic: ExistingTopic) -> None:
-    """Refuse to alter a config with an unreadable value: Kafka, too, writes a config as a whole or not at all."""
-    config = topic.row["config"]
+def _config_of(topic: ExistingTopic) -> Overrides:
+    """Return the config; refuse an unreadable value, as Kafka, too, writes a config as a whole or not at all."""
+    config = topic.row.config
     if config is not None and None not in config.values():
-        return
+        return config
     unread = "" if config is None else f" ({', '.join(sorted(name for name in config if config[name] is None))})"
     raise RefusedError(
         f"config of topic {topic.name} is not understood{unread}: /config/topics/{topic.name} must hold an object of "

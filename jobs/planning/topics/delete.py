@@ -9,8 +9,9 @@ from jobs.core.errors import RefusedError
 from jobs.planning.plan import PlanDraft
 from jobs.planning.topics.existing_topic import is_assignment_understood, operation, unknown_topics
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import as_of, rows_as_of
 from schemas.enums import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.rows import Topic
 from schemas.topic_configs import DELETION_ENABLED, boolean
 
 
@@ -34,7 +35,7 @@ class DeleteRequest:
         """Plan the deletion of topics that can be deleted; the others are rejections."""
         lake = at.tables.warehouse
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", DELETION_ENABLED)))
-        rows = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
+        rows = {row.topic: row for row in rows_as_of(lake, at.snapshot, Topic, ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in rows]
         why_unknown = unknown_topics(unknown, at.snapshot.snapshot_id)
         if not rows:
@@ -43,7 +44,7 @@ class DeleteRequest:
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
         deletable = [rows[topic] for topic, rejection in verdicts if rejection is None]
         operations = [
-            operation(number, OperationKind.DELETE_TOPIC, row["topic"], json.dumps({"topic_id": row["topic_id"]}))
+            operation(number, OperationKind.DELETE_TOPIC, row.topic, json.dumps({"topic_id": row.topic_id}))
             for number, row in enumerate(deletable)
         ]
         return PlanDraft(
@@ -55,10 +56,10 @@ class DeleteRequest:
         )
 
 
-def _rejection(topic: str, known: Row | None, why_unknown: str) -> Row | None:
+def _rejection(topic: str, known: Topic | None, why_unknown: str) -> Row | None:
     if known is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
-    elif known["deletion_requested"]:
+    elif known.deletion_requested:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
     elif not is_assignment_understood(known):
         code, reason = RejectionCode.NOT_UNDERSTOOD, "its znode is not understood; `surveyor show quarantine`"

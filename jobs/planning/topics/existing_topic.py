@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import rows_as_of
 from schemas.enums import OperationKind
+from schemas.rows import Partition, Topic
 from schemas.znodes import MalformedZnodeError, check_topic_name
 
 
@@ -15,17 +17,17 @@ from schemas.znodes import MalformedZnodeError, check_topic_name
 class ExistingTopic:
     """A topic and its partitions, in order, as in a snapshot."""
 
-    row: Row
-    partitions: list[Row]
+    row: Topic
+    partitions: list[Partition]
 
     @property
     def name(self) -> str:
-        return str(self.row["topic"])
+        return self.row.topic
 
     @property
     def moving(self) -> list[int]:
         """Partitions that a running reassignment moves."""
-        return [p["partition"] for p in self.partitions if p["adding_replicas"] or p["removing_replicas"]]
+        return [p.partition for p in self.partitions if p.adding_replicas or p.removing_replicas]
 
 
 def name_fault(topic: str) -> str | None:
@@ -55,19 +57,19 @@ def _hint(topic: str, flag: str) -> str:
 def find_topic(at: SnapshotTables, topic: str) -> ExistingTopic:
     """Return a topic that may be changed; raise RefusedError if it may not."""
     snapshot_id, mine = at.snapshot.snapshot_id, ("topic", "=", topic)
-    rows = as_of(at.tables.warehouse, at.snapshot, "topics", mine)
+    rows = rows_as_of(at.tables.warehouse, at.snapshot, Topic, mine)
     if not rows:
         raise unknown_topics([topic], snapshot_id)
-    if rows[0]["deletion_requested"]:
+    if rows[0].deletion_requested:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}, so it cannot be changed")
-    partitions = as_of(at.tables.warehouse, at.snapshot, "partitions", mine)
-    return ExistingTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
+    partitions = rows_as_of(at.tables.warehouse, at.snapshot, Partition, mine)
+    return ExistingTopic(rows[0], sorted(partitions, key=attrgetter("partition")))
 
 
-def is_assignment_understood(topic: Row) -> bool:
+def is_assignment_understood(topic: Topic) -> bool:
     """Whether all of /brokers/topics/T was understood; rows of older versions combine it with the config."""
-    understood = topic.get("assignment_understood")
-    return bool(topic["understood"] if understood is None else understood)
+    understood = topic.assignment_understood
+    return bool(topic.understood if understood is None else understood)
 
 
 def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:

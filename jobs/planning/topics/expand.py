@@ -67,20 +67,20 @@ class ExpandRequest:
         # Kafka's fixed start is the first shift too
         row = placement | {"first_partition": existing, "shift": placement.get("start_index")}
         assigned = assign_topics(at.tables.spark, [row], placement)
-        assignments = assigned.withColumns({"topic_id": F.lit(topic.row["topic_id"]).cast("string")})
-        version = topic.row["topic_version"]
+        assignments = assigned.withColumns({"topic_id": F.lit(topic.row.topic_id).cast("string")})
+        version = topic.row.topic_version
         changes = expansion_changes(assignments, at["brokers"], at.tables.warehouse.cluster, version)
         placement |= {"allow_internal": True} if self.allow_internal else {}
-        data = {"existing": existing, "partitions": self.partitions, "topic_id": topic.row["topic_id"]}
+        data = {"existing": existing, "partitions": self.partitions, "topic_id": topic.row.topic_id}
         expansion = operation(0, OperationKind.EXPAND_TOPIC, self.topic, json.dumps(data, sort_keys=True))
-        replicas = len(topic.partitions[0]["replicas"])
+        replicas = len(topic.partitions[0].replicas)
         if self.rack_aware and (self.by_hand is not None or may_crowd(replicas, live)):
             placement |= crowded(assigned, live, SPREAD_LATER)
         return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[expansion])
 
     def _placement(self, topic: ExistingTopic, live: list[Row]) -> dict[str, Any]:
         """Return the input of the algorithm."""
-        first, brokers = topic.partitions[0]["replicas"], [row["broker_id"] for row in live]
+        first, brokers = topic.partitions[0].replicas, [row["broker_id"] for row in live]
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
         if len(first) > len(brokers):
             raise RefusedError(
@@ -96,7 +96,7 @@ class ExpandRequest:
 
     def _added(self, topic: ExistingTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
         """Return the assignment of the added partitions, checked as in `AdminZkClient`."""
-        now = [row["replicas"] for row in topic.partitions]
+        now = [row.replicas for row in topic.partitions]
         added = self.partitions - len(now)
         if len(by_hand) not in {added, self.partitions}:
             raise UsageError(
@@ -124,15 +124,15 @@ class ExpandRequest:
 
 def _refuse_unsettled(at: SnapshotTables, topic: ExistingTopic) -> None:
     """Refuse what Kafka would refuse, and a topic whose partitions cannot be counted."""
-    requested = [row["partition"] for row in requests_of(at) if row["topic"] == topic.name]
-    moving = sorted({*topic.moving, *requested})
+    requested = [row.key for row in requests_of(at) if row.topic == topic.name]
+    moving = sorted({*topic.moving, *(partition for _, partition in requested)})
     if moving:
         raise RefusedError(
             f"a reassignment of {topic.name} is running (partitions {', '.join(map(str, moving))}), and Kafka adds "
             "none during it (REASSIGNMENT_IN_PROGRESS); wait for it, then snapshot and plan again",
         )
-    numbers = [row["partition"] for row in topic.partitions]
-    opaque = [row["partition"] for row in topic.partitions if row["understood"] is False]
+    numbers = [row.partition for row in topic.partitions]
+    opaque = [row.partition for row in topic.partitions if row.understood is False]
     if not is_assignment_understood(topic.row):
         why = "is not understood: `surveyor show quarantine` shows why"
         raise RefusedError(

@@ -15,8 +15,8 @@ from jobs.snapshots.health import Health
 from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from schemas.enums import NO_CONTROLLER
-from schemas.rows import Snapshot
+from schemas.enums import NO_CONTROLLER, DrainMode
+from schemas.rows import DrainedBroker, Snapshot
 from tests.docs.shown import fault
 from tests.jobs.support.rows.lake_rows import NOW
 
@@ -54,6 +54,10 @@ WELL: Final = Health(
 )
 DAY: Final = 86_400.0
 SNAPSHOT: Final = Snapshot(snapshot_id=4, taken_at=NOW - timedelta(minutes=5))
+
+
+def drained(broker: int, mode: DrainMode = DrainMode.ADMIN) -> DrainedBroker:
+    return DrainedBroker(broker_id=broker, mode=mode.value, since=NOW)
 
 
 EPOCH_BLOCKS: Final[Row] = {"path": "/controller_epoch", "blocks": "fail-over", "reason": "why", "mend": None}
@@ -126,13 +130,13 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({"gone": {4: 1}, "most_replicas": 3}, {}, "broker 4 is gone: start it", None),
     (
         {"gone": {4: 1}},
-        {"drained": [{"broker_id": 4}]},
+        {"drained": [drained(4)]},
         STOPPED,
         None,
     ),
     (
         {"gone": {4: 1}},
-        {"drained": [{"broker_id": 4, "mode": "resident"}]},
+        {"drained": [drained(4, DrainMode.RESIDENT)]},
         "broker 4 is drained and down: start it once the work is done, which ends the drain",
         None,
     ),
@@ -181,13 +185,13 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ),
     (
         {},
-        {"drained": [{"broker_id": 1}]},
+        {"drained": [drained(1)]},
         "drained, the last choice of elections: 1",
         "plan undrain --brokers 1 --refresh",
     ),
     (
         {"led_by_drained": 2},
-        {"drained": [{"broker_id": 1}]},
+        {"drained": [drained(1)]},
         "drained, the last choice of elections: 1; 2 partitions are led by a drained broker: do not stop it",
         "plan undrain --brokers 1 --refresh",
     ),
@@ -300,7 +304,7 @@ def test_a_broker_is_given_up_last_and_later() -> None:
     assert gone_for(3, gone) == [start, quarantine, last]
     assert gone_for(3, replace(gone, most_replicas=3)) == [start, quarantine, too_few]
     assert last not in gone_for(3, gone, snapshot=old)
-    assert [step.command for step in gone_for(3, gone, drained=[{"broker_id": 4}])] == [None, "show quarantine"]
+    assert [step.command for step in gone_for(3, gone, drained=[drained(4)])] == [None, "show quarantine"]
 
 
 def test_outage_comes_first_and_nothing_is_given_up() -> None:

@@ -60,7 +60,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     rows = [commit_row(0, Outcome.PENDING), commit_row(0, Outcome.APPLIED), commit_row(1, Outcome.STALE)]
     killed = [commit_row(number, Outcome.PENDING, attempt=2) for number in (0, 1)]
     lake.append("commits", [*rows, *killed, commit_row(0, Outcome.APPLIED, action="take_over")])
-    lake.append("drained", [{"broker_id": 2, "mode": "admin", "plan_id": "5f"}])
+    lake.append("drained", [{"broker_id": 2, "mode": "admin", "plan_id": "5f", "since": datetime.now(UTC)}])
     cluster.snapshot()
     return Surveyor(NOWHERE, Path(lake.warehouse))
 

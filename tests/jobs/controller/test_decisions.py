@@ -1,6 +1,7 @@
 """Decisions by class of partitions are the same as decisions on each partition separately."""
 
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from itertools import product
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from jobs.controller.decisions.cache import DecisionCache, PartitionClass, group
 from jobs.controller.decisions.engine import DecisionEngine, Decisions
 from jobs.controller.decisions.precompute import FailurePrecomputer
 from schemas.enums import DrainMode, RequestKind
-from schemas.rows import Key
+from schemas.rows import DrainedBroker, Key
 
 LIVE = (1, 2, 3)
 LIVE_AND_DEAD = (*LIVE, 4, 5)
@@ -81,7 +82,8 @@ def test_class_decision_equals_individual_decisions(engine: DecisionEngine, monk
     actions = set()
     for seed, requested in product(range(3), (True, False)):
         context = random_context(seeded(seed))
-        engine.drained = [{"broker_id": 2, "mode": DrainMode.RESIDENT.value}] if seed == 1 else []
+        mark = DrainedBroker(broker_id=2, mode=DrainMode.RESIDENT.value, since=datetime.now(UTC))
+        engine.drained = [mark] if seed == 1 else []
         if not requested:
             context.requests = []
             context.moving.clear()  # so that the query decides on leadership only

@@ -29,7 +29,7 @@ from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome
 from schemas.lease import LeaseHolder
-from schemas.rows import Change, Snapshot
+from schemas.rows import Change, DrainedBroker, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
@@ -189,7 +189,12 @@ def test_drained_broker_is_elected_if_alone_in_sync(
 ) -> None:
     """It also becomes the leader of a new topic whose other replicas are down."""
     controller.engine.drained = [
-        {"broker_id": 1, "mode": mode.value, "broker_epoch": tree.client.exists("/brokers/ids/1").czxid}
+        DrainedBroker(
+            broker_id=1,
+            mode=mode.value,
+            broker_epoch=tree.client.exists("/brokers/ids/1").czxid,
+            since=datetime.now(UTC),
+        )
     ]
     tree.write(state_path("orders", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 1])))
     controller.cycle()

@@ -1,5 +1,6 @@
 """Broker sets of rules: equal whether computed from all brokers or from those that a partition references."""
 
+from datetime import UTC, datetime
 from itertools import product
 from typing import Final
 
@@ -9,6 +10,7 @@ from pyspark.sql import functions as F
 from jobs.repositories.drained_brokers import NOT_REGISTERED, has_registered_again
 from planner.columns.broker_sets import DRAIN_MODE, live_brokers, with_drained, with_referenced_brokers
 from schemas.enums import NO_LEADER, DrainMode
+from schemas.rows import DrainedBroker
 from schemas.tables import BROKERS, DRAINED, PARTITIONS
 from tests.planner.frames import CLUSTER, as_rows, broker_row, frame, partition_row
 
@@ -66,15 +68,17 @@ def test_a_resident_drain_ends_when_its_broker_registers_again(spark: SparkSessi
     """Checks the transform and its counterpart for a controller that holds the brokers in memory."""
     rows = [broker_row(broker, broker_epoch=now) for broker, (_, _, now, _) in enumerate(MARKS)]
     marks = [
-        {"cluster": CLUSTER, "broker_id": broker, "mode": mode.value, "broker_epoch": epoch}
+        DrainedBroker(cluster=CLUSTER, broker_id=broker, mode=mode.value, broker_epoch=epoch, since=datetime.now(UTC))
         for broker, (mode, epoch, _, _) in enumerate(MARKS)
     ]
 
-    marked = as_rows(with_drained(frame(spark, rows, BROKERS), frame(spark, marks, DRAINED)))
+    drained = [mark.columns() for mark in marks]
+
+    marked = as_rows(with_drained(frame(spark, rows, BROKERS), frame(spark, drained, DRAINED)))
 
     expected = [mode and mode.value for *_, mode in MARKS]
     registered = {row["broker_id"]: row["broker_epoch"] for row in rows}
-    in_force = [None if has_registered_again(mark, registered) else mark["mode"] for mark in marks]
+    in_force = [None if has_registered_again(mark, registered) else mark.mode for mark in marks]
     by_broker = sorted(marked, key=lambda row: row["broker_id"])
     assert [row[DRAIN_MODE] for row in by_broker] == in_force == expected
 

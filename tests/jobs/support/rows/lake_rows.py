@@ -34,6 +34,7 @@ def topic(name: str, **columns: Any) -> Row:  # noqa: ANN401 - columns of `topic
     return {
         "topic": name,
         "topic_id": f"{name}-id",
+        "topic_version": 0,
         "config": {},
         "deletion_requested": False,
         "understood": True,
@@ -44,6 +45,7 @@ def topic(name: str, **columns: Any) -> Row:  # noqa: ANN401 - columns of `topic
 def partition(replicas: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401 - columns of `partitions`
     """Return a partition whose first replica leads, all in sync."""
     return {
+        "topic_version": 0,
         "replicas": list(replicas),
         "adding_replicas": [],
         "removing_replicas": [],
