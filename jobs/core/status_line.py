@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock
+from threading import RLock
 from typing import Final, TextIO
 
 _CLEAR_LINE: Final = b"\r\x1b[K"
@@ -27,7 +27,8 @@ class _Line:
     is_asking = False
     is_finished = False
     """Whether nothing is drawn anymore, because the process ends."""
-    lock = Lock()
+    lock = RLock()
+    """Reentrant, as a finalizer that runs during output may log."""
 
 
 def allow(*, is_allowed: bool) -> None:
