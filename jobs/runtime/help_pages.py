@@ -97,9 +97,8 @@ class HelpPage(TyperGroup):
 
 
 def _groups(root: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - Typer's own
-    """Yield the groups of the outermost command, importing them if necessary."""
+    """Yield the groups of the outermost command, importing all commands."""
     for name, command in root.commands.items():
-        is_group = isinstance(command, LazyCommand) and command.leads_to_group
-        group = command.callback() if is_group else command
+        group = command.callback() if isinstance(command, LazyCommand) else command  # type: ignore[misc] # it has one
         if isinstance(group, TyperGroup):
             yield name, group

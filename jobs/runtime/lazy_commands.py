@@ -28,17 +28,8 @@ HELP: Final = {"help_option_names": ["-h", "--help"]}
 class LazyCommand(TyperCommand):
     """A placeholder for a command; its callback imports and returns the command, which then parses and runs."""
 
-    leads_to_group = False
-    """Whether the command is a group."""
-
     def make_context(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as typer's own
         return self.callback().make_context(*arguments, **named)  # type: ignore[misc] # a LazyCommand has a callback
-
-
-class _LazyGroup(LazyCommand):
-    """A placeholder for a group of commands."""
-
-    leads_to_group = True
 
 
 def add_lazily(app: typer.Typer, place: str, help: str, part: str) -> None:  # noqa: A002 - typer's word
@@ -52,7 +43,7 @@ def add_lazily(app: typer.Typer, place: str, help: str, part: str) -> None:  # n
     def load() -> Any:  # noqa: ANN401 - a command of typer's
         return _loaded(getattr(import_module(module), function), name)
 
-    app.command(name, cls=_LazyGroup if function == "app" else LazyCommand, help=help, rich_help_panel=part)(load)
+    app.command(name, cls=LazyCommand, help=help, rich_help_panel=part)(load)
 
 
 def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
