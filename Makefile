@@ -37,8 +37,7 @@ python:
 .venv/.setup: .venv/.runtime .venv-airflow/.setup
 	$(BIN)/python -m pip install -q -c constraints.txt --group dev
 	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
-	-@$(BIN)/python -m jobs.adapters.embedded.record_archives
-	-@$(BIN)/python -m tests.spark_archive
+	-@$(BIN)/python -m tests.class_archives
 	@touch $@
 
 # Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own.

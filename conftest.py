@@ -17,8 +17,8 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 from jobs.adapters.embedded.processes import Server
+from tests.class_archives import environment
 from tests.shared_spark import own_session, session_of_run
-from tests.spark_archive import environment
 
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - as Linux has it
 """Where files cost no disk, and the bytes that must be free there for it to be used."""

@@ -2,7 +2,7 @@
 
 An unchanged snapshot of a million partitions took 24.4 s without it and 20.6 s with it (docs/benchmarks.md). Java uses
 an archive only if no folder on the class path contains files. `conf` would be such a folder, so its files are passed
-to Spark by name and an empty folder replaces it. `make setup` records the archive by `tests.spark_archive`. Without an
+to Spark by name and an empty folder replaces it. `make setup` records the archive by `tests.class_archives`. Without an
 archive, after any error with it, or if the user has set how Spark starts, Spark starts without it, only slower.
 """
 
@@ -20,7 +20,7 @@ JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 
-_SERVER: Final = "spark"
+SPARK: Final = "spark"
 
 _PASSED_BY_NAME: Final = {"log4j2.properties", "spark-defaults.conf"}
 """Files of `conf` that are passed to Spark by name."""
@@ -31,7 +31,7 @@ _UNUSED_BY_SPARK: Final = {"surveyor.toml"}
 
 def spark_archive() -> Path:
     """Return the path of the archive for Spark's jars, which may not exist."""
-    return archive_of(_SERVER, zookeeper_jars())
+    return archive_of(SPARK, zookeeper_jars())
 
 
 def quick_start(jvm: str, conf: Path) -> Mapping[str, str]:
@@ -51,7 +51,7 @@ def _from_archive(jvm: str, conf: Path) -> Mapping[str, str]:
     files = {file.name for file in conf.iterdir()} if conf.is_dir() else set[str]()
     if _ARGUMENTS in os.environ or not _PASSED_BY_NAME <= files <= _PASSED_BY_NAME | _UNUSED_BY_SPARK:
         return {}
-    archive = usable_archive(_SERVER, zookeeper_jars)
+    archive = usable_archive(SPARK, zookeeper_jars)
     return variables(f"{jvm} -XX:SharedArchiveFile={shlex.quote(str(archive))}", conf) if archive else {}
 
 
