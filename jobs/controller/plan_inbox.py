@@ -29,6 +29,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.admin.lease import this_process
+from jobs.execution.batch.commit import HeldControllership
 from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.report import plan_result
@@ -248,8 +249,7 @@ class PlanInbox:
             plan,
             assessment,
             _UNTIL_RESIGNED,
-            self.control,
-            notify_brokers=self._send_in_batches,
+            HeldControllership(self.control, self._send_in_batches),
             author=author,
         )
         return plan_result(self.settings, plan, ledger, detailed=plan_request.detailed)

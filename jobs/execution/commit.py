@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
-from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, Controllership, OvertakenError
+from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
@@ -21,7 +21,7 @@ from jobs.execution.admin.connections import admin_of, controller_of
 from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.throttles import leftover_lines, throttle_lines, throttle_rows
-from jobs.execution.batch.commit import NotifyBrokers, commit_batch
+from jobs.execution.batch.commit import HeldControllership, commit_batch
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
 from jobs.execution.report import ReportExtras, counts, refuse_unless_agreed, report_applied, report_dry
@@ -43,17 +43,12 @@ def apply_plan(
     plan: Plan,
     preflight: Preflight,
     max_hold: float,
-    held: Controllership | None = None,
+    held: HeldControllership | None = None,
     *,
     running: ReassignmentOptions = DEFAULT,
-    notify_brokers: NotifyBrokers | None = None,
     author: Actor | None = None,
 ) -> CommitLog:
-    """Write the pending rows and record the outcomes; `author` is recorded if it is not this process.
-
-    `held` is a controllership that the caller has and keeps. `notify_brokers` is how that caller notifies brokers;
-    without it the commit opens connections of its own.
-    """
+    """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
     if preflight.resident_controller is not None:
         running = replace(running, via=Via.ZOOKEEPER)  # `surveyor control` serves no Admin API
     watched = preflight.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
@@ -62,9 +57,7 @@ def apply_plan(
             return _apply(settings, plan, preflight, running=running, lease=lease)
     # the caller that holds the controllership defers signals itself, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
-        return _apply(
-            settings, plan, preflight, max_hold=max_hold, held=held, notify_brokers=notify_brokers, author=author
-        )
+        return _apply(settings, plan, preflight, max_hold=max_hold, held=held, author=author)
 
 
 def _apply(
@@ -73,8 +66,7 @@ def _apply(
     preflight: Preflight,
     *,
     max_hold: float = 0.0,
-    held: Controllership | None = None,
-    notify_brokers: NotifyBrokers | None = None,
+    held: HeldControllership | None = None,
     running: ReassignmentOptions = DEFAULT,
     lease: Lease | None = None,
     author: Actor | None = None,
@@ -84,7 +76,7 @@ def _apply(
     for line in leftover_lines(settings.lake, plan):
         log(line)
     ledger = CommitLog.open(settings.lake, plan, author)
-    ledger.controller_epoch = ledger.written_under = None if held is None else held.epoch
+    ledger.controller_epoch = ledger.written_under = None if held is None else held.control.epoch
     ledger.broker_epochs = preflight.state.live
     ledger.set_preflight_outcomes(preflight.already_decided)
     try:
@@ -94,7 +86,7 @@ def _apply(
                     settings, ledger, controller, preflight.pending, lease, running=running, throttler=throttler
                 )
         else:
-            _write_pending(settings, ledger, preflight, max_hold, held=held, notify_brokers=notify_brokers)
+            _write_pending(settings, ledger, preflight, max_hold, held=held)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -109,8 +101,7 @@ def _write_pending(
     preflight: Preflight,
     max_hold: float,
     *,
-    held: Controllership | None,
-    notify_brokers: NotifyBrokers | None,
+    held: HeldControllership | None,
 ) -> None:
     """Write the pending rows as the controller; if another controller has taken over in between, judge them again.
 
@@ -129,7 +120,6 @@ def _write_pending(
                 max_hold,
                 held,
                 silent=silent,
-                notify_brokers=notify_brokers,
                 since=since,
                 above=above,
             )

@@ -14,7 +14,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.execution.batch.commit import _commit_held
+from jobs.execution.batch.commit import _write_and_notify
 from jobs.execution.batch.notify import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
@@ -44,7 +44,9 @@ def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
             progress(f"committing {changes:,} changes"),
             controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
         ):
-            told = _commit_held(settings, CommitLog.open(settings.lake, plan), control, plan.changes, HoldBudget(600.0))
+            told = _write_and_notify(
+                settings, CommitLog.open(settings.lake, plan), control, plan.changes, HoldBudget(600.0)
+            )
             seconds = control.held()
         assert len(told.written) == changes, f"{len(told.written)} of {changes} written"
         assert all(answer.error == 0 for answer in told.answers), "a broker was not told"

@@ -8,7 +8,7 @@ between a write and its notification the brokers soon receive the new state.
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -55,8 +55,15 @@ RESIGN_TIMEOUT_SECONDS: Final = 20.0
 
 _MAX_EXAMPLES: Final = 3
 
-NotifyBrokers = Callable[[Sequence[Change]], None]
-"""Notifies brokers of changes that were written."""
+
+@dataclass(frozen=True, slots=True)
+class HeldControllership:
+    """A controllership that the caller has and keeps, as the resident controller does."""
+
+    control: Controllership
+    notify_brokers: Callable[[Sequence[Change]], None]
+    """Notifies the brokers of changes that were written; the caller handles their responses."""
+
 
 LEFT_TO_SUCCESSOR: Final = "the next controller sends them to the brokers; check that a broker becomes the controller"
 
@@ -81,32 +88,24 @@ def commit_batch(
     ledger: CommitLog,
     pending: Sequence[PlanRow],
     max_hold: float,
-    held: Controllership | None = None,
+    held: HeldControllership | None = None,
     *,
     silent: Collection[int] = (),
-    notify_brokers: NotifyBrokers | None = None,
     since: int | None = None,
     above: int = 0,
 ) -> None:
     """Write the pending rows and record the outcomes in the commit log.
 
-    Without `held` this function takes the controllership and resigns afterwards. With `held` the caller keeps it.
-    `notify_brokers` is the caller's own way to notify brokers; the caller then also handles their responses. `silent`
-    brokers are known not to answer. Responses are read and recorded after the resignation, because the brokers' ISR
-    changes and producer ids wait for a controller. `since` is the controller epoch at which the rows were judged
-    pending: if another controller has taken over since, OvertakenError is raised and nothing is taken over. `above` is
-    the latest controller epoch found in states and in the warehouse; the new epoch will be later.
+    Without `held` this function takes the controllership and resigns afterwards. `silent` brokers are known not to
+    answer. Responses are read and recorded after the resignation, because the brokers' ISR changes and producer ids
+    wait for a controller. `since` is the controller epoch at which the rows were judged pending: if another controller
+    has taken over since, OvertakenError is raised and nothing is taken over. `above` is the latest controller epoch
+    found in states and in the warehouse; the new epoch will be later.
     """
-    if held is not None and notify_brokers is not None:
-        written, _, _ = _write(ledger, held, pending, max_hold, listener=settings.listener)
-        notify_brokers([written_change.change for written_change in written])
-        verify_written(settings.zookeeper, NotificationResult(held.epoch, written))
-        return
     if held is not None:
-        notified = _commit_held(
-            settings, ledger, held, pending, HoldBudget(max_hold, silent, keeps_controllership=True)
-        )
-        _record(settings, ledger, notified, BrokerResponses.of(notified.answers), NO_CONTROLLER)
+        written, _, _ = _write(ledger, held.control, pending, max_hold, listener=settings.listener)
+        held.notify_brokers([written_change.change for written_change in written])
+        verify_written(settings.zookeeper, NotificationResult(held.control.epoch, written))
         return
     refuse_resident_drain(ledger.plan)
     with _progress_on_connection_loss(ledger):
@@ -160,7 +159,7 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
             controller_epoch=control.epoch,
             broker_id=control.controller_id,
         )
-        notified = _commit_held(settings, ledger, control, pending, hold)
+        notified = _write_and_notify(settings, ledger, control, pending, hold)
         seconds = control.held()
     responses = BrokerResponses.of(notified.answers)
     _record(
@@ -200,7 +199,7 @@ def _take_over(
         raise
 
 
-def _commit_held(
+def _write_and_notify(
     settings: Settings, ledger: CommitLog, control: Controllership, pending: Sequence[PlanRow], hold: HoldBudget
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
@@ -214,15 +213,8 @@ def _commit_held(
         notified = notify(control, channels, state.brokers, first_notices, hold)
         with_deleted_replicas = changes_deleting_replicas(changes)
         if (with_deleted_replicas or deletions) and not notified.out_of_time and notified.fenced is None:
-            notified = notified.combined_with(
-                notify(
-                    control,
-                    channels,
-                    state.brokers,
-                    partial(deletion_notices, with_deleted_replicas, deletions),
-                    hold,
-                )
-            )
+            second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
+            notified = notified.combined_with(notify(control, channels, state.brokers, second_notices, hold))
     ledger.judge(deletion_outcomes(deletions, notified))
     return replace(notified, epoch=epoch, written=written)
 

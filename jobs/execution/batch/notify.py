@@ -27,10 +27,6 @@ from jobs.runtime.console import log
 from schemas.notices import Notice
 from schemas.rows import Change
 
-MIN_HOLD_SECONDS: Final = 1.0
-"""Minimum seconds for notifying if the caller keeps the controllership: no fail-over follows that would do it."""
-
-
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they
 know.
@@ -42,17 +38,15 @@ NoticesFor = Callable[[Collection[int]], Sequence[Notice]]
 
 @dataclass(frozen=True, slots=True)
 class HoldBudget:
-    """How long the controllership may be held (`max_hold` in seconds), and whether the caller keeps it."""
+    """How long the controllership may be held (`max_hold` in seconds)."""
 
     max_hold: float
     silent: Collection[int] = ()
     """Brokers that are known not to answer."""
-    keeps_controllership: bool = False
 
     def seconds_left(self, control: Controllership) -> float:
         """Return the seconds left for notifying brokers."""
-        seconds = 0.0 if interrupted() else self.max_hold - control.held()
-        return max(seconds, MIN_HOLD_SECONDS) if self.keeps_controllership else seconds
+        return 0.0 if interrupted() else self.max_hold - control.held()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,26 @@
 """Commits under a controllership that the test keeps, as a resident controller makes them."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.execution.batch.commit import HeldControllership
+from jobs.execution.batch.notify import HoldBudget, notify
 from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import check_before_commit
 from jobs.preconditions.limits import CommitLimits
+from jobs.repositories import broker_responses
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import settings_from
+from planner.broker_requests.notices import notices_for
+from schemas.rows import Change
 from tests.jobs.support.commands.commands import Surveyor
 
 
@@ -26,5 +36,13 @@ def commit_held(
     plan = read_plan(settings.lake, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
     assessment = check_before_commit(settings, plan, Mode.BATCH, limits)
-    apply_plan(settings, plan, assessment, max_hold=held.held() + patience, held=held)
+    hold = HoldBudget(held.held() + patience)
+
+    def notify_brokers(changes: Sequence[Change]) -> None:
+        with ChannelManager(str(held.controller_id), listener=settings.listener) as channels:
+            notified = notify(held, channels, read_brokers(held.client), partial(notices_for, changes), hold)
+        responses = BrokerResponses.of(notified.answers)
+        broker_responses.record(settings.lake, responses.table(settings.lake.cluster))
+
+    apply_plan(settings, plan, assessment, hold.max_hold, HeldControllership(held, notify_brokers))
     return read_plan(settings.lake, plan_id).row
