@@ -82,7 +82,7 @@ def configure(
     root.removeHandler(_HANDLER)
     if is_debug or is_json():  # otherwise logging itself writes the warnings of libraries
         root.addHandler(_HANDLER)
-    root.setLevel(logging.DEBUG if is_debug else logging.WARNING)
+    root.setLevel(logging.DEBUG if is_debug else max(LOGGER.level, logging.WARNING))
     for logger in _State.quiet_loggers:
         _set_quiet(logger)
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from jobs.cli import app
 from jobs.core import logs
 from jobs.core.logs import LogFormat, LogLevel
-from jobs.core.signals import INTERRUPTED_MESSAGE
+from jobs.core.signals import INTERRUPTED_MESSAGE, relay_stderr
 from jobs.runtime.console import log, warn
 from tests.jobs.support.commands.commands import Surveyor
 
@@ -149,6 +150,28 @@ def test_no_bar_on_a_terminal_and_a_signal_is_a_record() -> None:
 
     assert done.returncode == 128 + signal.SIGTERM
     assert shown == [("info", "writing", "east"), ("error", INTERRUPTED_MESSAGE, "east")]
+
+
+def test_lines_of_a_child_are_records(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(log_format=LogFormat.JSON)
+    reading, writing = os.pipe()
+    seen = Event()
+
+    def log_line(line: str) -> None:
+        logs.LOGGER.getChild("spark").warning(line)
+        seen.set()
+
+    relay_stderr(reading, without=b"known\n", log_line=log_line)
+    os.write(writing, b"known\n\nout of \x1b[1mmemory\n")
+    os.close(writing)
+
+    assert seen.wait(10)
+    (record,) = records(capsys.readouterr().err)
+    assert (record["level"], record["logger"], record["message"]) == (
+        "warning",
+        "surveyor.spark",
+        "out of \x1b[1mmemory",
+    )
 
 
 def test_libraries_are_quiet_below_debug_and_never_show_secrets(capsys: pytest.CaptureFixture[str]) -> None:
