@@ -17,12 +17,12 @@ from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
 from tests.bench.failover import bench_failover
 from tests.bench.figures import Driver, describe
+from tests.bench.notification import CHANGE_COUNT, bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
 from tests.bench.report import Report
 from tests.bench.snapshots import UNCHANGED, Sample, SnapshotBench
 from tests.bench.takeover import bench_takeover
-from tests.bench.telling import CHANGES_TOLD, bench_telling
 
 WARM_UP = 20_000
 REPEATS = 3
@@ -65,14 +65,14 @@ def run(options: argparse.Namespace) -> Report:
             )
             samples += snapshots
             samples.append(Sample(bench_shell(synthetic, warm, options.rounds)))
-    telling = bench_telling(options.told)
+    notification = bench_notification(options.told)
     failures = [
         figure for bench in (bench_failover, bench_takeover) for size in options.failover for figure in bench(size)
     ]
     planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
     return Report(
-        machine, [*cold, *(sample.figure for sample in samples), writing, telling, *failures, *planning], costs
+        machine, [*cold, *(sample.figure for sample in samples), writing, notification, *failures, *planning], costs
     )
 
 
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--planned", type=_positive, default=500_000, metavar="N", help="partitions to plan for; 500000"
     )
-    parser.add_argument("--told", type=_size, default=CHANGES_TOLD, metavar="N", help="changes told to brokers; 100000")
+    parser.add_argument("--told", type=_size, default=CHANGE_COUNT, metavar="N", help="changes sent to brokers; 100000")
     parser.add_argument(
         "--failover",
         type=_sizes,

@@ -19,8 +19,8 @@ from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
 from tests.bench.figures import Figure, median_of, seconds_of, timed
+from tests.bench.notification import instant_brokers
 from tests.bench.snapshots import MILLION
-from tests.bench.telling import instant_brokers
 
 COLD: Final = 1_000
 """Partitions of the tiny cluster."""

@@ -35,7 +35,7 @@ from jobs.runtime.progress import progress
 from schemas.rows import Snapshot
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
 from tests.bench.figures import Figure
-from tests.bench.telling import instant_brokers
+from tests.bench.notification import instant_brokers
 
 CONCERNED: Final = 10_000
 VICTIMS: Final = range(3)

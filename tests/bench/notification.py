@@ -1,4 +1,4 @@
-"""How long a commit in batch mode holds the controllership: writing, and telling brokers that answer at once."""
+"""How long a commit in batch mode holds the controllership: writing, and notifying brokers that answer at once."""
 
 import subprocess
 import sys
@@ -26,15 +26,19 @@ from schemas.tables import CHANGES
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from tests.bench.figures import Figure
 
-CHANGES_TOLD: Final = 100_000
-BROKERS_TOLD: Final = 30
+CHANGE_COUNT: Final = 100_000
+NOTIFIED_BROKERS: Final = 30
 HELD_AT_MOST: Final = 15.0
-"""Seconds; half of what the controllership may be held unless told otherwise."""
+"""Seconds; half of the default of --max-hold."""
 
 
-def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
-    """Commit a leader for every partition, each told to three of thirty brokers, and its metadata to all."""
-    with cluster(changes) as synthetic, instant_brokers(BROKERS_TOLD) as ports, tempfile.TemporaryDirectory() as folder:
+def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
+    """Commit a leader for every partition, each sent to three of thirty brokers, and its metadata to all."""
+    with (
+        cluster(changes) as synthetic,
+        instant_brokers(NOTIFIED_BROKERS) as ports,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         synthetic.listen(ports)
         for broker in range(len(ports), BROKER_COUNT):
             synthetic.client.delete(f"/brokers/ids/{broker}")
@@ -44,18 +48,18 @@ def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
             progress(f"committing {changes:,} changes"),
             controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
         ):
-            told = _write_and_notify(
+            notified = _write_and_notify(
                 settings, CommitLog.open(settings.lake, plan), control, plan.changes, HoldBudget(600.0)
             )
             seconds = control.held()
-        assert len(told.written) == changes, f"{len(told.written)} of {changes} written"
-        assert all(answer.error == 0 for answer in told.answers), "a broker was not told"
+        assert len(notified.written) == changes, f"{len(notified.written)} of {changes} written"
+        assert all(answer.error == 0 for answer in notified.answers), "a broker was not notified"
         return Figure(
-            measured=f"hold the controllership: {changes:,} changes written, {len(ports)} brokers told",
+            measured=f"hold the controllership: {changes:,} changes written, {len(ports)} brokers notified",
             seconds=seconds,
             baseline="what it may take",
             baseline_seconds=HELD_AT_MOST,
-            target=1.0 if changes >= CHANGES_TOLD else None,
+            target=1.0 if changes >= CHANGE_COUNT else None,
         )
 
 
@@ -92,7 +96,7 @@ def _plan(settings: Settings, synthetic: Cluster) -> Plan:
 def _change(number: int) -> Row:
     topic, partition = divmod(number, TOPIC_SIZE)
     before = replicas(topic + partition)
-    after = [(number + j) % BROKERS_TOLD for j in range(3)]
+    after = [(number + j) % NOTIFIED_BROKERS for j in range(3)]
     same: dict[str, Any] = {"adding": [], "removing": [], "leader_recovery_state": 0}
     return {
         **dict.fromkeys(CHANGES.names),
