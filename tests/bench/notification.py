@@ -53,7 +53,7 @@ def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
             )
             seconds = control.held()
         assert len(notified.written) == changes, f"{len(notified.written)} of {changes} written"
-        assert all(answer.error == 0 for answer in notified.answers), "a broker was not notified"
+        assert all(response.error == 0 for response in notified.responses), "a broker was not notified"
         return Figure(
             measured=f"hold the controllership: {changes:,} changes written, {len(ports)} brokers notified",
             seconds=seconds,

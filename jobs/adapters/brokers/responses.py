@@ -63,6 +63,14 @@ class BrokerResponse:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
+    def broker_id(self) -> int:
+        return int(self.broker["broker_id"])
+
+    @property
+    def broker_epoch(self) -> int:
+        return int(self.broker["broker_epoch"])
+
+    @property
     def error(self) -> int:
         """The error code for the request as a whole."""
         return NOT_SENT if self.data is None else error_of(self.data)
@@ -101,7 +109,7 @@ class BrokerResponse:
             return [top] * len(self.notices)
         try:
             by_partition = dict(self._partition_errors(_entity(self.api, self.version, self.data)))
-        except Exception:  # noqa: BLE001 - a response that cannot be decoded is no answer, whatever is wrong with it
+        except Exception:  # noqa: BLE001 - a response that cannot be decoded is no response, whatever is wrong with it
             return [top or NOT_SENT] * len(self.notices)
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
 
@@ -135,29 +143,29 @@ class BrokerResponses:
     errors: Sequence[Sequence[int]]
 
     @classmethod
-    def of(cls, answers: Sequence[BrokerResponse]) -> "BrokerResponses":
-        return cls(answers, [answer.errors() for answer in answers])
+    def of(cls, responses: Sequence[BrokerResponse]) -> "BrokerResponses":
+        return cls(responses, [response.errors() for response in responses])
 
     @property
     def silent(self) -> list[int]:
         """Brokers that did not answer one or more requests."""
-        return sorted({a.broker["broker_id"] for a in self.responses if a.data is None})
+        return sorted({response.broker_id for response in self.responses if response.data is None})
 
     @property
     def accepted(self) -> list[int]:
         """Brokers that accepted every request and every partition."""
         accepted: dict[int, bool] = {}
-        for answer, errors in zip(self.responses, self.errors, strict=True):
-            broker = answer.broker["broker_id"]
-            is_delivered = answer.request_meaning.is_delivered
-            is_accepted = is_delivered and all(answer.meaning(error).is_delivered for error in errors)
+        for response, errors in zip(self.responses, self.errors, strict=True):
+            broker = response.broker_id
+            is_delivered = response.request_meaning.is_delivered
+            is_accepted = is_delivered and all(response.meaning(error).is_delivered for error in errors)
             accepted[broker] = accepted.get(broker, True) and is_accepted
         return sorted(broker for broker, is_accepted in accepted.items() if is_accepted)
 
     @property
     def of_later_epoch(self) -> list[int]:
         """Brokers that know a later controller epoch than ours."""
-        return sorted({a.broker["broker_id"] for a in self.responses if a.refuses_controller_epoch})
+        return sorted({response.broker_id for response in self.responses if response.refuses_controller_epoch})
 
     @property
     def is_partial(self) -> bool:
@@ -172,30 +180,34 @@ class BrokerResponses:
         since they would be different for Kafka's controller. A request that the broker failed to handle is included.
         """
         errors_of: dict[tuple[str, int], int] = {}
-        for answer, errors in zip(self.responses, self.errors, strict=True):
-            if answer.api != LEADER_AND_ISR or answer.data is None or answer.request_meaning not in _ABOUT_PARTITIONS:
+        for response, errors in zip(self.responses, self.errors, strict=True):
+            if (
+                response.api != LEADER_AND_ISR
+                or response.data is None
+                or response.request_meaning not in _ABOUT_PARTITIONS
+            ):
                 continue
-            for notice, error in zip(answer.notices, errors, strict=True):
-                if notice.leader == answer.broker["broker_id"]:
-                    errors_of[notice.topic, notice.partition] = 0 if answer.meaning(error).is_delivered else error
+            for notice, error in zip(response.notices, errors, strict=True):
+                if notice.leader == response.broker_id:
+                    errors_of[notice.topic, notice.partition] = 0 if response.meaning(error).is_delivered else error
         return {key: error for key, error in errors_of.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
         """Return rows of `answers`, built by columns since there may be millions."""
         schema = schema_of("answers")
         counts = [len(errors) for errors in self.errors]
-        by_answer: dict[str, Sequence[Any]] = {
+        by_response: dict[str, Sequence[Any]] = {
             "cluster": [cluster] * len(counts),
-            "broker_id": [answer.broker["broker_id"] for answer in self.responses],
-            "api": [answer.api for answer in self.responses],
-            "broker_epoch": [answer.broker["broker_epoch"] for answer in self.responses],
-            "controller_epoch": [answer.controller_epoch for answer in self.responses],
-            "at": [answer.at for answer in self.responses],
+            "broker_id": [response.broker_id for response in self.responses],
+            "api": [response.api for response in self.responses],
+            "broker_epoch": [response.broker_epoch for response in self.responses],
+            "controller_epoch": [response.controller_epoch for response in self.responses],
+            "at": [response.at for response in self.responses],
         }
         of = pa.array(list(chain.from_iterable(repeat(n, count) for n, count in enumerate(counts))), pa.int64())
-        columns = {name: pa.array(values, schema.field(name).type).take(of) for name, values in by_answer.items()}
+        columns = {name: pa.array(values, schema.field(name).type).take(of) for name, values in by_response.items()}
         for name in ("topic", "partition", "leader_epoch", "delete_partition"):
-            values = chain.from_iterable(_column(answer, name) for answer in self.responses)
+            values = chain.from_iterable(_column(response, name) for response in self.responses)
             columns[name] = pa.array(list(values), schema.field(name).type)
         columns["error"] = pa.array(list(chain.from_iterable(self.errors)), schema.field("error").type)
         return pa.table([columns[name] for name in schema.names], schema=schema)
@@ -203,28 +215,28 @@ class BrokerResponses:
     def lines(self) -> list[str]:
         """Return lines for people, one for each kind of error."""
         groups: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
-        for answer, errors in zip(self.responses, self.errors, strict=True):
-            if answer.data is not None:
-                for name, error in zip(_names(answer), errors, strict=True):
-                    if not answer.meaning(error).is_delivered:
-                        groups[answer.api, error].append((answer.broker["broker_id"], name))
+        for response, errors in zip(self.responses, self.errors, strict=True):
+            if response.data is not None:
+                for name, error in zip(_names(response), errors, strict=True):
+                    if not response.meaning(error).is_delivered:
+                        groups[response.api, error].append((response.broker_id, name))
         lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
         more = f"{len(lines) - MAX_ERROR_LINES + 1} more kinds of error: table `answers`"
         return lines if len(lines) <= MAX_ERROR_LINES else [*lines[: MAX_ERROR_LINES - 1], more]
 
 
-def _column(answer: BrokerResponse, name: str) -> list[Any]:
-    if answer.api == UPDATE_METADATA:
+def _column(response: BrokerResponse, name: str) -> list[Any]:
+    if response.api == UPDATE_METADATA:
         return [None]
-    if name == "delete_partition" and answer.api != STOP_REPLICA:
-        return [None] * len(answer.notices)
-    return [getattr(notice, name) for notice in answer.notices]
+    if name == "delete_partition" and response.api != STOP_REPLICA:
+        return [None] * len(response.notices)
+    return [getattr(notice, name) for notice in response.notices]
 
 
-def _names(answer: BrokerResponse) -> Iterator[str | None]:
-    if answer.api == UPDATE_METADATA:
+def _names(response: BrokerResponse) -> Iterator[str | None]:
+    if response.api == UPDATE_METADATA:
         return iter([None])
-    return (f"{notice.topic}-{notice.partition}" for notice in answer.notices)
+    return (f"{notice.topic}-{notice.partition}" for notice in response.notices)
 
 
 def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:

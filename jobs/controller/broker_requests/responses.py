@@ -66,8 +66,8 @@ class ResponseHandler:
             self._handle(response, effects)
 
     def _handle(self, response: BrokerResponse, effects: ResponseEffects) -> None:
-        broker = response.broker["broker_id"]
-        if response.broker["broker_epoch"] != self.context.brokers.get(broker, {}).get("broker_epoch"):
+        broker = response.broker_id
+        if response.broker_epoch != self.context.brokers.get(broker, {}).get("broker_epoch"):
             return  # the response belongs to an earlier registration
         if response.refuses_broker_epoch:
             self.watches.signal(BROKER_IDS)

@@ -96,7 +96,7 @@ class RetryQueue:
 
         The response must belong to the present registration; `errors` are those of the response.
         """
-        broker = int(response.broker["broker_id"])
+        broker = response.broker_id
         if broker not in self._backoffs and not (response.error or any(errors)):
             return
         of_notices = [response.error] * len(response.notices) if response.api == UPDATE_METADATA else errors
@@ -116,7 +116,7 @@ class RetryQueue:
     def _add_refusal(
         self, response: BrokerResponse, notices: dict[NoticeKey, Notice], *, is_live_brokers_only: bool
     ) -> None:
-        broker, epoch = int(response.broker["broker_id"]), int(response.broker["broker_epoch"])
+        broker, epoch = response.broker_id, response.broker_epoch
         backoff = self._backoffs.get(broker)
         if backoff is None or backoff.broker_epoch != epoch:
             backoff = self._backoffs[broker] = _BrokerBackoff(epoch, time.monotonic() + FIRST_DELAY_SECONDS)

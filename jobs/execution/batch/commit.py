@@ -161,7 +161,7 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
         )
         notified = _write_and_notify(settings, ledger, control, pending, hold)
         seconds = control.held()
-    responses = BrokerResponses.of(notified.answers)
+    responses = BrokerResponses.of(notified.responses)
     _record(
         settings,
         ledger,
@@ -304,7 +304,7 @@ def _record(
     settings: Settings, ledger: CommitLog, notified: NotificationResult, responses: BrokerResponses, controller: int
 ) -> None:
     """Store the brokers' responses, read back what was written, and report brokers that may not have been notified."""
-    if not (notified.written or notified.answers):
+    if not (notified.written or notified.responses):
         return
     for line in notified.lines(responses):
         log(line)

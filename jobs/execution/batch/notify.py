@@ -65,7 +65,7 @@ class NotificationResult:
 
     epoch: int
     written: Sequence[WrittenChange] = ()
-    answers: Sequence[BrokerResponse] = ()
+    responses: Sequence[BrokerResponse] = ()
     out_of_time: bool = False
     affected_brokers: frozenset[int] = field(default_factory=frozenset)
     """Live brokers that had to be notified of leaders, ISRs or replicas."""
@@ -78,47 +78,47 @@ class NotificationResult:
         return replace(
             self,
             notified_under=max(self.notified_under, later.notified_under),
-            answers=[*self.answers, *later.answers],
+            responses=[*self.responses, *later.responses],
             affected_brokers=self.affected_brokers | later.affected_brokers,
             fenced=self.fenced or later.fenced,
         )
 
-    def failure_reason(self, answers: BrokerResponses) -> str | None:
+    def failure_reason(self, responses: BrokerResponses) -> str | None:
         """Explain why no affected broker has accepted the notification; None if at least one has."""
         if self.out_of_time:
             cause = "interrupted" if interrupted() else "--max-hold was over"
             return f"{cause} before the brokers could be notified"
-        if not self.affected_brokers or self.affected_brokers & set(answers.accepted):
+        if not self.affected_brokers or self.affected_brokers & set(responses.accepted):
             return None
         return f"none of brokers {', '.join(map(str, sorted(self.affected_brokers)))} accepted the changes"
 
-    def summary(self, answers: BrokerResponses) -> str:
+    def summary(self, responses: BrokerResponses) -> str:
         """Summarise the result in one line for the commit log."""
-        if not (self.written or self.answers):
+        if not (self.written or self.responses):
             return ""
-        missing = sorted(self.affected_brokers - set(answers.accepted))
+        missing = sorted(self.affected_brokers - set(responses.accepted))
         acceptance = (
             f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
         )
         return (
-            later_epoch_line(answers, self.notified_under)
-            or self.failure_reason(answers)
+            later_epoch_line(responses, self.notified_under)
+            or self.failure_reason(responses)
             or f"what was written was {acceptance}"
         )
 
-    def lines(self, answers: BrokerResponses) -> list[str]:
+    def lines(self, responses: BrokerResponses) -> list[str]:
         """Return the lines to print."""
         if self.out_of_time:
             return []
-        apis = list(dict.fromkeys(answer.api for answer in self.answers))
-        accepted = ", ".join(map(str, answers.accepted))
-        word = "accepted in full" if answers.is_partial else "accepted"
+        apis = list(dict.fromkeys(response.api for response in self.responses))
+        accepted = ", ".join(map(str, responses.accepted))
+        word = "accepted in full" if responses.is_partial else "accepted"
         lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
-        silent = sorted(set(answers.silent) & self.affected_brokers)
+        silent = sorted(set(responses.silent) & self.affected_brokers)
         if silent:
             ids = ", ".join(map(str, silent))
             lines.append(f"surveyor: no answer from brokers {ids}: Kafka's next controller sends them the changes")
-        return lines + [f"surveyor: {line}" for line in answers.lines()]
+        return lines + [f"surveyor: {line}" for line in responses.lines()]
 
 
 def notify(
@@ -136,8 +136,8 @@ def notify(
     fenced_error: FencedError | None = None
     for step in EPOCH_STEPS:
         batch = _control_batch(control, brokers, notices_for)
-        answers = deliver(channels, batch, deadline, _refresh_callback(control, batch, notices_for), hold.silent)
-        later_epoch_brokers = BrokerResponses.of(answers).of_later_epoch
+        responses = deliver(channels, batch, deadline, _refresh_callback(control, batch, notices_for), hold.silent)
+        later_epoch_brokers = BrokerResponses.of(responses).of_later_epoch
         fenced_error = _check_fence(control)
         if not later_epoch_brokers or fenced_error is not None or time.monotonic() > deadline:
             break
@@ -146,7 +146,7 @@ def notify(
             break
     live = frozenset(batch.addressed_brokers & batch.live)
     return NotificationResult(
-        epoch, answers=answers, affected_brokers=live, fenced=fenced_error, notified_under=batch.controller_epoch
+        epoch, responses=responses, affected_brokers=live, fenced=fenced_error, notified_under=batch.controller_epoch
     )
 
 
@@ -166,9 +166,9 @@ def raised_line(brokers: Sequence[int], epoch: int) -> str:
     return f"{_broker_list(brokers)} refused controller epoch {epoch} as stale: ours is raised above the later epoch"
 
 
-def later_epoch_line(answers: BrokerResponses, epoch: int) -> str | None:
+def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
     """Name the brokers that refuse every controller until they are restarted; None if there are none."""
-    brokers = answers.of_later_epoch
+    brokers = responses.of_later_epoch
     if not brokers:
         return None
     return (

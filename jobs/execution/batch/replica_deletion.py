@@ -97,8 +97,8 @@ def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResu
 
 def _confirmed_deletions(notified: NotificationResult) -> Iterator[tuple[int, Key]]:
     """Yield the broker, topic and partition of each replica whose deletion a broker has confirmed."""
-    responses = BrokerResponses.of([response for response in notified.answers if response.api == STOP_REPLICA])
+    responses = BrokerResponses.of([response for response in notified.responses if response.api == STOP_REPLICA])
     for response, errors in zip(responses.responses, responses.errors, strict=True):
         for notice, error in zip(response.notices, errors, strict=True):
             if notice.delete_partition and error == NONE:
-                yield response.broker["broker_id"], (notice.topic, notice.partition)
+                yield response.broker_id, (notice.topic, notice.partition)

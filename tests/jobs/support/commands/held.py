@@ -41,7 +41,7 @@ def commit_held(
     def notify_brokers(changes: Sequence[Change]) -> None:
         with ChannelManager(str(held.controller_id), listener=settings.listener) as channels:
             notified = notify(held, channels, read_brokers(held.client), partial(notices_for, changes), hold)
-        responses = BrokerResponses.of(notified.answers)
+        responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.lake, responses.table(settings.lake.cluster))
 
     apply_plan(settings, plan, assessment, hold.max_hold, HeldControllership(held, notify_brokers))
