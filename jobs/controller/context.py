@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import EmptyRequest
+from planner.columns.reassigned import is_reassigned
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Key
@@ -64,7 +65,7 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_moving(self) -> bool:
-        return bool(self.adding_replicas or self.removing_replicas)
+        return is_reassigned(self.adding_replicas, self.removing_replicas)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from jobs.repositories.plans.repository import CONTROL
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, rows_as_of
 from jobs.runtime.console import log
+from planner.columns.reassigned import IS_REASSIGNED
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
@@ -53,7 +54,6 @@ from schemas.tables import CHANGES, REJECTIONS
 MAX_WAITING_LINES: Final = 20
 """Maximum number of lines about waiting requests."""
 
-_MOVING: Final = "size(adding_replicas) + size(removing_replicas) > 0"
 _REQUEST_KINDS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
 
 STATELESS: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
@@ -109,7 +109,7 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) 
 def _cycle_input(at: SnapshotTables, requests: list[ZnodeRequest]) -> CycleInput | None:
     """Return the input of a cycle, None if nothing is requested and nothing moves."""
     partitions = at["partitions"]
-    is_moving = partitions.where(_MOVING).limit(1).count()
+    is_moving = partitions.where(IS_REASSIGNED).limit(1).count()
     if not (is_moving or any(row.kind in _REQUEST_KINDS for row in requests)):
         return None
     return CycleInput(

@@ -24,7 +24,8 @@ from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
-from planner.reassignment.replica_assignment import target
+from planner.reassignment.cancellation import ReassignmentStatus, status_towards
+from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.text import other_topic as other_topic_in_words
 from schemas.enums import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change
@@ -316,10 +317,11 @@ def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str
 
 
 def _reassigned(change: Change, assignment: Assigned) -> RowOutcome | None:
-    replicas, adding, removing = assignment
-    if target(replicas, removing) != change.replicas_after:
+    status = status_towards(change.replicas_after, ReplicaAssignment(*assignment))
+    if status is ReassignmentStatus.DIVERGED:
         return None
-    return _found_in_progress(change) if adding or removing else RowOutcome(change, Outcome.APPLIED, "found applied")
+    is_running = status is ReassignmentStatus.IN_PROGRESS
+    return _found_in_progress(change) if is_running else RowOutcome(change, Outcome.APPLIED, "found applied")
 
 
 def _found_in_progress(change: Change) -> RowOutcome:

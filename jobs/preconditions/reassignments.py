@@ -27,7 +27,8 @@ from jobs.preconditions.changes import assigned, read_changed, understood
 from jobs.repositories.plans.repository import Plan, moves_replicas
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.columns.reassigned import is_reassigned
+from planner.reassignment.cancellation import ReassignmentStatus, status_towards
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment, target
 from planner.text import abbreviate, pluralise
@@ -221,17 +222,17 @@ def _status_of(
         return ReassignmentStatus.DIVERGED, "the partition is gone"
     if requests.get(change.key) == goal:
         return ReassignmentStatus.IN_PROGRESS, "ordered"
-    replicas, adding, removing = assignment
-    current_target = target(replicas, removing)
-    if current_target != goal:
+    now = ReplicaAssignment(*assignment)
+    status = status_towards(goal, now)
+    if status is ReassignmentStatus.DIVERGED:
         return (
-            ReassignmentStatus.COMPLETE if current_target in later_targets else ReassignmentStatus.DIVERGED,
-            f"its replicas are now {replicas}",
+            ReassignmentStatus.COMPLETE if now.target in later_targets else status,
+            f"its replicas are now {now.replicas}",
         )
     missing = [broker for broker in goal if state is None or broker not in state.isr]
-    if adding or removing or (moves_replicas(change) and missing):
+    if status is ReassignmentStatus.IN_PROGRESS or (moves_replicas(change) and missing):
         return ReassignmentStatus.IN_PROGRESS, f"not yet in sync: {missing}"
-    return ReassignmentStatus.COMPLETE, f"replicas {replicas}"
+    return status, f"replicas {now.replicas}"
 
 
 def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
@@ -254,9 +255,9 @@ def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[s
 
 def _moving(topic: str, assignment: Assignment) -> dict[Key, list[int]]:
     """Partitions of a topic that move, with their targets."""
-    moving = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
+    adding, removing = assignment.adding_replicas, assignment.removing_replicas
     return {
-        (topic, number): target(assignment.partitions[number], assignment.removing_replicas.get(number, []))
-        for number in sorted(moving)
-        if assignment.adding_replicas.get(number) or assignment.removing_replicas.get(number)
+        (topic, number): target(assignment.partitions[number], removing.get(number, []))
+        for number in sorted(adding.keys() | removing.keys())
+        if is_reassigned(adding.get(number), removing.get(number))
     }

@@ -25,6 +25,7 @@ from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import LINES_SHOWN, log
 from jobs.runtime.settings import Settings
+from planner.columns.reassigned import is_reassigned
 from planner.reassignment.cancellation import ReassignmentStatus, status_of
 from planner.reassignment.rollback import (
     ClusterFacts,
@@ -175,7 +176,7 @@ class _Destinations:
         row = self.then.get(key)
         if row is None:
             return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not contain it")
-        if row["adding_replicas"] or row["removing_replicas"]:
+        if is_reassigned(row["adding_replicas"], row["removing_replicas"]):
             reason = f"{self.name} shows it being moved, which is no assignment to return to"
             return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
         if not row["replicas"]:

@@ -89,6 +89,15 @@ class StoredRows:
         marks: Bools = (had == 0) | (self.lengths(column) < had)
         return marks
 
+    def is_reassigned(self) -> Bools:
+        """Mark the partitions that are being reassigned, as `planner.columns.reassigned` does."""
+        adding, removing = (
+            pc.fill_null(pc.list_value_length(self.table[name]), 0).to_numpy()
+            for name in ("adding_replicas", "removing_replicas")
+        )
+        marks: Bools = adding + removing > 0
+        return marks
+
     def values(self, column: str) -> list[str]:
         """Return the distinct values of a column."""
         return list(pc.unique(self.table[column]).to_pylist())

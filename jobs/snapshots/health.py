@@ -106,9 +106,8 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     has_last_epoch: Bools = np.asarray(pc.fill_null(pc.greater_equal(epochs, LAST_EPOCH), fill_value=False))
     void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_void}
     moving = _moving(view.partitions, view.requested.keys() - void)
-    unborn = (
-        ~rows.has_state & _is_reassigned(view.partitions) & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
-    )
+    unborn = ~rows.has_state & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
+    unborn &= StoredRows(view.partitions).is_reassigned()
     named_kinds = {
         "leader_outside_isr": rows.judged & marks.leader_outside_isr,
         "not_understood": ~rows.understood,
@@ -237,18 +236,8 @@ _ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
 
 def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     """Mark partitions with a running or requested reassignment, as `planner.reassignment.pending.is_moving`."""
-    moving = _is_reassigned(partitions)
+    moving = StoredRows(partitions).is_reassigned()
     return moving | _requested(partitions, requested) if requested else moving
-
-
-def _is_reassigned(partitions: pa.Table) -> Bools:
-    """Mark partitions with adding or removing replicas."""
-    lengths = (
-        np.asarray(pc.fill_null(pc.list_value_length(partitions[name]), 0))
-        for name in ("adding_replicas", "removing_replicas")
-    )
-    moving: Bools = np.sum(list(lengths), axis=0) > 0
-    return moving
 
 
 def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:

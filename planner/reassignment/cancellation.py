@@ -43,6 +43,17 @@ class CancellationRisk(NamedTuple):
     reason: str
 
 
+def status_towards(goal: Sequence[int], now: ReplicaAssignment) -> ReassignmentStatus:
+    """Return how far a partition is on its way to these replicas; DIVERGED if it is not on its way there.
+
+    >>> status_towards([3, 1], ReplicaAssignment([3, 1, 2], adding=[3], removing=[2])).value
+    'in_progress'
+    """
+    if now.target != list(goal):
+        return ReassignmentStatus.DIVERGED
+    return ReassignmentStatus.IN_PROGRESS if now.is_moving else ReassignmentStatus.COMPLETE
+
+
 def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tuple[ReassignmentStatus, int]:
     """Return the status of a partition and the number of a step: the running one, else the next one.
 
@@ -52,10 +63,11 @@ def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tupl
     """
     if now.is_moving:
         for number, (before, after) in enumerate(steps):
-            if now.target == list(after) and sorted(now.origin) == sorted(before):
+            is_towards = status_towards(after, now) is ReassignmentStatus.IN_PROGRESS
+            if is_towards and sorted(now.origin) == sorted(before):
                 return ReassignmentStatus.IN_PROGRESS, number
         return ReassignmentStatus.DIVERGED, 0
-    if list(now.replicas) == list(steps[-1].after):
+    if status_towards(steps[-1].after, now) is ReassignmentStatus.COMPLETE:
         return ReassignmentStatus.COMPLETE, len(steps) - 1
     for number, step in enumerate(steps):
         if list(now.replicas) == list(step.before):

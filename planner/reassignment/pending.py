@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import format_ids
+from planner.columns.reassigned import IS_REASSIGNED
 
 ORDERED: Final = "ordered"
 """Additional column of PARTITIONS frames: the requested replicas, null without a request."""
@@ -32,7 +33,7 @@ def with_request_column(partitions: DataFrame) -> DataFrame:
 
 def is_moving() -> Column:
     """Whether replicas are being added or removed, or a request for that is pending."""
-    return (F.size(F.concat("adding_replicas", "removing_replicas")) > 0) | F.col(ORDERED).isNotNull()
+    return F.expr(IS_REASSIGNED) | F.col(ORDERED).isNotNull()
 
 
 def moving_reason() -> Column:

@@ -7,6 +7,8 @@ without Spark. In: lists of broker ids as in /brokers/topics/T. Out: the same.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from planner.columns.reassigned import is_reassigned
+
 
 def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
     """Return the target of a reassignment: the replicas without those it removes (`ReplicaAssignment.targetReplicas`).
@@ -26,7 +28,8 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def is_moving(self) -> bool:
-        return bool(self.adding or self.removing)
+        """Whether it is being reassigned."""
+        return is_reassigned(self.adding, self.removing)
 
     @property
     def target(self) -> list[int]:

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, format_ids, intersect, live_brokers
+from planner.columns.reassigned import IS_REASSIGNED
 from schemas.enums import LintCode, RejectionCode
 
 
@@ -46,7 +47,7 @@ def _assignments(partitions: DataFrame, topics: DataFrame, when: str) -> DataFra
         "topic",
         "partition",
         F.col("replicas").alias(f"replicas_{when}"),
-        (F.size(F.concat("adding_replicas", "removing_replicas")) > 0).alias(f"moving_{when}"),
+        F.expr(IS_REASSIGNED).alias(f"moving_{when}"),
     ).join(F.broadcast(ids), "topic", "left")
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids_sql, in_order_of_choice
 from planner.columns.changes import leader_and_isr_recipients
+from planner.columns.reassigned import IS_REASSIGNED
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decisions import Precedence, to_decisions
@@ -34,7 +35,7 @@ _REPLICA_COLUMNS: Final = {
 """`under_way`: the target of a moving partition, or all replicas of others. `origin`: the replicas before the move."""
 
 _PROGRESS_COLUMNS: Final = {
-    "moves": "size(adding_replicas) + size(removing_replicas) > 0",
+    "moves": IS_REASSIGNED,
     # also a request for another order of the same replicas, and one that takes the place of what runs
     "is_asked": f"{ORDERED} IS NOT NULL AND NOT {ORDERED} <=> under_way",
     "added": f"array_except({ORDERED}, origin)",
@@ -182,7 +183,7 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     """
     targets = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
-    moving = partitions.where("size(adding_replicas) + size(removing_replicas) > 0").select(*KEY)
+    moving = partitions.where(IS_REASSIGNED).select(*KEY)
     return (
         join_requested(moving.unionByName(targets.select(*KEY)), partitions, topics, brokers)
         .join(targets, KEY, "left")

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from planner.broker_requests.spark import notices
 from planner.columns.broker_sets import EMPTY, FAILED, no_brokers
 from planner.columns.configs import boolean
+from planner.columns.reassigned import IS_REASSIGNED
 from planner.columns.shape import shaped
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
 from schemas.tables import NOTICES
@@ -85,9 +86,7 @@ def deletions(
 ) -> DataFrame:
     """Return the next step of each queued topic; partitions and replicas must be those of queued topics."""
     queued = requests.where(f"kind = '{RequestKind.DELETE_TOPIC}'")
-    moving = partitions.groupBy("topic").agg(
-        F.expr(f"bool_or(size(adding_replicas) + size(removing_replicas) > 0 AND {_HAS_STATE}) AS moves")
-    )
+    moving = partitions.groupBy("topic").agg(F.expr(f"bool_or({IS_REASSIGNED} AND {_HAS_STATE}) AS moves"))
     elected = requests.where(f"kind = '{RequestKind.PREFERRED_ELECTION}'").selectExpr("topic", "true AS elects")
     reach = replicas.groupBy("topic").agg(
         F.expr("count_if(NOT deleted) AS left_over"),

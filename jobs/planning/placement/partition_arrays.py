@@ -20,6 +20,7 @@ from jobs.planning.planning_tables import requests_of
 from jobs.preconditions.unread_metadata import SHOWN, UnreadMetadata, unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
+from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.console import log
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import is_in_row, padded
@@ -97,7 +98,8 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     if not in_scope.any():
         _refuse_nothing(scope, names, unread_in(at.tables.warehouse, at.snapshot), at.snapshot.snapshot_id)
     deleted = _being_deleted(at)
-    bar = _by_number([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
+    bar = _by_number([name in deleted for name in names], number) | ~_understood(rows)
+    bar |= StoredRows(rows).is_reassigned()
     bar |= _requested(at, rows) | ~_led(at, rows)
     replicas = lists_of(rows["replicas"])
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
@@ -146,15 +148,6 @@ def _by_number(marks: list[bool], number: Ints) -> Bools:
 def _being_deleted(at: SnapshotTables) -> set[str]:
     topics = rows_as_of(at.tables.warehouse, at.snapshot, Topic, ("deletion_requested", "=", True))
     return {row.topic for row in topics}
-
-
-def _moving(rows: pa.Table) -> Bools:
-    adding, removing = (
-        pc.fill_null(pc.list_value_length(rows[name]), 0).to_numpy()
-        for name in ("adding_replicas", "removing_replicas")
-    )
-    moving: Bools = np.asarray(adding + removing, dtype=np.bool_)
-    return moving
 
 
 def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:

@@ -8,6 +8,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
+from planner.columns.reassigned import is_reassigned
 from schemas.enums import OperationKind
 from schemas.rows import Partition, Topic
 from schemas.znodes import MalformedZnodeError, check_topic_name
@@ -27,7 +28,7 @@ class ExistingTopic:
     @property
     def moving(self) -> list[int]:
         """Partitions that a running reassignment moves."""
-        return [p.partition for p in self.partitions if p.adding_replicas or p.removing_replicas]
+        return [p.partition for p in self.partitions if is_reassigned(p.adding_replicas, p.removing_replicas)]
 
 
 def name_fault(topic: str) -> str | None:
