@@ -99,7 +99,7 @@ def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
     at.add("brokers_last_seen", known.slice(0, 0))
     partitions = at.query(
         "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
-        "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr, true AS understood "
+        "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr, true AS judged "
         "FROM plan_changes GROUP BY topic, partition"
     )
     at.add("partitions", partitions)

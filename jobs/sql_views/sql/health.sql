@@ -8,9 +8,9 @@ WITH counted AS (
 ),
 judged AS (
     SELECT
-        count(*) FILTER (partition_state = 'Offline' AND coalesce(understood, true)) AS offline,
-        count(*) FILTER (under_replicated AND coalesce(understood, true)) AS under_replicated,
-        count(*) FILTER (under_min_isr AND coalesce(understood, true)) AS under_min_isr,
+        count(*) FILTER (is_offline) AS offline,
+        count(*) FILTER (is_under_replicated) AS under_replicated,
+        count(*) FILTER (is_under_min_isr) AS under_min_isr,
         count(*) FILTER (leader <> replicas[1]) AS not_led_by_preferred
     FROM staying
 ),

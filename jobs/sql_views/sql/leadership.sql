@@ -12,7 +12,7 @@ held AS (
     SELECT broker_id, count(*) AS replicas FROM placed GROUP BY broker_id
 ),
 to_be_in_sync AS (
-    SELECT unnest(replicas) AS broker_id, isr FROM staying WHERE coalesce(understood, true)
+    SELECT unnest(replicas) AS broker_id, isr FROM staying WHERE judged
 ),
 lagging AS (
     SELECT broker_id, count(*) AS out_of_sync

@@ -8,7 +8,7 @@ SELECT
     isr,
     list_filter(replicas, lambda broker: NOT list_contains(coalesce(isr, []), broker)) AS missing,
     offline_replicas,                               -- on brokers that are not registered
-    coalesce(under_min_isr, false) AS under_min_isr
+    is_under_min_isr AS under_min_isr
 FROM staying
-WHERE (partition_state = 'Offline' OR under_replicated OR under_min_isr) AND coalesce(understood, true)
-ORDER BY partition_state = 'Offline' DESC, coalesce(under_min_isr, false) DESC, len(missing) DESC, topic, partition
+WHERE is_offline OR is_under_replicated OR is_under_min_isr
+ORDER BY is_offline DESC, is_under_min_isr DESC, len(missing) DESC, topic, partition

@@ -1,0 +1,81 @@
+"""One notion of partition health: as `status` computes it, as the views count it, and as `show partitions` filters.
+
+The states and warnings themselves are those of Spark, by `tests/planner/columns/test_numpy_rules.py`.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.console_output.cluster_tables import PartitionFilter
+from jobs.console_output.commits import NO_SNAPSHOT
+from jobs.repositories.stored_rows import StoredRows
+from jobs.snapshots.cluster_view import ClusterView
+from jobs.snapshots.health import health_of
+from jobs.snapshots.live_state import with_derived_columns
+from jobs.sql_views.database import Summaries
+
+LIVE, MIN_ISR = (0, 1), 2
+TOPICS = {"kept": False, "deleted": True}
+FILTERS = {
+    "offline": PartitionFilter(offline=True),
+    "under_replicated": PartitionFilter(under_replicated=True),
+    "under_min_isr": PartitionFilter(under_min_isr=True),
+}
+
+REPLICAS = st.lists(st.integers(0, 2), unique=True, min_size=1)
+PARTITION = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from(sorted(TOPICS)),
+        "replicas": REPLICAS,
+        "isr": st.none() | REPLICAS,
+        "leader": st.none() | st.integers(-1, 2),
+        "understood": st.sampled_from([True, False, None]),
+    }
+)
+
+
+def view_of(rows: list[dict[str, Any]]) -> ClusterView:
+    numbered = [row | {"partition": number, "controller_epoch": 1} for number, row in enumerate(rows)]
+    kept = [field for field in schema_of("partitions") if field.name not in _DERIVED]
+    return ClusterView(
+        controller_id=0,
+        controller_epoch=1,
+        migration=None,
+        brokers=[{"broker_id": broker, "understood": True} for broker in LIVE],
+        configs={},
+        deleting=frozenset(topic for topic, is_deleted in TOPICS.items() if is_deleted),
+        requested={},
+        partitions=pa.Table.from_pylist(numbered, schema=pa.schema(kept)),
+        quarantined=0,
+        blocking=[],
+    )
+
+
+_DERIVED = {"partition_state", "offline_replicas", "under_replicated", "under_min_isr"}
+
+
+@settings(max_examples=50)
+@given(rows=st.lists(PARTITION, min_size=1, max_size=12))
+def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> None:
+    view = view_of(rows)
+    stored = with_derived_columns(view, MIN_ISR)
+    at = Summaries(Warehouse("unused", "default"), NO_SNAPSHOT)
+    at.add("partitions", stored)
+    deletions = [{"topic": topic, "deletion_requested": is_deleted} for topic, is_deleted in TOPICS.items()]
+    at.add("topics", pa.Table.from_pylist(deletions, schema=schema_of("topics")))
+    at.add("brokers", schema_of("brokers").empty_table())
+    at.add("snapshots", pa.Table.from_pylist([{"snapshot_id": 1}], schema=schema_of("snapshots")))
+
+    health = health_of(view, default_min_isr=MIN_ISR, threshold=0.1)
+    expected = {name: getattr(health, name) for name in FILTERS}
+    (counted,) = at.rows("health")
+    assert {name: counted[name] for name in FILTERS} == expected
+    assert counted["not_understood"] == health.not_understood
+    filtered = {name: selection.of(stored) for name, selection in FILTERS.items()}
+    assert {name: kept.num_rows for name, kept in filtered.items()} == expected
+    trouble = {(row["topic"], row["partition"]) for row in at.rows("under_replicated")}
+    assert trouble == {(row["topic"], row["partition"]) for kept in filtered.values() for row in StoredRows(kept)}
