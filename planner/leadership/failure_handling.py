@@ -160,29 +160,3 @@ def rejection_reason() -> Column:
         .when(never_up, none_alive)
         .otherwise(no_leader_reason())
     )
-
-
-def reconcile_changes(
-    partitions: DataFrame,
-    topics: DataFrame,
-    brokers: DataFrame,
-    broker_configs: DataFrame,
-    *,
-    allow_unclean: bool = False,
-) -> DataFrame:
-    """Return one CHANGES row per partition that needs a change."""
-    tables = partitions, topics, brokers, broker_configs
-    return changes_of(reconcile_verdicts(*tables, allow_unclean=allow_unclean))
-
-
-def reconcile_rejections(
-    partitions: DataFrame,
-    topics: DataFrame,
-    brokers: DataFrame,
-    broker_configs: DataFrame,
-    *,
-    allow_unclean: bool = False,
-) -> DataFrame:
-    """Return one REJECTIONS row per partition that needs a change and gets none."""
-    tables = partitions, topics, brokers, broker_configs
-    return rejections_of(reconcile_verdicts(*tables, allow_unclean=allow_unclean))

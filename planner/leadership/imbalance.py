@@ -5,17 +5,12 @@ their preferred replica, divided by the number of partitions that prefer the bro
 out. A ratio strictly above the threshold triggers an election. In: PARTITIONS, TOPICS. Out: IMBALANCE.
 """
 
-from typing import Final
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import first
 from planner.columns.shape import shaped
 from schemas.tables import IMBALANCE
-
-DEFAULT_THRESHOLD: Final = 0.1
-"""Kafka's default, `leader.imbalance.per.broker.percentage` of 10."""
 
 
 def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, threshold: float) -> DataFrame:

@@ -107,15 +107,3 @@ def changes_of(verdicts: DataFrame) -> DataFrame:
 def rejections_of(verdicts: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per requested partition whose preferred replica cannot lead, or is deferred."""
     return verdicts.transform(as_rejections, Action.ELECT_PREFERRED)
-
-
-def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame) -> DataFrame:
-    """Return one CHANGES row per requested partition (topic, partition) whose preferred replica can lead."""
-    return changes_of(preferred_verdicts(partitions, topics, brokers, candidates))
-
-
-def preferred_rejections(
-    partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame
-) -> DataFrame:
-    """Return one REJECTIONS row per requested partition whose preferred replica cannot lead."""
-    return rejections_of(preferred_verdicts(partitions, topics, brokers, candidates))

@@ -16,11 +16,6 @@ from planner.columns.broker_sets import difference, first, first_choice, interse
 RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 
 
-def no_op(partitions: DataFrame) -> DataFrame:
-    """Keep the leader, the ISR and the epoch (`NoOpLeaderSelector`)."""
-    return partitions.withColumns(dict(zip(RESULT, map(F.col, ("leader", "isr", "leader_epoch")), strict=True)))
-
-
 def offline_clean(partitions: DataFrame) -> DataFrame:
     """Elect the first replica of the assignment that is in sync; the ISR keeps its live members in order."""
     return partitions.transform(_with_choice, _in_sync(F.col("replicas")), _live_isr())

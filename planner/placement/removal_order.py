@@ -16,7 +16,6 @@ from planner.placement.replica_arrays import is_in_row
 IN_SYNC: Final = 0
 LAGGING: Final = 1
 DRAINED: Final = 2
-RANKS: Final = 3
 
 
 def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.leadership.failure_handling import reconcile_changes, reconcile_rejections
 from planner.leadership.imbalance import imbalance
-from planner.leadership.preferred import candidates_by_imbalance, preferred_changes, preferred_rejections
+from planner.leadership.preferred import candidates_by_imbalance
 from schemas.rows import Key
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
+from tests.planner.verdicts import preferred_changes, preferred_rejections, reconcile_changes, reconcile_rejections
 from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, drained_worlds, failing_worlds, worlds
 
 Verdicts = dict[Key, Row | str]

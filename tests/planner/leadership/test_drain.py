@@ -12,9 +12,7 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import with_drained
 from planner.columns.requested_partitions import join_requested
 from planner.leadership.drain import drain_changes, drain_rejections
-from planner.leadership.failure_handling import reconcile_changes
 from planner.leadership.offline import changes_of, offline_verdicts
-from planner.leadership.preferred import preferred_changes, preferred_rejections
 from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from planner.text import DRAINED_LEADS
@@ -23,6 +21,7 @@ from schemas.rows import Key
 from schemas.tables import CHANGES, DRAINED
 from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.leadership import drains
+from tests.planner.verdicts import preferred_changes, preferred_rejections, reconcile_changes
 from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds
 
 LIVE: Final = frozenset({1, 2, 3, 5, 7})

@@ -6,12 +6,12 @@ from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED, with_failed
 from planner.columns.requested_partitions import join_requested
-from planner.leadership.failure_handling import reconcile_changes, reconcile_rejections
 from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts
 from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
 from schemas.enums import NO_LEADER, Action
 from schemas.tables import ANSWERS
 from tests.planner.frames import World, as_rows, assert_changes, assert_rejections, frame, partition_row, topic_row
+from tests.planner.verdicts import reconcile_changes, reconcile_rejections
 
 LIVE: Final = frozenset({1, 2, 3})
 TOPICS: Final = [topic_row(), topic_row("unclean", config={"unclean.leader.election.enable": "true"})]

@@ -6,7 +6,6 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from planner.leadership.failure_handling import reconcile_changes, reconcile_rejections
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, Action, RejectionCode
 from tests.planner.frames import (
     TOPIC_ID,
@@ -18,6 +17,7 @@ from tests.planner.frames import (
     partition_row,
     topic_row,
 )
+from tests.planner.verdicts import reconcile_changes, reconcile_rejections
 
 LIVE: Final = frozenset({1, 2, 3})
 OPAQUE: Final = frozenset({4})

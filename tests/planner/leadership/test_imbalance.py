@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from planner.leadership.imbalance import DEFAULT_THRESHOLD, imbalance
+from planner.leadership.imbalance import imbalance
 from schemas.enums import NO_LEADER
 from schemas.tables import IMBALANCE
 from tests.planner.frames import CLUSTER, Row, World, as_rows, assert_rows, partition_row, topic_row
@@ -48,7 +48,7 @@ def test_ratio_of_each_preferred_broker(spark: SparkSession) -> None:
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
     same = {"cluster": CLUSTER, "snapshot_id": 3, "threshold": 0.1}
     expected = [dict(zip(columns, row, strict=True)) | same for row in EXPECTED]
-    assert_rows(imbalance(partitions, topics, 3, DEFAULT_THRESHOLD), expected, IMBALANCE)
+    assert_rows(imbalance(partitions, topics, 3, 0.1), expected, IMBALANCE)
 
 
 def test_partition_rebalance(spark: SparkSession) -> None:

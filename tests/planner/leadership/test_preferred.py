@@ -6,7 +6,7 @@ from hypothesis import given
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
-from planner.leadership.preferred import candidates_by_imbalance, preferred_changes, preferred_rejections
+from planner.leadership.preferred import candidates_by_imbalance
 from schemas.enums import NO_LEADER, RECOVERING, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
@@ -19,6 +19,7 @@ from tests.planner.frames import (
     partition_row,
     topic_row,
 )
+from tests.planner.verdicts import preferred_changes, preferred_rejections
 from tests.planner.worlds import BATCHES, applied, worlds
 
 LIVE: Final = frozenset({0, 1, 2})

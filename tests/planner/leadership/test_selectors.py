@@ -30,7 +30,6 @@ def _ids(some: list[int]) -> Column:
 
 def _all(leaving: list[int], target: list[int]) -> dict[str, Selector]:
     return {
-        "no_op": selectors.no_op,
         "clean": selectors.offline_clean,
         "unclean": selectors.offline_unclean,
         "preferred": selectors.preferred,
@@ -41,9 +40,6 @@ def _all(leaving: list[int], target: list[int]) -> dict[str, Selector]:
 
 # selector, replicas, leader, ISR -> leader and ISR, None for no leader
 CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] = [
-    ("no_op", [1, 2], 1, [1, 2], (1, [1, 2])),
-    ("no_op", [7, 2], 7, [7], (7, [7])),
-    ("no_op", [1, 2], None, None, None),
     # clean: in the order of the assignment; the ISR keeps its order and its live members
     ("clean", [7, 2, 1], 7, [1, 7, 2], (2, [1, 2])),
     ("clean", [2, 1], NO_LEADER, [1], (1, [1])),
@@ -92,9 +88,7 @@ def _chosen(spark: SparkSession, world: World, some: Mapping[str, Selector]) -> 
 def test_each_case_by_hand(spark: SparkSession) -> None:
     rows = [partition_row(replicas, leader, isr, partition=n) for n, (_, replicas, leader, isr, _) in enumerate(CASES)]
     chosen = _chosen(spark, World(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
-    expected = [
-        (None, None, None) if choice is None else (*choice, 5 if name == "no_op" else 6) for name, *_, choice in CASES
-    ]
+    expected = [(None, None, None) if choice is None else (*choice, 6) for *_, choice in CASES]
     assert [chosen[name][number] for number, (name, *_) in enumerate(CASES)] == expected
 
 
@@ -132,8 +126,7 @@ def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> M
         "reassigned": isr,
         "shutdown": [r for r in isr if r not in leaving],
     }
-    choices = {name: None if leader is None else (leader, isrs[name]) for name, leader in leaders.items()}
-    return {"no_op": (row["leader"], isr), **choices}
+    return {name: None if leader is None else (leader, isrs[name]) for name, leader in leaders.items()}
 
 
 def _compare(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
@@ -143,8 +136,6 @@ def _compare(spark: SparkSession, world: World, leaving: list[int], target: list
         expected = {number: _by_hand(row, world, leaving, target)[name] for number, row in rows.items()}
         results = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
         assert results == expected, name
-        if name == "no_op":
-            continue
         elected = {number: choice for number, choice in choices.items() if choice[0] is not None}
         assert all(leader in world.live and leader in isr for leader, isr, _ in elected.values())
         assert all(epoch == rows[number]["leader_epoch"] + 1 for number, (*_, epoch) in elected.items())
