@@ -335,7 +335,7 @@ class Simulation:
         self.tree.put("/controller_epoch", str(epoch).encode())
         self.tree.expire(-2)
 
-    def _intercept_send(self, send: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - as Queues.tell
+    def _intercept_send(self, send: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - as ChannelManager.send
         if self._is_crashing or self._is_fault_due("crash_before_sending"):
             raise CrashError
         if not self._has_sent:
