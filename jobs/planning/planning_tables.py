@@ -6,16 +6,14 @@ In addition to the snapshot a plan reads the current drained brokers and the rep
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Row
-from jobs.core.errors import UnreadableError
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import rows_as_of, topics_before
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
 from planner.reassignment.pending import with_requests
 from schemas.enums import RequestKind
-from schemas.rows import DrainedBroker, Partition, Snapshot, Topic, ZnodeRequest
+from schemas.rows import DrainedBroker, Partition, ZnodeRequest
 
 
 class PlanningTables(SnapshotTables):
@@ -37,26 +35,12 @@ def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
     until = F.col("snapshot_id") <= at.snapshot.snapshot_id
     last_states = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
     turns = sorted(row["gone"] for row in last_states.select("gone").distinct().collect() if row["gone"] is not None)
-    rows = [row for turn in turns for row in _ids_before(at, turn)]
+    topics = [(turn, row) for turn in turns for row in topics_before(at.tables.warehouse, turn).values()]
     ids = at.tables.spark.createDataFrame(
-        [(row["topic"], row["gone"], row["topic_id"], row["topic_version"]) for row in rows],
+        [(row["topic"], turn, row["topic_id"], row["topic_version"]) for turn, row in topics],
         "topic string, gone bigint, id_then string, version_then int",
     )
     return filter_same_topic(last_states, ids).localCheckpoint()
-
-
-def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
-    """Return the ids and versions of topics in the last snapshot before `turn`, if it can still be read."""
-    lake = at.tables.warehouse
-    before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
-    if not before:
-        return []
-    (snapshot,) = lake.typed_rows(Snapshot, ("snapshot_id", "=", max(before)))
-    try:
-        topics = rows_as_of(lake, snapshot, Topic)
-    except UnreadableError:
-        return []
-    return [row.columns() | {"gone": turn} for row in topics]
 
 
 def requests_of(at: SnapshotTables) -> list[ZnodeRequest]:

@@ -27,14 +27,14 @@ from jobs.repositories.plans.repository import CONTROL
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, rows_as_of
 from jobs.runtime.console import log
-from planner.columns.reassigned import IS_REASSIGNED
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput
-from planner.reconciliation.decisions import FULFILLED
-from planner.reconciliation.topic_deletion import DeletionStep
+from planner.rules.decisions import FULFILLED
+from planner.rules.reassigned import IS_REASSIGNED
+from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import (
     CONFIRMED_UNDER,
     LEADER_DURING_DELETE,

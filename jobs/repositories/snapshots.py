@@ -69,6 +69,18 @@ def as_of(lake: Warehouse, snapshot: Snapshot, table: str, *filters: Filter) -> 
     return as_rows(table_as_of(lake, snapshot, table, *filters))
 
 
+def topics_before(lake: Warehouse, snapshot_id: int) -> dict[str, Row]:
+    """Return the topics by name in the last snapshot before this one; empty if it can no longer be read."""
+    ids = lake.read("snapshots", ("snapshot_id", "<", snapshot_id), columns=["snapshot_id"])["snapshot_id"]
+    if not len(ids):
+        return {}
+    (snapshot,) = lake.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))
+    try:
+        return {row["topic"]: row for row in as_of(lake, snapshot, "topics")}
+    except UnreadableError:
+        return {}
+
+
 def rows_as_of(lake: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
     """Return the rows of a table at a snapshot as structs."""
     return typed(row, table_as_of(lake, snapshot, row.TABLE, *filters))

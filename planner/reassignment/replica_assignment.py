@@ -7,7 +7,7 @@ without Spark. In: lists of broker ids as in /brokers/topics/T. Out: the same.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from planner.columns.reassigned import is_reassigned
+from planner.rules.reassigned import is_reassigned
 
 
 def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, format_ids, intersect, live_brokers
-from planner.columns.reassigned import IS_REASSIGNED
+from planner.rules.reassigned import IS_REASSIGNED
 from schemas.enums import LintCode, RejectionCode
 
 

@@ -30,9 +30,6 @@ DECISIONS: Final = StructType(
 )
 """One row for each partition and rule. `action` is null if the rule makes no change. No table stores these rows."""
 
-FULFILLED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
-"""Codes of requests that are withdrawn because they are fulfilled."""
-
 _OWN: Final = ("code", "why_not", "wanted", "precedence", "withdrawn")
 
 

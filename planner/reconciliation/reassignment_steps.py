@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids_sql, in_order_of_choice
 from planner.columns.changes import leader_and_isr_recipients
-from planner.columns.reassigned import IS_REASSIGNED
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decisions import Precedence, to_decisions
+from planner.rules.reassigned import IS_REASSIGNED
 from schemas.enums import Action, RejectionCode
 
 _START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT

@@ -7,7 +7,6 @@ In: topics queued for deletion with their partitions, the brokers, REQUESTS, and
 DELETIONS, one for each queued topic; and NOTICES for the replicas to be deleted.
 """
 
-from enum import StrEnum
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -17,24 +16,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from planner.broker_requests.spark import notices
 from planner.columns.broker_sets import EMPTY, FAILED, no_brokers
 from planner.columns.configs import boolean
-from planner.columns.reassigned import IS_REASSIGNED
 from planner.columns.shape import shaped
+from planner.rules.reassigned import IS_REASSIGNED
+from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
 from schemas.tables import NOTICES
 from schemas.topic_configs import DELETION_ENABLED
-
-
-class DeletionStep(StrEnum):
-    """The next step for a queued topic."""
-
-    DELETE = "delete"
-    """Send StopReplica to the brokers, so that they delete their logs."""
-    REMOVE = "remove"
-    """Every replica is deleted: remove the topic from ZooKeeper."""
-    REFUSE = "refuse"
-    """Withdraw the request: the topic does not exist, or deletion is not enabled."""
-    WAIT = "wait"
-
 
 DELETIONS: Final = StructType(
     [

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from planner.broker_requests.notices import notices_for_deletion
-from planner.reconciliation.topic_deletion import DeletionStep
+from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from tests.planner.frames import Row, as_rows, config_row, partition_row, topic_row

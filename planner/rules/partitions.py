@@ -1,0 +1,213 @@
+"""What the rules know of a partition, of its topic and of the brokers.
+
+Corresponds to `ControllerContext`: `partitionAssignments`, `partitionLeadershipInfo`, `liveOrShuttingDownBrokerIds`,
+`replicasOnOfflineDirs` and `topicsToBeDeleted`.
+"""
+
+import re
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from msgspec import Struct
+
+from planner.rules.reassigned import is_reassigned
+from planner.text import DRAINED_LEADS
+from schemas.enums import RECOVERING, DrainMode
+from schemas.rows import Key
+from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
+
+NONE: Final[frozenset[int]] = frozenset()
+
+_IBP: Final = "inter.broker.protocol.version"
+_RECOVERING_SINCE: Final = (3, 2)
+"""From this protocol version on, states may be RECOVERING (`MetadataVersion.isLeaderRecoverySupported`)."""
+_RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
+
+
+class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
+    """One partition as it is in ZooKeeper, with the columns of PARTITIONS that are read and not derived."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    topic_version: int
+    understood: bool
+    leader: int | None = None
+    isr: list[int] | None = None
+    leader_epoch: int | None = None
+    controller_epoch: int | None = None
+    state_version: int | None = None
+    leader_recovery_state: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+    @property
+    def brokers(self) -> set[int]:
+        """Brokers referenced by this partition: replicas, ISR and leader."""
+        leader = () if self.leader is None or self.leader < 0 else (self.leader,)
+        return {*self.replicas, *(self.isr or ()), *leader}
+
+    @property
+    def had_state(self) -> bool:
+        """Whether a state znode existed when the partition was read, readable or not."""
+        return self.leader is not None or self.state_version is not None
+
+    @property
+    def is_legible(self) -> bool:
+        """Whether the state was read and understood, so that it can be sent to brokers."""
+        return self.understood and self.leader is not None
+
+    @property
+    def is_moving(self) -> bool:
+        return is_reassigned(self.adding_replicas, self.removing_replicas)
+
+
+class TopicInfo(Struct, frozen=True, kw_only=True):
+    """One topic as it is in ZooKeeper, with the columns of TOPICS that are read and not derived."""
+
+    topic: str
+    topic_version: int
+    topic_id: str | None = None
+    config: dict[str, str | None] | None = None
+    """None if it was not read, so that it may forbid unclean elections."""
+    deletion_requested: bool = False
+    understood: bool = True
+    assignment_understood: bool = True
+    moves_understood: bool = True
+    """Whether it is known which replicas are being added or removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSets:
+    """Sets of broker ids; `planner.columns.broker_sets` has the same as columns.
+
+    `live`: registered, understood or not. `eligible`: registered and understood. `drained`: chosen as leader last.
+    `electable`: eligible and not drained. `informed`: eligible, and receives LeaderAndIsr of every change; a broker
+    whose replicas a drain stopped receives it only where it is in sync. `failed`: log dir of the partition failed.
+    """
+
+    live: frozenset[int]
+    eligible: frozenset[int]
+    electable: frozenset[int]
+    drained: frozenset[int]
+    informed: frozenset[int]
+    failed: Sequence[int] = ()
+    """Ascending."""
+
+    @classmethod
+    def of(cls, understood: Mapping[int, bool], drained: Mapping[int, DrainMode]) -> Self:
+        """Make the sets from the registered brokers, and from the drain modes of those that are drained."""
+        live = frozenset(understood)
+        eligible = frozenset(broker for broker, is_understood in understood.items() if is_understood)
+        stopped = {broker for broker, mode in drained.items() if mode is DrainMode.RESIDENT}
+        return cls(live, eligible, eligible - drained.keys(), live & drained.keys(), eligible - stopped)
+
+    def with_failed(self, failed: Collection[int]) -> "BrokerSets":
+        """Return the sets for a partition whose log dir failed on these brokers: there they do not count as live."""
+        if not failed:
+            return self
+        gone = frozenset(failed)
+        return BrokerSets(
+            self.live - gone, self.eligible, self.electable - gone, self.drained, self.informed, sorted(gone)
+        )
+
+    def first_choice(self, candidates: Sequence[int]) -> int | None:
+        """Return the first of `candidates` that may lead: a drained broker only if no other can, None if none can."""
+        for broker in candidates:
+            if broker in self.electable:
+                return broker
+        for broker in candidates:
+            if broker in self.eligible and broker in self.live:
+                return broker
+        return None
+
+    def recipients(self, replicas: Iterable[int], isr: Container[int]) -> list[int]:
+        """Return the replicas that receive LeaderAndIsr.
+
+        A replica that a drain has stopped receives it only if it is in this ISR: then it either leads or was never
+        stopped, and the leader epoch of the change is later than the one at which it stopped.
+        """
+        return [b for b in replicas if b in self.informed or (b in self.eligible and b in isr)]
+
+    def drained_leads(self, leader: int | None) -> str:
+        """Return the part of a reason that names the leader if it is drained, else an empty string."""
+        return f"; {DRAINED_LEADS}{leader} leads" if leader in self.drained else ""
+
+    @property
+    def failed_suffix(self) -> str:
+        """The part of a reason that names the brokers with a failed log dir, else an empty string."""
+        return f"; log dir failed, as it answered with error 56: broker {ids(self.failed)}" if self.failed else ""
+
+
+class BrokerConfig(NamedTuple):
+    """One value of BROKER_CONFIGS."""
+
+    name: str
+    value: str | None
+    assumed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """What the brokers' configs say about the controller's rules."""
+
+    unclean_election: bool = False
+    """Whether unclean elections are allowed where the topic does not say: only if every broker is known to allow them.
+    """
+    unclean_state: int | None = RECOVERING
+    """The recovery state after an unclean election; None if a broker is known to use a protocol without it."""
+    deletion_enabled: bool = True
+    allow_unclean: bool = False
+    """Whether the operator allows unclean elections for all partitions."""
+
+    @classmethod
+    def of(cls, configs: Iterable[BrokerConfig], *, allow_unclean: bool = False) -> Self:
+        """Derive the config of the controller from those of the brokers."""
+        unclean, releases, deletion_enabled = list[bool](), list[tuple[int, int]](), True
+        for config in configs:
+            if config.name == UNCLEAN_ELECTION:
+                unclean.append(bool(boolean(config.value)) and config.assumed is False)
+            elif config.name == _IBP and not config.assumed:
+                release = _RELEASE.match(config.value or "")
+                releases += [(int(release[1]), int(release[2]))] if release else []
+            elif config.name == DELETION_ENABLED and boolean(config.value) is False:
+                deletion_enabled = False
+        is_recovering = min(releases, default=_RECOVERING_SINCE) >= _RECOVERING_SINCE
+        return cls(
+            bool(unclean) and all(unclean), RECOVERING if is_recovering else None, deletion_enabled, allow_unclean
+        )
+
+    def allows_unclean(self, topic: TopicInfo | None) -> bool:
+        """Return whether a partition of the topic may get a leader that was not in sync."""
+        if self.allow_unclean:
+            return True
+        if topic is None or topic.config is None:
+            return False
+        if UNCLEAN_ELECTION in topic.config:
+            return bool(boolean(topic.config[UNCLEAN_ELECTION]))
+        return self.unclean_election
+
+
+def without(brokers: Iterable[int], others: Container[int]) -> list[int]:
+    """Return the brokers that are not among the others, in order."""
+    return [broker for broker in brokers if broker not in others]
+
+
+def among(brokers: Iterable[int], others: Container[int]) -> list[int]:
+    """Return the brokers that are among the others, in order."""
+    return [broker for broker in brokers if broker in others]
+
+
+def union(brokers: Iterable[int], others: Iterable[int]) -> list[int]:
+    """Return the brokers and then the others, each once."""
+    return list(dict.fromkeys([*brokers, *others]))
+
+
+def ids(brokers: Iterable[int]) -> str:
+    """Format broker ids as a comma-separated list."""
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,227 @@
+"""The next step of a reassignment, for one partition.
+
+Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455. The same as
+`planner.reconciliation.reassignment_steps`, which explains the steps, without Spark.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from planner.rules.decisions import Decision, changed
+from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, ids, union, without
+from schemas.enums import Action, RejectionCode
+from schemas.rows import Key
+
+_CODES: Final = RejectionCode
+
+_WITHDRAWN: Final = frozenset(
+    {_CODES.UNKNOWN_PARTITION, _CODES.INVALID_TARGET, _CODES.DELETION_REQUESTED, _CODES.ALREADY_ASSIGNED}
+)
+"""Codes after which a request is withdrawn: it is fulfilled, or no later event can make it possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """How far a partition is, and what is requested."""
+
+    row: PartitionInfo
+    requested: Sequence[int] | None
+    brokers: BrokerSets
+    stopped: Collection[int]
+
+    @property
+    def target(self) -> list[int]:
+        """The target of a moving partition, or all replicas of others."""
+        return without(self.row.replicas, self.row.removing_replicas)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether a request names other replicas, another order, or takes the place of what runs."""
+        return self.requested is not None and list(self.requested) != self.target
+
+    @property
+    def added(self) -> list[int]:
+        """The replicas that the request adds to those before the move."""
+        origin = without(self.row.replicas, self.row.adding_replicas)
+        return without(self.requested or (), origin)
+
+    @property
+    def not_alive(self) -> list[int]:
+        return without(self.added, self.brokers.eligible)
+
+    @property
+    def starts(self) -> bool:
+        """Whether the request is carried out now.
+
+        A request with a target broker that is down waits; a move in progress continues until that broker is alive.
+        """
+        return self.is_requested and not self.not_alive
+
+    @property
+    def lagging(self) -> list[int]:
+        return without(self.target, self.row.isr or ())
+
+    @property
+    def heir(self) -> int | None:
+        """The replica of the target that would lead."""
+        return self.brokers.first_choice(among(self.target, self.row.isr or ()))
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the target is in sync, leads, and is the whole ISR."""
+        target, isr = self.target, self.row.isr or []
+        arrived = self.row.is_moving and not self.starts and not self.lagging
+        return arrived and not without(isr, target) and self.row.leader in target
+
+    @property
+    def unstopped(self) -> list[int]:
+        """The leaving replicas that have not stopped.
+
+        A replica whose log dir failed cannot stop, and waiting for it would last until its disk is repaired.
+        """
+        leaving = among(self.row.removing_replicas, self.brokers.eligible)
+        return without(leaving, {*self.stopped, *self.brokers.failed})
+
+
+def reassignment(  # noqa: PLR0913 - what a step depends on
+    key: Key,
+    row: PartitionInfo | None,
+    topic: TopicInfo | None,
+    brokers: BrokerSets,
+    *,
+    requested: Sequence[int] | None = None,
+    stopped: Collection[int] = (),
+    is_resident: bool = True,
+) -> Decision | None:
+    """Decide on a partition that is moving, or that a request names; None if nothing is due and nothing is waited for.
+
+    `requested`: the replicas that a request names. `stopped`: brokers that have stopped their replica at the present
+    leader epoch. `is_resident`: the controller waits for leaving replicas to stop, and asks them again.
+    """
+    if row is None:
+        is_unread = topic is not None and not topic.understood
+        code = _CODES.NOT_UNDERSTOOD if is_unread else _CODES.UNKNOWN_PARTITION
+        why_not = "its znode is in quarantine" if is_unread else "no such partition"
+        return _decision(key, code=code, why_not=why_not, is_requested=requested is not None)
+    move = _Move(row, requested, brokers, stopped)
+    refusal = _refusal(move, is_deleting=topic is not None and topic.deletion_requested)
+    if refusal is None and is_resident and move.is_narrowed and move.unstopped:
+        refusal = _CODES.WAITS_FOR_STOP, f"to be stopped: {ids(move.unstopped)}"
+    if refusal is not None:
+        code, why_not = refusal
+        stop = move.unstopped if code is _CODES.WAITS_FOR_STOP else ()
+        return _decision(key, code=code, why_not=why_not, is_requested=requested is not None, stop_replica_to=stop)
+    change = changed(row, topic, brokers, **_step(move, is_resident=is_resident))
+    return _decision(key, change=change, is_requested=requested is not None)
+
+
+def _decision(
+    key: Key,
+    *,
+    is_requested: bool,
+    code: RejectionCode | None = None,
+    **values: Any,  # noqa: ANN401 - other columns
+) -> Decision:
+    withdrawn = is_requested and code in _WITHDRAWN
+    return Decision(topic=key[0], partition=key[1], wanted=Action.REASSIGN, code=code, withdrawn=withdrawn, **values)
+
+
+def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | None:  # noqa: C901, PLR0911 - a row each
+    """Return why a partition does not take its next step, None if it does or only waits for replicas to stop."""
+    row, requested, live = move.row, move.requested, move.brokers.live
+    if requested is not None and _is_invalid(requested):
+        return _CODES.INVALID_TARGET, f"requested replicas [{ids(requested)}]: expected broker ids without duplicates"
+    if is_deleting and not row.is_moving:
+        return _CODES.DELETION_REQUESTED, "its topic is queued for deletion"
+    if not row.understood:
+        return _CODES.NOT_UNDERSTOOD, "its znode is in quarantine"
+    if requested is not None and not row.is_moving and not move.is_requested:
+        return _CODES.ALREADY_ASSIGNED, "partition is already assigned as requested"
+    if move.is_requested and is_deleting:
+        return _CODES.DELETION_REQUESTED, "its topic is queued for deletion"
+    if move.is_requested and not row.is_moving and move.not_alive:
+        return _CODES.TARGET_NOT_ALIVE, f"not alive: {ids(move.not_alive)}; the request waits for them"
+    if row.leader is None:
+        return _CODES.NO_STATE, "it has no leader yet"
+    if row.leader not in live or row.leader not in (row.isr or ()):
+        return _CODES.NO_LIVE_LEADER, "it has no live leader in its ISR"
+    if move.starts:
+        return None
+    lagging = move.lagging
+    if dead := without(lagging, live):
+        return _CODES.WAITS_FOR_BROKER, f"{ids(lagging)} of the target not in the ISR yet; not alive: {ids(dead)}"
+    if lagging:
+        return _CODES.WAITS_FOR_ISR, f"{ids(lagging)} of the target not in the ISR yet"
+    if not move.is_narrowed and move.heir is None:
+        return _CODES.NO_ELIGIBLE_LEADER, "no replica of the target may lead"
+    return None
+
+
+def _is_invalid(requested: Sequence[int]) -> bool:
+    return not requested or len(set(requested)) < len(requested) or min(requested) < 0
+
+
+def _step(move: _Move, *, is_resident: bool) -> dict[str, Any]:
+    """Return the action and the columns that the step changes; each step raises the leader epoch."""
+    epoch = None if move.row.leader_epoch is None else move.row.leader_epoch + 1
+    if move.starts:
+        step = _start(move)
+    elif move.is_narrowed and not move.unstopped:
+        step = _end(move)
+    else:
+        step = _narrow(move, is_resident=is_resident)
+    return {"leader_epoch_after": epoch, **step}
+
+
+def _start(move: _Move) -> dict[str, Any]:
+    row, requested = move.row, move.requested or ()
+    replicas = union(requested, row.replicas)
+    replacing = ", replacing the reassignment in progress" if row.is_moving else ""
+    return {
+        "action": Action.START_REASSIGNMENT,
+        "replicas_after": replicas,
+        "adding_after": move.added,
+        "removing_after": without(row.replicas, requested),
+        "leader_and_isr_to": move.brokers.recipients(replicas, row.isr or ()),
+        "requires_live": union([_leader(row)], move.added),
+        "reason": f"requested replicas: {ids(requested)}{replacing}",
+    }
+
+
+def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
+    row, target, brokers = move.row, move.target, move.brokers
+    leader = row.leader if row.leader in target else move.heir
+    in_sync = f"the target is in sync: {ids(target)}{brokers.drained_leads(leader)}"
+    return {
+        "action": Action.NARROW_TO_TARGET,
+        "leader_after": leader,
+        "isr_after": among(row.isr or (), target),
+        "leader_and_isr_to": brokers.recipients(target, row.isr or ()),
+        # a resident controller sends StopReplica by the znodes, until each broker has confirmed; any other controller
+        # sends it with the change, and to all again with a later one, as a confirmation holds for one leader epoch
+        "stop_replica_to": []
+        if is_resident
+        else without(among(row.removing_replicas, brokers.eligible), brokers.failed),
+        "requires_live": [leader],
+        "reason": f"to be stopped: {ids(move.unstopped)}" if move.is_narrowed else in_sync,
+    }
+
+
+def _end(move: _Move) -> dict[str, Any]:
+    row, target = move.row, move.target
+    return {
+        "action": Action.END_REASSIGNMENT,
+        "replicas_after": target,
+        "adding_after": [],
+        "removing_after": [],
+        "leader_and_isr_to": move.brokers.recipients(target, row.isr or ()),
+        "requires_live": [_leader(row)],
+        "reason": f"replicas removed: {ids(row.removing_replicas)}",
+    }
+
+
+def _leader(row: PartitionInfo) -> int:
+    if row.leader is None:
+        raise ValueError(f"{row.topic}-{row.partition} takes a step of a reassignment without a leader")
+    return row.leader

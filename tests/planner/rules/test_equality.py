@@ -1,0 +1,85 @@
+"""The rules in plain Python and the transforms on Spark decide the same, in all columns and words."""
+
+import random
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict
+from pyspark.sql import SparkSession
+
+from planner.rules.decisions import Decision
+from planner.rules.topic_deletion import deletion_notices, deletion_step
+from schemas.enums import LEADER_DURING_DELETE, RequestKind
+from schemas.notices import Notice
+from schemas.rows import Change
+from tests.planner.frames import Row, as_rows
+from tests.planner.rules.clusters import RandomCluster
+from tests.planner.worlds import BATCHES
+
+RandomClusters = st.integers(0, 2**64 - 1).map(random.Random).map(RandomCluster)
+
+
+def _of_spark(row: Row) -> tuple[Any, ...]:
+    change = None if row["action"] is None else asdict(msgspec.convert(row | {"cluster": ""}, Change))
+    stop = row["stop_replica_to"] if row["code"] == "WAITS_FOR_STOP" else []
+    own = row["topic"], row["partition"], row["wanted"], row["code"], row["why_not"], row["withdrawn"]
+    return *own, stop, change
+
+
+def _of_python(decision: Decision) -> tuple[Any, ...]:
+    change = None if decision.change is None else asdict(decision.change)
+    own = decision.topic, decision.partition, decision.wanted, decision.code, decision.why_not, decision.withdrawn
+    return *own, [*decision.stop_replica_to], change
+
+
+@BATCHES
+@given(RandomClusters)
+def test_decisions(spark: SparkSession, cluster: RandomCluster) -> None:
+    of_spark = sorted(map(_of_spark, as_rows(cluster.tables(spark).decisions)), key=lambda row: row[:3])
+    state = cluster.state()
+    of_python = sorted(map(_of_python, state.decisions(state.partitions)), key=lambda row: row[:3])
+
+    assert [row[:6] for row in of_python] == [row[:6] for row in of_spark]
+    assert of_python == of_spark
+
+
+@BATCHES
+@given(RandomClusters)
+def test_deletions(spark: SparkSession, cluster: RandomCluster) -> None:
+    cycle, state = cluster.tables(spark), cluster.state()
+    queued = {row["topic"] for row in cluster.requests if row["kind"] == RequestKind.DELETE_TOPIC}
+    elected = {topic for topic, _ in state.elections}
+    steps, notices = [], []
+    for name in sorted(queued):
+        partitions = [row for row in state.partitions.values() if row.topic == name]
+        confirmed: dict[int, set[int]] = {}
+        for row in cluster.stopped:
+            if row["topic"] == name and row["leader_epoch"] == LEADER_DURING_DELETE:
+                confirmed.setdefault(row["partition"], set()).add(row["broker_id"])
+        failed = {key[1]: brokers for key, brokers in state.failed.items() if key[0] == name}
+        step = deletion_step(
+            name,
+            state.topics.get(name),
+            partitions,
+            state.brokers,
+            state.config,
+            is_elected=name in elected,
+            confirmed=confirmed,
+            failed=failed,
+        )
+        steps.append(step)
+        if step.step == "delete":
+            for delete in (False, True):
+                given_facts = step.topic_id, partitions, state.brokers, confirmed
+                notices += [(delete, notice) for notice in deletion_notices(*given_facts, delete=delete)]
+
+    of_spark = sorted(as_rows(cycle.deletions), key=lambda row: row["topic"])
+    assert [asdict(step) for step in steps] == of_spark
+    notices_of_spark = [
+        (delete, msgspec.convert(row, Notice))
+        for delete in (False, True)
+        for row in as_rows(cycle.deletion_notices(delete=delete))
+    ]
+    assert sorted(notices, key=repr) == sorted(notices_of_spark, key=repr)
