@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from jobs.core.errors import ExitCode
-from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, on_spark, run_as_script
+from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, command, run_as_script
 from jobs.runtime.settings import Settings
 
 
-@on_spark
+@command
 def control(
     settings: Settings,
     *,

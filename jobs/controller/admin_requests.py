@@ -11,12 +11,11 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.context import ControllerContext
-from jobs.controller.decisions.engine import Decisions
+from jobs.controller.decisions import Decisions
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.execution.batch.admin_znodes import (
     RemovedRequests,
@@ -27,7 +26,7 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_reassignments,
 )
 from jobs.repositories.plans.commit_log import RowOutcome
-from planner.reconciliation.decisions import FULFILLED
+from planner.rules.decisions import FULFILLED, Decision
 from schemas.enums import Action, OperationKind, Outcome, RequestKind, Step
 from schemas.rows import Key
 
@@ -55,9 +54,11 @@ class AdminRequestRemover:
         A preferred election is done in one pass. If its change was outdated, or had to wait for another change of its
         partition, it is done in the next cycle, as Kafka tries it again immediately.
         """
-        for row in decisions.withdrawn:
-            if row["code"] is not None and row["code"] not in FULFILLED:
-                self.log_line(f"  the request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
+        for decision in decisions.withdrawn:
+            if decision.code is not None and decision.code not in FULFILLED:
+                self.log_line(
+                    f"  the request for {decision.topic}-{decision.partition} is withdrawn: {decision.why_not}"
+                )
         reassigned, elected = (
             _reasons(decisions.withdrawn, Action.REASSIGN),
             _reasons(_all_decisions(decisions), Action.ELECT_PREFERRED),
@@ -128,12 +129,12 @@ class AdminRequestRemover:
             self.log.record(entry._replace(message=f"{entry.message}; {_OUTCOME_UNKNOWN}", outcome=Outcome.UNKNOWN))
 
 
-def _reasons(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
+def _reasons(decisions: Iterable[Decision], action: Action) -> dict[Key, str | None]:
     """Return the reason of each decision about a request of this kind, None if the request was fulfilled."""
-    return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == action}
+    return {decision.key: decision.why_not for decision in decisions if decision.wanted is action}
 
 
-def _all_decisions(decisions: Decisions) -> Iterator[Row]:
+def _all_decisions(decisions: Decisions) -> Iterator[Decision]:
     return chain(decisions.withdrawn, decisions.others)
 
 

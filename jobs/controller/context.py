@@ -8,64 +8,19 @@ million, so partitions are indexed by broker.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import EmptyRequest
-from planner.columns.reassigned import is_reassigned
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Key
 from schemas.znode_json import LAST_EPOCH
 
-FAILED: Final = "failed_replicas"
-
 _ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
-
-
-class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
-    """One partition as it is in ZooKeeper, with the columns of PARTITIONS that are read and not derived."""
-
-    topic: str
-    partition: int
-    replicas: list[int]
-    adding_replicas: list[int]
-    removing_replicas: list[int]
-    topic_version: int
-    understood: bool
-    leader: int | None = None
-    isr: list[int] | None = None
-    leader_epoch: int | None = None
-    controller_epoch: int | None = None
-    state_version: int | None = None
-    leader_recovery_state: int | None = None
-
-    @property
-    def key(self) -> Key:
-        return self.topic, self.partition
-
-    @property
-    def brokers(self) -> set[int]:
-        """Brokers referenced by this partition: replicas, ISR and leader."""
-        leader = () if self.leader is None or self.leader < 0 else (self.leader,)
-        return {*self.replicas, *(self.isr or ()), *leader}
-
-    @property
-    def had_state(self) -> bool:
-        """Whether a state znode existed when the partition was read, readable or not."""
-        return self.leader is not None or self.state_version is not None
-
-    @property
-    def is_legible(self) -> bool:
-        """Whether the state was read and understood, so that it can be sent to brokers."""
-        return self.understood and self.leader is not None
-
-    @property
-    def is_moving(self) -> bool:
-        return is_reassigned(self.adding_replicas, self.removing_replicas)
 
 
 @dataclass(slots=True)
@@ -73,7 +28,7 @@ class ControllerContext:
     """The state of the cluster, updated row by row."""
 
     brokers: dict[int, Row] = field(default_factory=dict)
-    topics: dict[str, Row] = field(default_factory=dict)
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[Row] = field(default_factory=list)
     empty_requests: list[EmptyRequest] = field(default_factory=list)
@@ -83,8 +38,6 @@ class ControllerContext:
     stopped: dict[Key, dict[int, int]] = field(default_factory=dict)
     """By partition and broker, the leader epoch at which the broker confirmed that it deleted its replica."""
     moving: set[Key] = field(default_factory=set)
-    dirty_brokers: set[int] = field(default_factory=set)
-    """Brokers whose partitions have changed; `FailurePrecomputer` removes the brokers that it has processed."""
     lost_states: set[Key] = field(default_factory=set)
     """Partitions that had a state and have none now. They are not new, and which replica may lead them is unknown."""
     latest_epoch: int = 0
@@ -121,13 +74,13 @@ class ControllerContext:
         """Topics that are queued for deletion."""
         return {row["topic"] for row in self.of_kind(RequestKind.DELETE_TOPIC)}
 
-    def put_topic(self, topic: Row, partitions: Iterable[PartitionInfo]) -> set[Key]:
+    def put_topic(self, topic: TopicInfo, partitions: Iterable[PartitionInfo]) -> set[Key]:
         """Store a topic with all its partitions; return those that changed.
 
         If its settings changed, all of its partitions count as changed.
         """
-        name = topic["topic"]
-        config_changed = self.topics.get(name, topic).get("config") != topic.get("config")
+        name = topic.topic
+        config_changed = self.topics.get(name, topic).config != topic.config
         if _is_recreated(self.topics.get(name, topic), topic):
             self.remove_topic(name)  # it is another topic under the same name
         before = {key: self.partitions[key] for key in self.of_topic(name)}
@@ -158,13 +111,17 @@ class ControllerContext:
             self._partitions_by_broker[broker].discard(row.key)
         for broker in brokers_now - brokers_before:
             self._partitions_by_broker[broker].add(row.key)
-        self.dirty_brokers |= brokers_now
         if row.controller_epoch is not None and row.controller_epoch < LAST_EPOCH:
             self.latest_epoch = max(self.latest_epoch, row.controller_epoch)
         self._recount(before, row)
         self.partitions[row.key] = row
         self._partitions_by_topic[row.topic].add(row.partition)
         (self.moving.add if row.is_moving else self.moving.discard)(row.key)
+
+    def mark_lost(self, key: Key) -> None:
+        """Note that a partition without a state had one: it is not new."""
+        self.lost_states.add(key)
+        self.put_partition(self.partitions[key])
 
     def remove_topic(self, topic: str) -> None:
         """Remove a topic that no longer exists."""
@@ -230,38 +187,25 @@ class ControllerContext:
 
     def is_queued(self, topic: str) -> bool:
         """Whether a topic is queued for deletion."""
-        return bool(self.topics.get(topic, {}).get("deletion_requested"))
+        return topic in self.topics and self.topics[topic].deletion_requested
 
     def is_being_deleted(self, row: PartitionInfo) -> bool:
         """Whether a partition is being deleted, so that nothing may be sent that starts its replicas."""
         return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
-        topic_id: str | None = self.topics.get(topic, {}).get("topic_id")
-        return topic_id
+        return self.topics[topic].topic_id if topic in self.topics else None
 
     @property
     def live(self) -> list[int]:
         """Brokers that are registered and understood, ascending: those that can be sent requests."""
         return sorted(broker for broker, row in self.brokers.items() if row["understood"])
 
-    def rows_of(self, keys: Collection[Key]) -> list[Any]:
-        """Partitions, as rows of PARTITIONS with FAILED."""
-        rows: list[Any] = [self.partitions[key] for key in sorted(keys) if key in self.partitions]
-        if not any(self.failed.values()):
-            return rows
-        return [asdict(row) | {FAILED: sorted(self.failed.get(row.key, ()))} for row in rows]
 
-    def topics_of(self, keys: Collection[Key]) -> list[Row]:
-        """The topics of these partitions and of requests, as rows of TOPICS."""
-        names = {topic for topic, _ in keys} | {row["topic"] for row in self.admin_requests}
-        return [self.topics[name] for name in sorted(names) if name in self.topics]
-
-
-def _is_recreated(before: Row, now: Row) -> bool:
+def _is_recreated(before: TopicInfo, now: TopicInfo) -> bool:
     """Return whether a topic was deleted and created again. An id that appears or disappears is no evidence of that."""
-    ids = {before["topic_id"], now["topic_id"]} - {None}
-    return len(ids) > 1 or before["topic_version"] > now["topic_version"]
+    ids = {before.topic_id, now.topic_id} - {None}
+    return len(ids) > 1 or before.topic_version > now.topic_version
 
 
 def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:

@@ -2,7 +2,7 @@
 
 Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its event handlers afterwards, and
 `onControllerResignation` at the end. Watches and broker responses wake it; without them a cycle starts every few
-seconds. Each cycle reads what has changed, decides by `planner.reconciliation`, writes under the fence, and queues the
+seconds. Each cycle reads what has changed, decides by `planner.rules`, writes under the fence, and queues the
 control requests that follow. No state must survive the process: the next controller reads ZooKeeper, and sends all
 brokers the full state.
 """
@@ -32,8 +32,7 @@ from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
 from jobs.controller.cycle_summary import CycleSummary
-from jobs.controller.decisions.engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
-from jobs.controller.decisions.precompute import FailurePrecomputer
+from jobs.controller.decisions import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.plan_inbox import PlanInbox
 from jobs.controller.resync import Resync
@@ -45,7 +44,7 @@ from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.runtime.settings import Settings
-from planner.reconciliation.topic_deletion import DeletionStep
+from planner.rules.topic_deletion import DeletionStep
 from planner.text import pluralise
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.rows import Change, Key, Snapshot
@@ -99,8 +98,6 @@ class ResidentController:
     resync: Resync = field(init=False)
     config_poller: BrokerConfigPoller | None = field(init=False)
     startup: BrokerStartup = field(init=False)
-    precomputer: FailurePrecomputer | None = field(init=False)
-    """If None, a failure is decided on only when it happens."""
     _dirty_partitions: set[Key] = field(default_factory=set)
     """Partitions to be decided on in the next cycle."""
     _unhandled_failures: dict[int, int] = field(default_factory=dict)
@@ -138,7 +135,6 @@ class ResidentController:
                 read_configs, self.engine.broker_configs, self.log_line, self.watches.signal
             )
         self.auto_rebalance = AutoLeaderRebalance.of(self.engine.broker_configs)
-        self.precomputer = FailurePrecomputer(self.engine, self.context)
         self.startup = BrokerStartup(self.control, self.context, channels, self._is_failing)
 
     def initialize(self) -> None:
@@ -192,10 +188,8 @@ class ResidentController:
                 )
 
     def _idle(self) -> None:
-        """Compute one decision in advance; if there is none to compute, wait to be woken."""
-        if self.watches.wakeup.is_set() or self.resync.is_under_way:
-            return
-        if self.precomputer is None or not self.precomputer.run_next():
+        """Wait to be woken, for the poll interval at most."""
+        if not (self.watches.wakeup.is_set() or self.resync.is_under_way):
             self.watches.wakeup.wait(self.retries.next_delay(POLL_INTERVAL_SECONDS))
 
     def _run_resync(self) -> None:
@@ -347,8 +341,6 @@ class ResidentController:
             return
         self.engine.set_broker_configs(configs)
         self.auto_rebalance = self.auto_rebalance.with_configs(configs)
-        if self.precomputer:
-            self.precomputer.restart()
         leaderless = (key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers)
         self._dirty_partitions, self._requests_due = self._dirty_partitions.union(leaderless), True
 
@@ -464,8 +456,8 @@ class ResidentController:
         A request may be read before the topic that it names. Such a request is decided on in the next cycle instead of
         being withdrawn.
         """
-        topics = {row["topic"] for row in decided.withdrawn if row["code"] == RejectionCode.UNKNOWN_PARTITION}
-        topics |= {row["topic"] for row in decided.deletions if row["code"] == RejectionCode.UNKNOWN_TOPIC}
+        topics = {each.topic for each in decided.withdrawn if each.code is RejectionCode.UNKNOWN_PARTITION}
+        topics |= {each.topic for each in decided.deletions if each.code is RejectionCode.UNKNOWN_TOPIC}
         if not topics:
             return decided
         appeared = self.reader.refresh_topics(topics)
@@ -473,12 +465,12 @@ class ResidentController:
         self._requests_due |= bool(appeared) or not topics.isdisjoint(self.context.topics)
         return replace(
             decided,
-            withdrawn=[row for row in decided.withdrawn if (row["topic"], row["partition"]) not in appeared],
-            others=[row for row in decided.others if (row["topic"], row["partition"]) not in appeared],
+            withdrawn=[each for each in decided.withdrawn if each.key not in appeared],
+            others=[each for each in decided.others if each.key not in appeared],
             deletions=[
-                row
-                for row in decided.deletions
-                if row["code"] != RejectionCode.UNKNOWN_TOPIC or row["topic"] not in self.context.topics
+                each
+                for each in decided.deletions
+                if each.code is not RejectionCode.UNKNOWN_TOPIC or each.topic not in self.context.topics
             ],
         )
 
@@ -504,15 +496,14 @@ class ResidentController:
         """Send the requests that delete topics to brokers, and remove the topics that are deleted everywhere."""
         self.broker_requests.send_deletions(decided)
         deadline = time.monotonic() + POLL_INTERVAL_SECONDS
-        for row in decided.deletions:
-            topic = row["topic"]
+        for deletion in decided.deletions:
             if time.monotonic() > deadline:
                 self._requests_due = True
                 return  # the next cycle continues, so that other work does not wait for a thousand topics
-            if row["step"] == DeletionStep.REMOVE:
-                self._remove(topic)
-            elif row["step"] == DeletionStep.REFUSE:
-                self._handle_refusal(self.requests.refuse_deletion(topic, row["reason"]))
+            if deletion.step is DeletionStep.REMOVE:
+                self._remove(deletion.topic)
+            elif deletion.step is DeletionStep.REFUSE:
+                self._handle_refusal(self.requests.refuse_deletion(deletion.topic, deletion.reason or ""))
 
     def _remove(self, topic: str) -> None:
         if self._handle_refusal(self.requests.remove_topic(topic)):

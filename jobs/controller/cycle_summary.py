@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans.commit_log import RowOutcome
+from planner.rules.decisions import Decision
 from planner.text import DRAINED_LEADS, pluralise
 from schemas.enums import Outcome
 from schemas.rows import Key, changes_among
@@ -58,22 +59,22 @@ class CycleSummary:
         self._failed_partitions |= {verdict.change.key for verdict in failed}
         return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
 
-    def new_rejections(self, rows: Iterable[Row]) -> list[Row]:
+    def new_rejections(self, decisions: Iterable[Decision]) -> list[Row]:
         """Return the rejections that were not reported for their partitions before."""
         new = []
-        for row in rows:
-            key, text = (row["topic"], row["partition"]), f"{row['code']}: {row['why_not']}"
-            if self._reported_rejections.get(key) != text:
-                self._reported_rejections[key] = text
-                new.append(_rejection(row))
+        for decision in decisions:
+            text = f"{decision.code}: {decision.why_not}"
+            if self._reported_rejections.get(decision.key) != text:
+                self._reported_rejections[decision.key] = text
+                new.append(_rejection(decision))
         return new
 
 
-def _rejection(row: Row) -> Row:
+def _rejection(decision: Decision) -> Row:
     return {
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "action": row["wanted"],
-        "code": row["code"],
-        "reason": row["why_not"],
+        "topic": decision.topic,
+        "partition": decision.partition,
+        "action": decision.wanted.value,
+        "code": decision.code and decision.code.value,
+        "reason": decision.why_not,
     }

@@ -1,23 +1,26 @@
 """The lifecycle of the resident controller: preparation, take-over, cycles and resignation.
 
 Corresponds to `KafkaController.elect`, `onControllerFailover` and `onControllerResignation`. Everything slow is done
-before the take-over: a snapshot, the start of Spark, and the first decisions, for which the JVM compiles code. While
-there is no controller, no dead leader is replaced.
+before the take-over: the brokers' settings are requested, and the cluster is read once. While there is no controller,
+no dead leader is replaced.
 """
 
 import gc
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
 
+from kazoo.client import KazooClient
+from msgspec.structs import replace
+
+from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.spark.remote import REMOTE
-from jobs.adapters.spark.session import BROADCASTING, start_session, with_settings
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import LOST, connected, poll_until
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import LOST, connected, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
     SessionLostError,
     controllership,
@@ -27,29 +30,30 @@ from jobs.adapters.zookeeper.controllership import (
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions.engine import DecisionEngine, Decisions
-from jobs.controller.decisions.warmup import warm_up
+from jobs.controller.decisions import DecisionEngine, Decisions
+from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
-from jobs.core.errors import ExitCode, FencedError, SurveyorError, UsageError
+from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
-from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
-from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import confirm, emit_result, is_terminal, log, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from jobs.snapshots.snapshot import snapshot_line, take_snapshot
-from planner.history.lost_states import without_state
-from planner.history.snapshot_diff import KEY
 from planner.text import pluralise
-from schemas.enums import NO_CONTROLLER, PartitionState, Step
+from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Key, Snapshot
+
+CONFIG_TIMEOUT_SECONDS: Final = 10.0
+"""Seconds for all brokers to return their settings; those that do not are asked once more."""
+
+NO_SNAPSHOT: Final = 0
+"""Snapshot id of the plans of a controller whose warehouse has no snapshot yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,94 +69,61 @@ class ControlOptions:
 
 def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
-    engine, snapshot = _prepare(settings, options)
-    vanished = _lost_states(engine, snapshot)
-    due = _dry_run_decisions(settings, engine, vanished)
+    settings.lake.ensure_tables()
+    with connected(settings.zookeeper) as client:
+        state, engine = _prepare(settings, options, client)
+        context = _first_context(settings, client)
+    due = engine.decide(context, context.partitions.keys(), deletions=True)
     if not options.apply:
-        return _report_dry(settings, snapshot, due)
+        return _report_dry(settings, due)
     if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        return _run_as_controller(settings, options, engine, snapshot, vanished)
+        return _run_as_controller(settings, options, engine, state, context.lost_states)
 
 
-def _prepare(settings: Settings, options: ControlOptions) -> tuple[DecisionEngine, Snapshot]:
-    """Take a snapshot, read the brokers' settings, and make the checks before a take-over."""
-    if settings.remote is not None:
-        raise UsageError(
-            f"`surveyor control` decides in its own process, not on a Spark Connect server: omit --remote, and unset "
-            f"{REMOTE} in the environment",
-        )
-    with progress("starting Spark"):
-        spark = start_session("surveyor control")
-    master = str(spark.sparkContext.master)
-    if not master.startswith("local"):
-        raise UsageError(
-            f"`surveyor control` decides in the driver's own process, and the master is {master}: "
-            "run it as `surveyor control`, or with `spark-submit --master 'local[*]'`",
-        )
-    taken = take_snapshot(settings)
-    log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
-    snapshot = find_snapshot(settings.lake, int(taken["snapshot_id"]))
-    configs = as_of(settings.lake, snapshot, "broker_configs")
+def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -> tuple[ClusterState, DecisionEngine]:
+    """Read brokers and their settings, and make the checks before a take-over."""
+    state = with_retries(lambda: read_cluster(client))
+    refuse_take_over(state, settings.conf.controller_id)
+    refuse_unreachable(state, settings.listener)
+    overrides, _ = with_retries(lambda: read_overrides(client))
+    with progress("asking brokers for their settings"):
+        configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
     refuse_protocols(configs)
     if options.apply:
         configs = complete_configs(configs, settings, options.allow_silent)
-    engine = DecisionEngine.of(SparkWarehouse(spark, settings.lake), configs, allow_unclean=options.allow_unclean)
-    engine.refresh_drained()
-    with connected(settings.zookeeper) as client:
-        state = read_cluster(client)
-    refuse_take_over(state, settings.conf.controller_id)
-    refuse_unreachable(state, settings.listener)
-    if options.apply:
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
-    return engine, snapshot
+    engine = DecisionEngine(settings.lake, configs, allow_unclean=options.allow_unclean)
+    engine.refresh_drained()
+    return state, engine
 
 
-def _lost_states(engine: DecisionEngine, snapshot: Snapshot) -> set[Key]:
-    """Return the partitions without a state that had one according to the recorded history: they are not new."""
-    # broadcast the few new partitions, so that a long history need not be sorted
-    warehouse = SparkWarehouse(with_settings(engine.queries.spark, BROADCASTING), engine.warehouse)
-    new = as_of(warehouse.warehouse, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
-    if not new:
-        return set()
-    snapshot_tables = SnapshotTables(warehouse, snapshot)
-    lost = (
-        vanished_states(
-            snapshot_tables, snapshot_tables["partitions"].transform(without_state, snapshot_tables["topics"])
-        )
-        .select(*KEY)
-        .collect()
-    )
-    for row in lost:
+def _first_context(settings: Settings, client: KazooClient) -> ControllerContext:
+    """Read the cluster as the controller will, and mark the partitions that lost their state."""
+    context = ControllerContext()
+    with progress("reading topics and partitions"):
+        with_retries(lambda: MetadataReader(client, ZkWatches(client), context).load_all())
+    for topic, partition in sorted(lost_states(settings.lake, context)):
         log(
-            f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`",
+            f"surveyor: {topic}-{partition} has no state znode and had one: see `surveyor plan recover`",
             logging.WARNING,
         )
-    return {(row.topic, row.partition) for row in lost}
+        context.mark_lost((topic, partition))
+    return context
 
 
-def _dry_run_decisions(settings: Settings, engine: DecisionEngine, vanished: set[Key]) -> Decisions:
-    """Decide as the controller will, without writing; return what is due."""
-    context = ControllerContext(lost_states=set(vanished))
-    with connected(settings.zookeeper) as client, progress("computing the first decisions"):
-        warm_up(engine)
-        MetadataReader(client, ZkWatches(client), context).load_all()
-        return engine.decide(context, context.partitions.keys(), deletions=True)
-
-
-def _report_dry(settings: Settings, snapshot: Snapshot, due: Decisions) -> ExitCode:
+def _report_dry(settings: Settings, due: Decisions) -> ExitCode:
     """Show what the controller would do first."""
     result = {
-        "snapshot_id": snapshot.snapshot_id,
         "dry_run": True,
         "due": len(due.changes),
         "rejected": len(due.others),
         "deletions": len(due.deletions),
     }
     lines = [f"  {change.name}: {change.action}: {change.reason}" for change in due.changes]
-    lines += [f"  {row['topic']}-{row['partition']}: {row['code']}: {row['why_not']}" for row in due.others]
-    lines += [f"  {row['topic']}: {row['step']}: {row['reason'] or 'queued for deletion'}" for row in due.deletions]
+    lines += [f"  {each.topic}-{each.partition}: {each.code}: {each.why_not}" for each in due.others]
+    lines += [f"  {each.topic}: {each.step}: {each.reason or 'queued for deletion'}" for each in due.deletions]
     title = (
         f"{pluralise(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and keeps it"
@@ -162,13 +133,13 @@ def _report_dry(settings: Settings, snapshot: Snapshot, due: Decisions) -> ExitC
 
 
 def _run_as_controller(
-    settings: Settings, options: ControlOptions, engine: DecisionEngine, snapshot: Snapshot, vanished: set[Key]
+    settings: Settings, options: ControlOptions, engine: DecisionEngine, state: ClusterState, lost: Collection[Key]
 ) -> ExitCode:
     log_writer = WriteBehindLog(settings.lake)
     log_writer.start()
     try:
-        with _controllership(settings, engine, snapshot, log_writer) as controller:
-            controller.context.lost_states |= vanished
+        with _controllership(settings, engine, state, log_writer) as controller:
+            controller.context.lost_states |= {*lost}
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
         why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
@@ -210,10 +181,10 @@ def _initialize(controller: ResidentController) -> None:
 
 @contextmanager
 def _controllership(
-    settings: Settings, engine: DecisionEngine, snapshot: Snapshot, log_writer: WriteBehindLog
+    settings: Settings, engine: DecisionEngine, state: ClusterState, log_writer: WriteBehindLog
 ) -> Iterator[ResidentController]:
     """Take the controllership, and resign by ending the session."""
-    recorded = latest_recorded_epoch(settings.lake, snapshot.cluster_id)
+    recorded = latest_recorded_epoch(settings.lake, state.cluster_id)
     with controllership(
         settings.zookeeper,
         settings.conf.controller_id,
@@ -227,6 +198,8 @@ def _controllership(
         )
         for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
             log(line)
+        newest = last_snapshot(settings.lake) or Snapshot(snapshot_id=NO_SNAPSHOT, taken_at=datetime.now(UTC))
+        snapshot = replace(newest, cluster_id=state.cluster_id)
         controller = ResidentController(control, engine, log_writer, snapshot, log, settings)
         log_writer.record(controller.cycle_record(verdicts=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))

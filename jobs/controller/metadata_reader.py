@@ -25,8 +25,9 @@ from jobs.adapters.zookeeper.cluster import (
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.controller.context import ControllerContext, PartitionInfo
+from jobs.controller.context import ControllerContext
 from jobs.controller.zk_watches import ZkWatches
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, State, decode_state, read_config
 
@@ -106,7 +107,7 @@ class MetadataReader:
         changed = set()
         for row, znode in zip(partitions, znodes, strict=True):
             now = _with_state(row, znode.version, znode.data)
-            if not self.context.topics.get(row.topic, {}).get("moves_understood", True):
+            if not self._moves_understood(row.topic):
                 now = replace(now, understood=False)
             if now == row:
                 continue
@@ -115,6 +116,9 @@ class MetadataReader:
                 changed.add(row.key)
                 self._note_if_readable(row, self.context.partitions[row.key])
         return changed
+
+    def _moves_understood(self, topic: str) -> bool:
+        return topic not in self.context.topics or self.context.topics[topic].moves_understood
 
     def refresh_topics(self, names: Iterable[str]) -> set[Key]:
         """Read topics as a whole; return the partitions that changed."""
@@ -163,10 +167,10 @@ class MetadataReader:
             for row in rows.partitions:
                 of_topic[row["topic"]].append(row)
             for topic_row in rows.topics:
-                partitions = msgspec.convert(of_topic[topic_row["topic"]], list[PartitionInfo])
+                info = msgspec.convert(topic_row | {"deletion_requested": topic_row["topic"] in queued}, TopicInfo)
+                partitions = msgspec.convert(of_topic[info.topic], list[PartitionInfo])
                 before = {row.key: self.context.partitions.get(row.key) for row in partitions}
-                topic_row["deletion_requested"] = topic_row["topic"] in queued
-                changed = self.context.put_topic(topic_row, partitions)
+                changed = self.context.put_topic(info, partitions)
                 changes.partitions |= changed
                 for key in changed:
                     self._note_if_readable(before[key], self.context.partitions[key])
@@ -184,10 +188,10 @@ class MetadataReader:
         ):
             topic = self.context.topics[name]
             config, unread = ({}, []) if znode.data is None else read_config(znode.data)
-            if unread or not topic["understood"]:
+            if unread or not topic.understood:
                 unreadable.append(name)
-            elif config != topic["config"]:
-                self.context.topics[name] = topic | {"config": config}
+            elif config != topic.config:
+                self.context.topics[name] = replace(topic, config=config)
                 changes.partitions |= set(self.context.of_topic(name))
         if unreadable:
             self._topics(changes, reread=unreadable)
@@ -202,9 +206,9 @@ class MetadataReader:
         changes.partitions |= (asked_for - self.context.requested_partitions) & self.context.moving
         queued = self.context.topics_to_be_deleted
         for name, topic in list(self.context.topics.items()):
-            if topic["deletion_requested"] == (name in queued):
+            if topic.deletion_requested == (name in queued):
                 continue
-            self.context.topics[name] = topic | {"deletion_requested": name in queued}
+            self.context.topics[name] = replace(topic, deletion_requested=name in queued)
             changes.partitions |= set(self.context.of_topic(name))
             if name not in queued:
                 self.context.remove_deleted(name)

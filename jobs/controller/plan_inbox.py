@@ -24,7 +24,6 @@ from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
-from jobs.controller.context import PartitionInfo
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
@@ -38,6 +37,7 @@ from jobs.repositories.actor import Actor
 from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import Settings
+from planner.rules.partitions import PartitionInfo
 from schemas.rows import Change, Key
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, submission_of
 

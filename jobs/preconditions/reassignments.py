@@ -27,10 +27,10 @@ from jobs.preconditions.changes import assigned, read_changed, understood
 from jobs.repositories.plans.repository import Plan, moves_replicas
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
-from planner.columns.reassigned import is_reassigned
 from planner.reassignment.cancellation import ReassignmentStatus, status_towards
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment, target
+from planner.rules.reassigned import is_reassigned
 from planner.text import abbreviate, pluralise
 from schemas.enums import Action
 from schemas.rows import Change, Key

@@ -25,7 +25,6 @@ from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import LINES_SHOWN, log
 from jobs.runtime.settings import Settings
-from planner.columns.reassigned import is_reassigned
 from planner.reassignment.cancellation import ReassignmentStatus, status_of
 from planner.reassignment.rollback import (
     ClusterFacts,
@@ -37,6 +36,7 @@ from planner.reassignment.rollback import (
     steps_of,
     with_waves_numbered,
 )
+from planner.rules.reassigned import is_reassigned
 from planner.text import pluralise
 from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key, Topic

@@ -14,20 +14,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from pyspark.sql import SparkSession
-
-from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.session import start_session
-from jobs.controller.context import ControllerContext, PartitionInfo
-from jobs.controller.decisions.cache import DecisionCache
-from jobs.controller.decisions.engine import DecisionEngine
-from jobs.controller.decisions.precompute import MAX_CLASSES
+from jobs.controller.context import ControllerContext
+from jobs.controller.decisions import DecisionEngine
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.broker_requests.notices import notices_for
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure
 
@@ -39,35 +34,24 @@ TARGET: Final = 1.5
 """The cost of ten times the partitions, if the failure concerns as many."""
 
 
-class Spent(NamedTuple):
-    """Seconds to decide and to make the notices, with precomputed decisions and with a query."""
-
-    precomputed: float
-    by_spark: float
-
-
-def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
+def bench_deciding(sizes: Sequence[int]) -> Iterator[Figure]:
     """Let a broker fail that has as many partitions in a small cluster as in a large one."""
     small, large = min(sizes), max(sizes)
     affected = min(CONCERNED, small // 10)
-    before, of_large, after = (_measure(spark, partitions, affected) for partitions in (small, large, small))
-    of_small = Spent(*map(min, before, after))
+    before, of_large, after = (_measure(partitions, affected) for partitions in (small, large, small))
     of = f"a failure concerns {affected:,} of {large:,} partitions"
-    baseline = f"{affected:,} of {small:,}"
-    yield Figure(f"{of}: decided, as precomputed", of_large.precomputed, baseline, of_small.precomputed, TARGET)
-    yield Figure(f"{of}: decided by asking Spark", of_large.by_spark, baseline, of_small.by_spark, TARGET)
+    yield Figure(f"{of}: decided", of_large, f"{affected:,} of {small:,}", min(before, after), TARGET)
 
 
-def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
+def _measure(partitions: int, affected: int) -> float:
+    """Return the seconds to decide and to make the notices."""
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         lake = Warehouse(folder, "bench")
         lake.ensure_tables()
-        engine = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
+        engine = DecisionEngine(lake, [])
         with progress(f"{partitions:,} partitions are learned"):
             context = _filled_context(partitions, affected)
-        engine.precompute_failure(context, VICTIM, MAX_CLASSES)
-        precomputed = _quickest(engine, context, affected, is_precomputed=True)
-        return Spent(precomputed, _quickest(engine, context, affected, is_precomputed=False))
+        return _quickest(engine, context, affected)
 
 
 def _filled_context(partitions: int, affected: int) -> ControllerContext:
@@ -78,9 +62,8 @@ def _filled_context(partitions: int, affected: int) -> ControllerContext:
     every = partitions // affected
     for first in range(0, partitions, TOPIC_SIZE):
         name = f"topic-{first // TOPIC_SIZE:05d}"
-        topic = {"topic": name, "topic_version": 0, "topic_id": name, "config": {}, "understood": True}
         rows = [_partition(name, number, first + number, every) for number in range(TOPIC_SIZE)]
-        context.put_topic(topic | {"deletion_requested": False}, rows)
+        context.put_topic(TopicInfo(topic=name, topic_version=0, topic_id=name, config={}), rows)
     assert len(context.of_broker(VICTIM)) == affected, len(context.of_broker(VICTIM))
     return context
 
@@ -107,12 +90,10 @@ def _partition(topic: str, number: int, count: int, every: int) -> PartitionInfo
     )
 
 
-def _quickest(engine: DecisionEngine, context: ControllerContext, affected: int, *, is_precomputed: bool) -> float:
+def _quickest(engine: DecisionEngine, context: ControllerContext, affected: int) -> float:
     victim = context.brokers.pop(VICTIM)
     seconds = []
     for _ in range(TURNS):
-        if not is_precomputed:
-            engine.cache = DecisionCache()
         gc.collect()
         started = time.perf_counter()
         decided = engine.decide(context, context.of_broker(VICTIM), deletions=False)
@@ -125,5 +106,5 @@ def _quickest(engine: DecisionEngine, context: ControllerContext, affected: int,
 
 
 if __name__ == "__main__":
-    for figure in bench_deciding(start_session("surveyor bench", {}), [int(size) for size in sys.argv[1].split(",")]):
+    for figure in bench_deciding([int(size) for size in sys.argv[1].split(",")]):
         log(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

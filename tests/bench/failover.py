@@ -133,10 +133,7 @@ def in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
 
 
 def _idle(folder: str, seconds: float = 30.0) -> float:
-    """The share of one core that the controller's processes, its JVM too, take while nothing happens.
-
-    For a minute after brokers came or went it thinks of what may come (`foresight`), which is not idle.
-    """
+    """The share of one core that the controller takes while nothing happens."""
     time.sleep(60.0)
     pid = int((Path(folder) / "pid").read_text())
     before = _cpu(pid)

@@ -4,8 +4,8 @@
 
 On an embedded ZooKeeper with as many partitions, and 100 brokers that respond at once. The controller is the one of
 `surveyor control`, cycle by cycle: it reads, decides, writes under the fence, and sends requests. Three brokers fail
-one after another, each with the same number of partitions at each size, of which it leads a third; the decisions are
-precomputed, as always when nothing is due. The quickest of the three counts, as other work on the machine only adds.
+one after another, each with the same number of partitions at each size, of which it leads a third. The quickest of the
+three counts, as other work on the machine only adds.
 The take-over is left out, whose cost depends on the size of the cluster, and so is the full state sent then.
 """
 
@@ -18,17 +18,12 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
-from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions.engine import DecisionEngine
-from jobs.controller.decisions.precompute import MAX_CLASSES
-from jobs.controller.decisions.warmup import warm_up
+from jobs.controller.decisions import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
@@ -53,17 +48,17 @@ class Spent(NamedTuple):
     sent: float
 
 
-def bench_failure(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
+def bench_failure(sizes: Sequence[int]) -> Iterator[Figure]:
     """Let a broker fail that has as many partitions in a small cluster as in a large one."""
     small, large = min(sizes), max(sizes)
     affected = min(CONCERNED, small // 10)
-    of_small, of_large = (_measure(spark, partitions, affected) for partitions in (small, large))
+    of_small, of_large = (_measure(partitions, affected) for partitions in (small, large))
     of = f"a failure concerns {affected:,} of {large:,} partitions"
     for what, slow, quick in zip(("all is written", "all is sent"), of_large, of_small, strict=True):
         yield Figure(f"{of}: {what}", slow, f"{affected:,} of {small:,}", quick, TARGET)
 
 
-def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
+def _measure(partitions: int, affected: int) -> Spent:
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
         cluster(partitions, _placement(partitions // affected)) as synthetic,
@@ -73,8 +68,7 @@ def _measure(spark: SparkSession, partitions: int, affected: int) -> Spent:
         synthetic.listen(ports)
         lake = Warehouse(folder, "bench")
         lake.ensure_tables()
-        engine = DecisionEngine.of(SparkWarehouse(spark, lake), [], allow_unclean=False)
-        warm_up(engine)
+        engine = DecisionEngine(lake, [])
         log_writer = WriteBehindLog(lake)
         log_writer.start()
         snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="bench")
@@ -116,7 +110,6 @@ def _run_until_idle(controller: ResidentController) -> None:
 def _failure(controller: ResidentController, client: KazooClient, victim: int, affected: int) -> Spent:
     context = controller.context
     assert len(context.of_broker(victim)) == affected, len(context.of_broker(victim))
-    controller.engine.precompute_failure(context, victim, MAX_CLASSES)
     written = controller.summary.by_action.total()
     client.delete(f"/brokers/ids/{victim}")
     started = time.perf_counter()
@@ -131,5 +124,5 @@ def _failure(controller: ResidentController, client: KazooClient, victim: int, a
 
 
 if __name__ == "__main__":
-    for figure in bench_failure(start_session("surveyor bench", {}), [int(size) for size in sys.argv[1].split(",")]):
+    for figure in bench_failure([int(size) for size in sys.argv[1].split(",")]):
         log(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

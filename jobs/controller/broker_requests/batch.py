@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
-from jobs.controller.context import ControllerContext, PartitionInfo, full_state_for, partition_notification
-from jobs.controller.decisions.engine import Decisions
+from jobs.controller.context import ControllerContext, full_state_for, partition_notification
+from jobs.controller.decisions import Decisions
 from planner.broker_requests.notices import notices_for
-from planner.reconciliation.topic_deletion import DeletionStep
+from planner.rules.decisions import Decision
+from planner.rules.partitions import PartitionInfo
+from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change, Key
@@ -160,18 +161,18 @@ class BrokerRequestBatch:
             held = [key for key in held if broker in (self.context.partitions[key].isr or ())]
         return self._current_state(held, LEADER_AND_ISR, [broker])
 
-    def send_stops(self, others: Sequence[Row]) -> None:
+    def send_stops(self, decisions: Iterable[Decision]) -> None:
         """Send StopReplica with deletion to replicas that leave, once for each leader epoch and broker epoch."""
-        waiting = [row for row in others if row["code"] == RejectionCode.WAITS_FOR_STOP]
-        self.send([notice for row in waiting if (notice := self._stop_notice(row)) is not None])
+        waiting = [decision for decision in decisions if decision.code is RejectionCode.WAITS_FOR_STOP]
+        self.send([notice for decision in waiting if (notice := self._stop_notice(decision)) is not None])
 
     def _is_stopping(self, row: PartitionInfo, broker: int) -> bool:
         """Whether a replica was sent StopReplica at its present epochs; another LeaderAndIsr would start it again."""
         return self._stop_requests.get((row.key, broker)) == (row.leader_epoch, self.epoch_of(broker))
 
-    def _stop_notice(self, row: Row) -> Notice | None:
-        key = row["topic"], row["partition"]
-        epochs = {broker: (row["leader_epoch_before"], self.epoch_of(broker)) for broker in row["stop_replica_to"]}
+    def _stop_notice(self, decision: Decision) -> Notice | None:
+        key, row = decision.key, self.context.partitions[decision.key]
+        epochs = {broker: (row.leader_epoch or 0, self.epoch_of(broker)) for broker in decision.stop_replica_to}
         recipients = tuple(
             broker
             for broker, epochs_of_request in epochs.items()
@@ -180,13 +181,13 @@ class BrokerRequestBatch:
         if not recipients:
             return None
         self._stop_requests |= {(key, broker): epochs[broker] for broker in recipients}
-        notice = partition_notification(self.context.partitions[key], row["topic_id"], STOP_REPLICA, recipients)
+        notice = partition_notification(row, self.context.topic_id(row.topic), STOP_REPLICA, recipients)
         return replace(notice, delete_partition=True)
 
     def send_deletions(self, decisions: Decisions) -> None:
         """Send the deletion of topics, unless the present brokers were already sent it for all present partitions."""
         registered: Registered = frozenset((broker, self.epoch_of(broker)) for broker in self.context.live)
-        topics = [row["topic"] for row in decisions.deletions if row["step"] == DeletionStep.DELETE]
+        topics = [deletion.topic for deletion in decisions.deletions if deletion.step is DeletionStep.DELETE]
         deletions = {topic: (registered, len(self.context.of_topic(topic))) for topic in topics}
         new_deletions = {
             topic: delivery for topic, delivery in deletions.items() if self._sent_deletions.get(topic) != delivery

@@ -4,18 +4,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions.engine import DecisionEngine
-from jobs.controller.decisions.queries import DecisionQueries
+from jobs.controller.decisions import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
 from schemas.rows import Snapshot
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
@@ -24,17 +21,10 @@ def log() -> list[str]:
     return []
 
 
-@pytest.fixture(scope="session")
-def queries(spark: SparkSession) -> DecisionQueries:
-    """Built once for all tests of a worker, as building them is most of the work of a small query."""
-    return DecisionQueries.of(spark, CLUSTER, allow_unclean=False)
-
-
 @pytest.fixture
-def engine(queries: DecisionQueries, lake: Warehouse) -> DecisionEngine:
-    """An engine with an empty cache."""
+def engine(lake: Warehouse) -> DecisionEngine:
     lay_tables(lake)
-    return DecisionEngine(lake, [], queries)
+    return DecisionEngine(lake, [])
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
-from jobs.controller.context import ControllerContext, PartitionInfo
+from jobs.controller.context import ControllerContext
 from planner.leadership.imbalance import imbalance
+from planner.rules.partitions import PartitionInfo
 from schemas.enums import RequestKind
 
 ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"

@@ -1,16 +1,14 @@
 """The context of the resident controller: lookups by key, independent of the size of the cluster."""
 
 from collections.abc import Iterator
-from random import Random
-from typing import Any
 
 import pytest
 
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
 from schemas.rows import Key
-from tests.jobs.controller.test_decisions import random_partition
 from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -18,6 +16,18 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 class _NeverScanned(dict[Key, dict[int, int]]):
     def __iter__(self) -> Iterator[Key]:
         raise AssertionError("all of it was looked through for one topic")
+
+
+def _partition(topic: str, number: int) -> PartitionInfo:
+    return PartitionInfo(
+        topic=topic,
+        partition=number,
+        replicas=[1, 2],
+        adding_replicas=[],
+        removing_replicas=[],
+        topic_version=0,
+        understood=True,
+    )
 
 
 def test_notifications_are_not_requests() -> None:
@@ -37,8 +47,8 @@ def test_notifications_are_not_requests() -> None:
 def test_removing_a_topic_scans_only_its_partitions() -> None:
     context = ControllerContext(stopped=_NeverScanned())
     for topic in ("gone", "stays"):
-        row: dict[str, Any] = {"topic": topic, "topic_version": 0, "topic_id": None, "config": {}, "understood": True}
-        context.put_topic(row, [random_partition(Random(0), topic, partition) for partition in range(3)])  # noqa: S311
+        rows = [_partition(topic, number) for number in range(3)]
+        context.put_topic(TopicInfo(topic=topic, topic_version=0, config={}), rows)
         for key in context.of_topic(topic):
             context.stopped[key] = {1: -2}
 

@@ -21,15 +21,12 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
 """Brokers that only listen tell nothing of their settings."""
 
-pytestmark = pytest.mark.usefixtures("spark")
-
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker becomes the controller again here, and the Spark session of the tests is warm already."""
     monkeypatch.setattr(lifecycle, "RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(broker_protocols, "CONFIG_TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(lifecycle, "warm_up", lambda _: None)
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions.engine import DecisionEngine
-from jobs.controller.decisions.queries import DecisionQueries
+from jobs.controller.decisions import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
@@ -58,13 +57,13 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, queries: DecisionQueries, surveyor: Surveyor, tmp_path: Path
+    tree: KafkaTree, control: Controllership, surveyor: Surveyor, tmp_path: Path
 ) -> Iterator[ResidentController]:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
-    engine = DecisionEngine(surveyor.lake, [], queries)
+    engine = DecisionEngine(surveyor.lake, [])
     snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
     controller_ = ResidentController(
         control,

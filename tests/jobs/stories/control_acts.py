@@ -205,7 +205,7 @@ def it_is_killed_and_the_next_one_goes_on(life: ControlledCluster, broker: int) 
             assert leaderless
             before = mark(life.kafka)
             heard = {each: len(life.cluster.brokers[each].log_of_this_run()) for each in (0, 1, 2)}
-            with in_office(life.kafka, life.warehouse, life.spark) as office:
+            with in_office(life.kafka, life.warehouse) as office:
                 life.offices.append(office)
                 life.soon(lambda: all(life.kafka.state(TOPIC, p).leader != broker for p in leaderless))
                 _everything_was_announced_before_elections(life, before, notified, heard)

@@ -125,7 +125,7 @@ def test_broker_is_in_control_again(kafka: KafkaTree, patient: Surveyor) -> None
 def test_controller_that_zookeeper_names_is_asked(
     kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Brokers name the one before, here Surveyor, until the next has notified them."""
+    """Brokers name the one before, here Surveyor, until the next has told them."""
 
     async def former(_: KafkaAdminClient) -> int:
         return OURS
@@ -369,11 +369,11 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
 def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Broker 1 gets SIGSTOP between the write and the notification; it stays registered until its session ends."""
+    """Broker 1 gets SIGSTOP between the writing and the telling; it stays registered until its session ends."""
     pid = cluster.brokers[1].pid
     assert pid
 
-    def with_one_stopped(*arguments: Any) -> Any:  # noqa: ANN401 - those of `deliver`
+    def with_one_stopped(*arguments: Any) -> Any:  # noqa: ANN401 - whatever `announce` takes and returns
         os.kill(pid, signal.SIGSTOP)
         return deliver(*arguments)
 

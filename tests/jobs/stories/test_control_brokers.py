@@ -24,7 +24,6 @@ from threading import Thread
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -32,7 +31,6 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.controller import lifecycle
 from schemas.znodes import TopicPartition, decode_assignment, encode_partitions
 from tests.jobs.stories.control_acts import (
     a_broker_bounces_in_one_look,
@@ -158,7 +156,7 @@ def a_broker_is_drained_and_comes_back(life: ControlledCluster) -> None:
 @contextmanager
 def records_flow(life: ControlledCluster) -> Iterator[None]:
     """Run a controller while a topic is written and read, and verify at the end that no record is lost."""
-    with in_office(life.kafka, life.warehouse, life.spark, thinks_ahead=False) as office:
+    with in_office(life.kafka, life.warehouse) as office:
         life.offices.append(office)
         life.by_hand(TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in range(4)})
         life.soon(lambda: life.has_state(TOPIC, 3), 60)
@@ -171,8 +169,8 @@ def records_flow(life: ControlledCluster) -> Iterator[None]:
         assert flow.acknowledged <= flow.stored(len(PARTITIONS))
 
 
-def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession) -> None:
-    life = ControlledCluster(cluster, kafka, tmp_path, spark)
+def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
+    life = ControlledCluster(cluster, kafka, tmp_path)
     with records_flow(life):
         a_broker_fails_and_starts(life)
         replicas_move_while_records_come_in(life)
@@ -193,16 +191,14 @@ def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_p
     assert written >= {"create", "elect", "shrink_isr", "elect_preferred", "delete_topic", *moved}
 
 
-def test_a_drained_broker_leads_where_no_other_can(
-    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_drained_broker_leads_where_no_other_can(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
     """Also a replica that the drain has stopped: it is elected at a later leader epoch, and starts.
 
     The drain ends when its broker registers again, and all replicas come back.
     """
     topic = "drained"
-    life = ControlledCluster(cluster, kafka, tmp_path, spark)
-    with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
+    life = ControlledCluster(cluster, kafka, tmp_path)
+    with in_office(kafka, life.warehouse) as office:
         life.offices.append(office)
         config = b'{"version":1,"config":{"min.insync.replicas":"1","unclean.leader.election.enable":"true"}}'
         life.by_hand(topic, {0: [1, 2], 1: [2, 1]})
@@ -225,13 +221,11 @@ def test_a_drained_broker_leads_where_no_other_can(
         life.soon(lambda: life.is_deleted(topic))
 
 
-def test_a_move_waits_for_a_target_that_is_down(
-    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_move_waits_for_a_target_that_is_down(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
     """Whether the target was down when the request came, or went down under way (`ControllerIntegrationTest`)."""
     topic = "waiting"
-    life = ControlledCluster(cluster, kafka, tmp_path, spark)
-    with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
+    life = ControlledCluster(cluster, kafka, tmp_path)
+    with in_office(kafka, life.warehouse) as office:
         life.offices.append(office)
         life.create(topic, {0: [1], 1: [2]})
         life.kill(3)
@@ -269,9 +263,9 @@ def takes_a_record(life: ControlledCluster, topic: str, partition: int) -> bool:
 
 @pytest.mark.torture
 @pytest.mark.skipif("LIVES" not in os.environ, reason="a second controller takes as much processor time as the first")
-def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path) -> None:
     with EmbeddedCluster(4, overrides=SETTINGS) as another, kafka_tree(another) as tree:
-        life = ControlledCluster(another, tree, tmp_path, spark)
+        life = ControlledCluster(another, tree, tmp_path)
         with records_flow(life):
             replicas_move_while_records_come_in(life)
             a_broker_is_drained_and_comes_back(life)
@@ -293,10 +287,8 @@ def doing(act: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.fixture
-def control(kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: object) -> Callable[[], Ran]:
-    """The command in this process, whose Spark has compiled what it needs."""
-    assert spark
-    monkeypatch.setattr(lifecycle, "warm_up", lambda _: None)
+def control(kafka: KafkaTree, tmp_path: Path) -> Callable[[], Ran]:
+    """The command in this process."""
     surveyor = Surveyor(kafka.hosts, tmp_path / "w")
     return lambda: surveyor("control", "--apply", "--yes")
 
@@ -358,12 +350,12 @@ def no_other_controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def test_requests_are_carried_out_without_a_controller(
-    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
     monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.2)
     assert eventually(lambda: controller(kafka) in cluster.brokers)
-    life = ControlledCluster(cluster, kafka, tmp_path, spark)
+    life = ControlledCluster(cluster, kafka, tmp_path)
     life.by_hand("asked", {0: [0, 1]})
     life.by_hand("unwanted", {0: [0, 1], 1: [2, 3]})
     assert eventually(lambda: len(life.logs(0, "asked")) == len(life.logs(3, "unwanted")) == 1, 60)

@@ -33,7 +33,6 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.controller.decisions import warmup
 from jobs.repositories.plans.repository import Plan
 from schemas.tables import TABLES
 from schemas.znodes import decode_controller
@@ -70,7 +69,7 @@ WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 
 @dataclass(frozen=True)
 class Way:
-    """How a command is configured for a listener."""
+    """How a command is told of a listener."""
 
     config: Path
     conf: Path
@@ -215,10 +214,9 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
 
 @pytest.mark.usefixtures("spark")
 def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways
 ) -> None:
-    """It notifies over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
-    monkeypatch.setattr(warmup, "WARMUP_ROUNDS", 1)  # its speed is not measured
+    """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
     create(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])
@@ -302,54 +300,56 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     plan = store_plan(surveyor.lake, kafka, [election(kafka, "refused", 0, leader=0)])
     control = ("--conf", str(conf(tmp_path, "CONTROL")))
 
-    def refusal(way: str, *options: str, **changed: str) -> str:
+    def told(way: str, *options: str, **changed: str) -> str:
         config = written(tmp_path, secured[1], way, **changed)
         return refused(surveyor, kafka, plan, "--command-config", str(config), *options)
 
     plain = "PLAIN at the control plane"
-    assert "ClusterAuthorizationFailed (31)" in refusal(plain, *control, sasl_username=GUEST)
-    assert "needs ClusterAction on the Cluster" in refusal(plain, *control, sasl_username=GUEST)
+    assert "ClusterAuthorizationFailed (31)" in told(plain, *control, sasl_username=GUEST)
+    assert "needs ClusterAction on the Cluster" in told(plain, *control, sasl_username=GUEST)
     for way in (plain, "SCRAM-SHA-512 at the control plane"):
-        assert "SaslAuthenticationFailedError (58)" in refusal(way, *control, sasl_password="wrong")  # noqa: S106 - it is
-    assert "it accepts SCRAM-SHA-256, not PLAIN" in refusal(plain, "--conf", str(conf(tmp_path, "USERS")))
-    assert "it does not accept our certificate" in refusal(plain, security_protocol="SSL")
-    assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in refusal(
+        assert "SaslAuthenticationFailedError (58)" in told(way, *control, sasl_password="wrong")  # noqa: S106 - it is
+    assert "it accepts SCRAM-SHA-256, not PLAIN" in told(plain, "--conf", str(conf(tmp_path, "USERS")))
+    assert "it does not accept our certificate" in told(plain, security_protocol="SSL")
+    assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in told(
         plain, security_protocol="SASL_PLAINTEXT"
     )
-    named = refusal("a certificate", *control)
+    named = told("a certificate", *control)
     assert "has no SSL endpoint called CONTROL; it has" in named
     assert "control_listener" in named
 
 
-def test_a_connection_that_must_authenticate_again_is_made_again(kafka: KafkaTree, ways: Ways) -> None:
+def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client)
-    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
+    told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
     with ChannelManager("test", listener=ways["SCRAM-SHA-256"].as_spoken) as channels:
-        first = deliver(channels, batch, time.monotonic() + 20)
+        first = deliver(channels, told, time.monotonic() + 20)
         before = channels.queue_of(0)._connection  # noqa: SLF001
         time.sleep(1.5 * REAUTHENTICATION)
-        second = deliver(channels, batch, time.monotonic() + 20)
+        second = deliver(channels, told, time.monotonic() + 20)
         after = channels.queue_of(0)._connection  # noqa: SLF001
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
     assert before is not after
 
 
-def test_a_controller_that_stays_sends_over_each_listener(kafka: KafkaTree, ways: Ways) -> None:
+def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client)
-    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
-    responses = list[BrokerResponse]()
+    told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
+    heard = list[BrokerResponse]()
     for way in ways.values():
-        channels = ChannelManager("test", responses.append, way.as_spoken)
-        channels.send(batch, live_brokers_to=[0, 1])
-        assert eventually(lambda: channels.idle == [0, 1])  # noqa: B023 - called at once
-        channels.stop()
+        queues = ChannelManager("test", heard.append, way.as_spoken)
+        queues.send(told, live_brokers_to=[0, 1])
+        assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
+        queues.stop()
 
-    assert [(answer.api, answer.error) for answer in responses] == [("UpdateMetadata", 0)] * 2 * len(ways)
+    assert [(answer.api, answer.error) for answer in heard] == [("UpdateMetadata", 0)] * 2 * len(ways)
 
 
-def test_a_probe_of_brokers_sends_them_no_state(cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways) -> None:
+def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
+    cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways
+) -> None:
     """They take it for one that is late, and go by their own controller as before."""
     brokers = read_cluster(kafka.client).brokers
 
@@ -376,7 +376,7 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
     assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 
-def test_doctor_says_whether_brokers_are_reachable(
+def test_doctor_says_whether_brokers_can_be_told(
     kafka: KafkaTree, surveyor: Surveyor, ways: Ways, secured: Secured, tmp_path: Path
 ) -> None:
     def doctor(way: Way) -> str:

@@ -83,30 +83,30 @@ notices = st.lists(
         state_version=I32,
     ),
     max_size=140,
-    unique_by=lambda notice: (notice.api, notice.topic, notice.partition),
+    unique_by=lambda told: (told.api, told.topic, told.partition),
 )
 
 
 @given(brokers, notices, I32, st.integers(0, 2**31 - 1))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_request_is_what_kio_makes(live: list[Row], notices: list[Notice], epoch: int, controller: int) -> None:
-    batch = ControlBatch(controller, epoch, live, notices)
-    messages = EncodedRequests(batch, NEVER)
+def test_every_request_is_what_kio_makes(live: list[Row], told: list[Notice], epoch: int, controller: int) -> None:
+    announcement = ControlBatch(controller, epoch, live, told)
+    messages = EncodedRequests(announcement, NEVER)
     for broker in live:
         for request in messages.requests(broker["broker_id"]):
             for version in request.versions:
                 ours = b"".join(messages.body(request, version, broker))
-                assert ours == written(kio(request.api, version, batch, broker, request.notices)), request.api
+                assert ours == written(kio(request.api, version, announcement, broker, request.notices)), request.api
 
 
 @given(brokers, notices)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_notice_goes_to_its_brokers_once(live: list[Row], notices: list[Notice]) -> None:
-    messages = EncodedRequests(ControlBatch(7, 8, live, notices), NEVER)
+def test_every_notice_goes_to_its_brokers_once(live: list[Row], told: list[Notice]) -> None:
+    messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
     for broker in (row["broker_id"] for row in live):
         requests = messages.requests(broker)
         sent = [(request.api, notice) for request in requests for notice in request.notices]
-        assert sorted(sent, key=str) == sorted(((one.api, one) for one in notices if broker in one.brokers), key=str)
+        assert sorted(sent, key=str) == sorted(((one.api, one) for one in told if broker in one.brokers), key=str)
         flags = [
             {one.delete_partition for one in request.notices} for request in requests if request.api == STOP_REPLICA
         ]
@@ -129,8 +129,8 @@ def test_header_is_what_kio_makes(request: tuple[str, int], correlation: int, cl
 
 def test_nothing_is_encoded_after_the_deadline() -> None:
     broker = {"broker_id": 1, "broker_epoch": 1, "endpoints": [], "rack": None}
-    (notice,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
-    messages = EncodedRequests(ControlBatch(7, 8, [broker], [notice]), time.monotonic() - 1)
+    (told,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
+    messages = EncodedRequests(ControlBatch(7, 8, [broker], [told]), time.monotonic() - 1)
 
     with pytest.raises(TooLateError):
         messages.body(messages.requests(1)[1], 4, broker)
@@ -140,8 +140,8 @@ def test_metadata_is_encoded_once_for_all_brokers_however_many_ask(monkeypatch: 
     live: list[Row] = [
         {"broker_id": broker, "broker_epoch": broker, "endpoints": [], "rack": None} for broker in range(8)
     ]
-    notices = notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
-    messages = EncodedRequests(ControlBatch(7, 8, live, notices), NEVER)
+    told = notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
+    messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
     encoded = Mock(wraps=vars(control_encoding)["_live_broker"])
     monkeypatch.setattr(control_encoding, "_live_broker", encoded)
 
@@ -177,7 +177,7 @@ def kio(api: str, version: int, ann: ControlBatch, broker: Row, rows: Sequence[N
         for topic, _, some in topics(rows)
         if by_name
     )
-    states = (
+    told = (
         fill(
             getattr(of, f"{api}TopicState"),
             topic_name=topic,
@@ -193,7 +193,7 @@ def kio(api: str, version: int, ann: ControlBatch, broker: Row, rows: Sequence[N
         controller_epoch=ann.controller_epoch,
         broker_epoch=broker["broker_epoch"],
         type_=0,
-        topic_states=tuple(states),
+        topic_states=tuple(told),
         live_leaders=tuple(live_leaders(of, ann, rows)),
         live_brokers=tuple(live_broker(of, row) for row in ann.brokers if api == UPDATE_METADATA),
         delete_partitions=any(row.delete_partition for row in rows),
@@ -207,24 +207,24 @@ def topics(rows: Sequence[Notice]) -> Iterator[tuple[str, str | None, list[Notic
         yield topic, TOPIC_IDS[topic], list(some)
 
 
-def partition(of: Any, api: str, ann: ControlBatch, notice: Notice) -> Any:  # noqa: ANN401
+def partition(of: Any, api: str, ann: ControlBatch, told: Notice) -> Any:  # noqa: ANN401
     live = {broker["broker_id"] for broker in ann.brokers}
     return fill(
         getattr(of, f"{api}PartitionState"),
-        partition_index=notice.partition,
+        partition_index=told.partition,
         controller_epoch=ann.controller_epoch,
-        leader=notice.leader,
-        leader_epoch=notice.leader_epoch,
-        isr=tuple(notice.isr),
-        partition_epoch=notice.state_version,
-        zk_version=notice.state_version,
-        replicas=tuple(notice.replicas),
-        adding_replicas=tuple(notice.adding_replicas),
-        removing_replicas=tuple(notice.removing_replicas),
-        offline_replicas=tuple(replica for replica in notice.replicas if replica not in live),
-        is_new=notice.is_new,
-        leader_recovery_state=notice.leader_recovery_state,
-        delete_partition=notice.delete_partition,
+        leader=told.leader,
+        leader_epoch=told.leader_epoch,
+        isr=tuple(told.isr),
+        partition_epoch=told.state_version,
+        zk_version=told.state_version,
+        replicas=tuple(told.replicas),
+        adding_replicas=tuple(told.adding_replicas),
+        removing_replicas=tuple(told.removing_replicas),
+        offline_replicas=tuple(replica for replica in told.replicas if replica not in live),
+        is_new=told.is_new,
+        leader_recovery_state=told.leader_recovery_state,
+        delete_partition=told.delete_partition,
     )
 
 

@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from threading import Thread, Timer
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -14,10 +13,9 @@ from msgspec import structs
 from jobs.adapters.brokers import connection as broker_connection
 from jobs.adapters.brokers import delivery
 from jobs.adapters.brokers.channel_manager import ChannelManager
-from jobs.adapters.brokers.connection import BrokerConnection, refuse_unresponsive, unreachable_reasons
+from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch, Row
 from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.brokers.listeners import AuthenticationFailedError
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
@@ -142,26 +140,6 @@ def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers)
     started = time.monotonic()
 
     answers = send([registered(brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
-
-    assert (answers.accepted, answers.silent) == ([0], [1])
-    assert time.monotonic() - started < LONG / 2
-
-
-def test_broker_that_refuses_authentication_is_not_waited_for(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", LONG)
-    connect = BrokerConnection.to
-
-    def to(broker: Row, *arguments: Any) -> BrokerConnection:  # noqa: ANN401 - those of `BrokerConnection.to`
-        if broker["broker_id"] == 1:
-            raise AuthenticationFailedError("wrong password")
-        return connect(broker, *arguments)
-
-    monkeypatch.setattr(BrokerConnection, "to", to)
-    started = time.monotonic()
-
-    answers = send([registered(brokers, broker) for broker in (0, 1)], [state(0, [0], [1])])
 
     assert (answers.accepted, answers.silent) == ([0], [1])
     assert time.monotonic() - started < LONG / 2

@@ -185,20 +185,20 @@ def test_requests_by_tls_with_certificates(
     """One is larger than a record of TLS."""
     broker = serve(certificates.server, certificates.ca)
     led = {"leader_after": 3, "leader_epoch_after": 7, "isr_after": [3], "replicas_after": [3]}
-    recipients = {"leader_and_isr_to": [3], "stop_replica_to": [], "leader_recovery_state_after": 0, "state_version": 2}
-    changes = [typed(topic="t", partition=number, **led, **recipients) for number in range(2000)]
+    told = {"leader_and_isr_to": [3], "stop_replica_to": [], "leader_recovery_state_after": 0, "state_version": 2}
+    changes = [typed(topic="t", partition=number, **led, **told) for number in range(2000)]
     listener = by(tmp_path, ssl_ca_location=certificates.ca, ssl_certificate_location=certificates.client)
 
     with ChannelManager("test", listener=listener) as channels:
-        batch = ControlBatch(1, 5, [row(broker.port)], notices_for(changes, {3}))
-        answers = deliver(channels, batch, time.monotonic() + 60)
+        announced = ControlBatch(1, 5, [row(broker.port)], notices_for(changes, {3}))
+        answers = deliver(channels, announced, time.monotonic() + 60)
 
     assert BrokerResponses.of(answers).accepted == [3]
     assert [len(one.partitions) for one in broker.of("leader_and_isr")] == [2000]
 
 
 def why(port: int, listener: Listener) -> str:
-    """Return why a broker is unreachable, which is reported long before the time is over."""
+    """Why a broker cannot be told, and that it is said long before patience ends, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
     (reason,) = unreachable_reasons([row(port, [("L", protocol)])], "test", listener).values()

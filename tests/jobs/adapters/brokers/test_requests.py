@@ -56,15 +56,15 @@ def create(
     return write(kafka, control, lake, [creation(topic, 0, replicas, topic_id)], topic_creation(topic, {}, topic_id))
 
 
-def control_batch(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
+def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client).brokers
-    notices = notices_for([each.change for each in _written_changes(written)], {row["broker_id"] for row in brokers})
-    return ControlBatch(control.controller_id, control.epoch, brokers, notices)
+    told = notices_for([each.change for each in _written_changes(written)], {row["broker_id"] for row in brokers})
+    return ControlBatch(control.controller_id, control.epoch, brokers, told)
 
 
-def send(batch: ControlBatch, seconds: float = 20) -> list[Row]:
+def tell(told: ControlBatch, seconds: float = 20) -> list[Row]:
     with ChannelManager(str(OURS)) as channels:
-        return as_rows(BrokerResponses.of(deliver(channels, batch, time.monotonic() + seconds)).table("default"))
+        return as_rows(BrokerResponses.of(deliver(channels, told, time.monotonic() + seconds)).table("default"))
 
 
 def errors(answers: list[Row], topic: str | None = None) -> set[int]:
@@ -90,21 +90,21 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     monkeypatch.setattr(control_encoding, "VERSIONS", versions)
     topic = f"v{leader_and_isr}"
     created = create(kafka, control, lake, topic, [0, 1, 2])
-    first = send(control_batch(kafka, control, created))
+    first = tell(announcement(kafka, control, created))
 
-    second = send(control_batch(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)])))
+    second = tell(announcement(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)])))
 
     assert errors(first) == errors(second) == {0}
     for broker in cluster.brokers.values():
         assert seen_by(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
 
 
-def test_repeated_request_is_answered_11(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
-    topic = "sent-twice"
+def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+    topic = "told-twice"
     written = create(kafka, control, lake, topic, [0, 1])
-    batch = control_batch(kafka, control, written)
+    told = announcement(kafka, control, written)
 
-    first, second = send(batch), send(batch)
+    first, second = tell(told), tell(told)
 
     assert errors(first) == {0}
     assert {(row["api"], row["error"]) for row in second} == {("UpdateMetadata", 0), ("LeaderAndIsr", 11)}
@@ -121,9 +121,9 @@ def test_answers_name_their_topic_with_and_without_id(
             kafka, control, lake, [creation(topic, 0, [0], topic_id)], topic_creation(topic, {}, topic_id)
         )
     ]
-    send(control_batch(kafka, control, written[1:2]))
+    tell(announcement(kafka, control, written[1:2]))
 
-    answers = [row for row in send(control_batch(kafka, control, written)) if row["api"] == "LeaderAndIsr"]
+    answers = [row for row in tell(announcement(kafka, control, written)) if row["api"] == "LeaderAndIsr"]
 
     assert {row["topic"]: row["error"] for row in answers} == {"with-id": 0, "without-1": 11, "without-2": 0}
 
@@ -131,10 +131,10 @@ def test_answers_name_their_topic_with_and_without_id(
 def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "stale-controller"
     written = create(kafka, control, lake, topic, [0, 1])
-    now = control_batch(kafka, control, written)
-    send(now)
+    now = announcement(kafka, control, written)
+    tell(now)
 
-    answers = send(ControlBatch(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
+    answers = tell(ControlBatch(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
 
     assert errors(answers) == {11}
 
@@ -142,10 +142,10 @@ def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controller
 def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "stale-broker"
     written = create(kafka, control, lake, topic, [0, 1])
-    now = control_batch(kafka, control, written)
+    now = announcement(kafka, control, written)
     bounced = [broker | {"broker_epoch": broker["broker_epoch"] - 1} for broker in now.brokers]
 
-    answers = send(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
+    answers = tell(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
 
     assert errors(answers) == {77}
 
@@ -154,7 +154,7 @@ def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controll
     topic = "two-of-three"
     written = create(kafka, control, lake, topic, [2, 0])
 
-    answers = send(control_batch(kafka, control, written))
+    answers = tell(announcement(kafka, control, written))
 
     assert {row["broker_id"] for row in answers if row["api"] == "LeaderAndIsr"} == {0, 2}
     assert {row["broker_id"] for row in answers if row["api"] == "UpdateMetadata"} == {0, 1, 2}
@@ -165,10 +165,10 @@ def registered(broker_id: int, port: int) -> Row:
     return {"broker_id": broker_id, "broker_epoch": 1, "endpoints": [endpoint], "rack": None}
 
 
-def test_broker_that_does_not_listen_is_retried_until_the_deadline() -> None:
+def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
     started = time.monotonic()
 
-    answers = send(ControlBatch(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
+    answers = tell(ControlBatch(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
 
     assert errors(answers) == {NOT_SENT}
     assert 0.3 < time.monotonic() - started < 12
@@ -178,11 +178,11 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
     """It takes the connection and never answers, as one that is stopped does."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
-        answers = send(ControlBatch(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
+        answers = tell(ControlBatch(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
 
     assert errors(answers) == {NOT_SENT}
     assert time.monotonic() - started < 12
 
 
 def test_nobody_to_tell() -> None:
-    assert send(ControlBatch(OURS, 1, [], [])) == []
+    assert tell(ControlBatch(OURS, 1, [], [])) == []

@@ -11,10 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.session import INTERPRETED, start_session
 from tests.jobs.controller.model.clusters import SimulatedCluster
 from tests.jobs.controller.model.scenarios import Scenario, draw_scenario
 from tests.jobs.controller.model.simulation import Simulation, draw_faults
@@ -41,44 +38,41 @@ def format_failures(failing: Sequence[SimulatedCluster], simulation: int, rounds
     return "\n".join(lines)
 
 
-def run_scenarios(
-    spark: SparkSession, scenarios: Sequence[Scenario], rounds: int, simulation: int
-) -> list[SimulatedCluster]:
+def run_scenarios(scenarios: Sequence[Scenario], rounds: int, simulation: int) -> list[SimulatedCluster]:
     """Run scenarios in a simulation of their own; return all clusters."""
     with tempfile.TemporaryDirectory() as folder:
-        whole = Simulation(spark, Warehouse(folder, "model"), scenarios, rounds, draw_faults(simulation, rounds))
+        whole = Simulation(Warehouse(folder, "model"), scenarios, rounds, draw_faults(simulation, rounds))
         whole.run()
         return whole.clusters
 
 
-def shrink(spark: SparkSession, history: Scenario, rounds: int, simulation: int) -> Scenario:
+def shrink(history: Scenario, rounds: int, simulation: int) -> Scenario:
     """Leave out events as long as any fault remains."""
     while history.events:
         variants = [history.without(index) for index in range(len(history.events))]
         removable = [
-            index for index, cluster in enumerate(run_scenarios(spark, variants, rounds, simulation)) if cluster.faults
+            index for index, cluster in enumerate(run_scenarios(variants, rounds, simulation)) if cluster.faults
         ]
         if not removable:
             break
         without_all = replace(
             history, events=tuple(each for index, each in enumerate(history.events) if index not in removable)
         )
-        (reduced,) = run_scenarios(spark, [without_all], rounds, simulation)
+        (reduced,) = run_scenarios([without_all], rounds, simulation)
         history = without_all if reduced.faults else history.without(removable[0])
     return history
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("seed", "rounds", "world"):
+    for name in ("seed", "rounds", "simulation"):
         parser.add_argument(name, type=int)
     parser.add_argument("--shorter", action="store_true")
     arguments = parser.parse_args()
-    spark = start_session("surveyor-model", {"spark.master": "local[2]", **INTERPRETED})
     history = draw_scenario(arguments.seed, arguments.rounds)
     if arguments.shorter:
-        history = shrink(spark, history, arguments.rounds, arguments.simulation)
-    (cluster,) = run_scenarios(spark, [history], arguments.rounds, arguments.simulation)
+        history = shrink(history, arguments.rounds, arguments.simulation)
+    (cluster,) = run_scenarios([history], arguments.rounds, arguments.simulation)
     print(format_history(cluster))  # noqa: T201 - the output of the script
 
 

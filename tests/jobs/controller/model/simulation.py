@@ -19,17 +19,15 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
-from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.responses import BrokerResponse
-from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions.engine import DecisionEngine, Decisions
+from jobs.controller.decisions import DecisionEngine, Decisions
 from jobs.controller.write_behind import AuditEntry, CycleRecord, EndedDrains, WriteBehindLog
 from jobs.core.errors import FencedError
 from schemas.rows import Snapshot
@@ -142,7 +140,6 @@ class _InterceptedEngine(DecisionEngine):
 class Simulation:
     """Runs all clusters until they are quiet, then checks them."""
 
-    spark: SparkSession
     lake: Warehouse
     scenarios: Sequence[Scenario]
     rounds: int
@@ -176,9 +173,7 @@ class Simulation:
         self.tree.on_writes = self._on_writes
         self.network.on_request = self._on_request
         self.network.accepts = self._accepts
-        engine = _InterceptedEngine.of(SparkWarehouse(self.spark, self.lake), [], allow_unclean=False)
-        assert isinstance(engine, _InterceptedEngine)
-        self.engine = engine
+        self.engine = _InterceptedEngine(self.lake, [])
         self.engine.on_decided = lambda: self._apply_events(Point.AFTER_DECISION)
 
     # the controller
@@ -204,9 +199,6 @@ class Simulation:
             snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
             controller = ResidentController(control, self.engine, _DiscardingLog(self.lake), snapshot, self.log.append)
             controller.watches.wakeup = _NonBlockingEvent()
-            controller.precomputer = (
-                None  # time does not pass here, and precomputed decisions would be outdated at once
-            )
             controller.broker_requests.channels = _InterceptedChannels(str(OURS), controller.responses.receive)
             controller.broker_requests.channels.on_send = self._intercept_send
             # replaces the recorded history, which `lifecycle` reads before each take-over
@@ -335,7 +327,7 @@ class Simulation:
         self.tree.put("/controller_epoch", str(epoch).encode())
         self.tree.expire(-2)
 
-    def _intercept_send(self, send: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - as ChannelManager.send
+    def _intercept_send(self, send: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - as Queues.tell
         if self._is_crashing or self._is_fault_due("crash_before_sending"):
             raise CrashError
         if not self._has_sent:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.controller.model.network import Network
@@ -34,11 +33,9 @@ LARGE_SIMULATION, SMALL_SIMULATION, LONG_ROUNDS = 25, 3, 8
 """Clusters of a large and of a small simulation, and the rounds of both."""
 
 
-def test_histories(spark: SparkSession, tmp_path: Path) -> None:
+def test_histories(tmp_path: Path) -> None:
     scenarios = [draw_scenario(seed, ROUNDS) for seed in range(CLUSTERS)]
-    simulation = Simulation(
-        spark, Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, draw_faults(FAULT_SEED, ROUNDS)
-    )
+    simulation = Simulation(Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, draw_faults(FAULT_SEED, ROUNDS))
 
     failing = simulation.run()
 
@@ -51,22 +48,22 @@ def test_histories(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "first", [*range(0, HISTORIES, LARGE_SIMULATION), *range(HISTORIES, HISTORIES + HISTORIES // 10, SMALL_SIMULATION)]
 )
-def test_many_histories(spark: SparkSession, tmp_path: Path, first: int) -> None:
+def test_many_histories(tmp_path: Path, first: int) -> None:
     clusters = LARGE_SIMULATION if first < HISTORIES else SMALL_SIMULATION
     scenarios = [draw_scenario(seed, LONG_ROUNDS) for seed in range(first, first + clusters)]
 
     failing = Simulation(
-        spark, Warehouse(str(tmp_path), "model"), scenarios, LONG_ROUNDS, draw_faults(first, LONG_ROUNDS)
+        Warehouse(str(tmp_path), "model"), scenarios, LONG_ROUNDS, draw_faults(first, LONG_ROUNDS)
     ).run()
 
     assert not failing, format_failures(failing, first, LONG_ROUNDS)
 
 
-def test_lost_notice_is_detected(spark: SparkSession, tmp_path: Path) -> None:
+def test_lost_notice_is_detected(tmp_path: Path) -> None:
     """The model can fail: of two clusters with the same scenario, one has a broker that misses an election."""
     history = Scenario(0, 3, {"a": {0: [0, 1, 2]}}, (Event(0, Point.BEFORE_CYCLE, "kill", (0,)),), frozenset({0}))
     network = Network({})
-    simulation = Simulation(spark, Warehouse(str(tmp_path), "model"), [history, history], 1, network=network)
+    simulation = Simulation(Warehouse(str(tmp_path), "model"), [history, history], 1, network=network)
     accepts = network.accepts
     network.accepts = lambda broker: (
         accepts(broker) and not (broker == 12 and simulation.tree.get("/brokers/ids/10") is None)

@@ -5,7 +5,6 @@ in which the controller is killed.
 """
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import NO_LEADER
@@ -28,23 +27,21 @@ from tests.jobs.controller.model.simulation import ControllerFault, Simulation
 
 
 @pytest.fixture(scope="module")
-def clusters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimulatedCluster]:
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimulatedCluster]:
     """All clusters once they are quiet, by name: Kafka's cases, regressions, and the shutdown order."""
     scenarios = _scenarios(CASES) | REGRESSIONS | {"moves": REASSIGNMENT_SCENARIO, "shutdown order": SHUTDOWN_ORDER}
-    simulation = Simulation(
-        spark, Warehouse(str(tmp_path_factory.mktemp("model")), "model"), [*scenarios.values()], ROUNDS
-    )
+    simulation = Simulation(Warehouse(str(tmp_path_factory.mktemp("model")), "model"), [*scenarios.values()], ROUNDS)
     simulation.run()
     return dict(zip(scenarios, simulation.clusters, strict=True))
 
 
 @pytest.fixture(scope="module")
-def failover_clusters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimulatedCluster]:
+def failover_clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimulatedCluster]:
     """Those in which one controller is killed and another takes over, for the shutdown order when B goes down."""
     scenarios = _scenarios(FAILOVER_CASES) | {"shutdown order": SHUTDOWN_ORDER}
     killed = {FAILOVER_ROUND: ControllerFault("killed", 1, late=False)}
     simulation = Simulation(
-        spark, Warehouse(str(tmp_path_factory.mktemp("model")), "model"), [*scenarios.values()], ROUNDS, killed
+        Warehouse(str(tmp_path_factory.mktemp("model")), "model"), [*scenarios.values()], ROUNDS, killed
     )
     simulation.run()
     assert simulation.controller_terms == 2

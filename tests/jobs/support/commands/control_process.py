@@ -1,6 +1,5 @@
 """`surveyor control` as a process of its own on real brokers, and what ZooKeeper's log says of what it wrote."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -8,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.sessions import end_session
@@ -19,25 +16,9 @@ from schemas.znodes import decode_controller
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
-from tests.shared_spark import way_to
 
 OURS, NOBODY = 2147483647, 2147483646
 """The controller's id; and that of one who does nothing, so that no broker gets to be the controller."""
-
-ON_A_WARM_SPARK = """\
-from tests.shared_spark import join
-from jobs.controller.decisions import warmup
-from jobs.entry import main
-join()
-warmup.WARMUP_ROUNDS = 0
-"""
-"""A program that uses the tests' Spark and runs no query before it is the controller, so its start is not measured."""
-
-NEVER_AHEAD = """\
-from jobs.controller import controller
-controller.FailurePrecomputer = lambda *_: None
-"""
-"""It does not find out, after each change, what to do if any one broker fails: half of a story's processor time."""
 
 
 @dataclass
@@ -72,16 +53,14 @@ class Office:
 
 
 @contextmanager
-def in_office(kafka: KafkaTree, warehouse: Path, spark: SparkSession, *, thinks_ahead: bool = True) -> Iterator[Office]:
-    """The command as an operator calls it, but for its Spark; ended by Ctrl-C unless it has ended before."""
+def in_office(kafka: KafkaTree, warehouse: Path) -> Iterator[Office]:
+    """The command as an operator calls it; ended by Ctrl-C unless it has ended before."""
     before = int(kafka.client.get("/controller_epoch")[0])
     log = warehouse.with_name(f"{warehouse.name}-{before}.log")
-    script = f"{ON_A_WARM_SPARK}{'' if thinks_ahead else NEVER_AHEAD}main()"
     with log.open("w") as output:
-        command = [sys.executable, "-c", script, "control", "--apply", "--yes"]
+        command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
         where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
-        line, variables = [*command, *where], os.environ | way_to(spark)
-        process = subprocess.Popen(line, stdout=output, stderr=output, text=True, env=variables)
+        process = subprocess.Popen([*command, *where], stdout=output, stderr=output, text=True)
         office = Office(process, log)
     try:
         taken = eventually(lambda: controller(kafka) == OURS or office.process.poll() is not None, 300)

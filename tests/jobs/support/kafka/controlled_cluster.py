@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
@@ -43,7 +42,6 @@ class ControlledCluster:
     cluster: EmbeddedCluster
     kafka: KafkaTree
     folder: Path
-    spark: SparkSession
     offices: list[Office] = field(default_factory=list)
 
     @property

@@ -1,0 +1,187 @@
+"""Decides what is due by the controller's context, with Kafka's rules for one partition (`planner.rules`)."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.controller.context import ControllerContext
+from jobs.repositories.drained_brokers import has_registered_again
+from planner.rules.cycle import CycleState
+from planner.rules.decisions import Decision
+from planner.rules.partitions import NONE, BrokerConfig, BrokerSets, ControllerConfig
+from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_notices, deletion_step
+from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, Action, DrainMode, RequestKind
+from schemas.notices import Notice
+from schemas.rows import Change, DrainedBroker, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The decisions of one cycle."""
+
+    changes: list[Change] = field(default_factory=list)
+    others: list[Decision] = field(default_factory=list)
+    """Decisions that name why something is not done."""
+    withdrawn: list[Decision] = field(default_factory=list)
+    """Decisions after which the request for them is withdrawn."""
+    deletions: list[Deletion] = field(default_factory=list)
+    deletion_batches: tuple[list[Notice], list[Notice]] = field(default_factory=lambda: ([], []))
+    """Notices for topics that are being deleted; the second list must be sent after the first."""
+
+
+@dataclass(slots=True)
+class DecisionEngine:
+    """Decides by the broker settings that were read last."""
+
+    warehouse: Warehouse
+    broker_configs: list[Row]
+    allow_unclean: bool = False
+    drained: list[DrainedBroker] = field(default_factory=list)
+    _config: ControllerConfig = field(default_factory=ControllerConfig)
+
+    def __post_init__(self) -> None:
+        self.set_broker_configs(self.broker_configs)
+
+    def set_broker_configs(self, broker_configs: list[Row]) -> None:
+        """Use other broker settings from now on."""
+        self.broker_configs = broker_configs
+        values = (BrokerConfig(row["name"], row["value"], row["assumed"]) for row in broker_configs)
+        self._config = ControllerConfig.of(values, allow_unclean=self.allow_unclean)
+
+    def refresh_drained(self) -> None:
+        """Read which brokers are drained."""
+        self.drained = self.warehouse.typed_rows(DrainedBroker) if self.warehouse.has("drained") else []
+
+    def end_drains(self, registered: Mapping[int, int]) -> list[DrainedBroker]:
+        """Remove and return the resident drains whose brokers have registered again."""
+        ended = [row for row in self.drained if has_registered_again(row, registered)]
+        self.drained = [row for row in self.drained if row not in ended]
+        return ended
+
+    def decide(
+        self,
+        context: ControllerContext,
+        keys: Collection[Key],
+        *,
+        deletions: bool,
+        balance: Collection[Key] = (),
+        assumed_dead: Collection[int] = (),
+    ) -> Decisions:
+        """Decide on these partitions and on the requests.
+
+        `deletions`: decide on topics that are queued for deletion, too. `balance`: partitions that should be led by
+        their preferred replica if possible, although no request names them. `assumed_dead`: brokers that count as
+        failed, although they are registered.
+        """
+        requested = _requested(context, RequestKind.PREFERRED_ELECTION)
+        elections = frozenset((*requested, *balance))
+        state = self._state(context, elections, assumed_dead)
+        decided = [
+            decision
+            for decision in state.decisions(sorted(keys))
+            if not (_is_idle_balance(decision) and decision.key not in requested)
+        ]
+        queued = sorted(context.topics_to_be_deleted) if deletions else ()
+        elected_topics = {topic for topic, _ in requested}
+        steps = [_deletion(context, state, topic, is_elected=topic in elected_topics) for topic in queued]
+        return Decisions(
+            [decision.change for decision in decided if decision.change is not None],
+            [decision for decision in decided if decision.code is not None],
+            [decision for decision in decided if decision.withdrawn],
+            steps,
+            (
+                [*_deletion_notices(context, state, steps, delete=False)],
+                [*_deletion_notices(context, state, steps, delete=True)],
+            ),
+        )
+
+    def _state(
+        self, context: ControllerContext, elections: frozenset[Key], assumed_dead: Collection[int]
+    ) -> CycleState:
+        understood = {b: bool(row["understood"]) for b, row in context.brokers.items() if b not in assumed_dead}
+        modes = {row.broker_id: DrainMode(row.mode) for row in self.drained}
+        return CycleState(
+            partitions=context.partitions,
+            topics=context.topics,
+            brokers=BrokerSets.of(understood, modes),
+            config=self._config,
+            failed=context.failed,
+            stopped=context.stopped,
+            reassignments=_requested(context, RequestKind.REASSIGN),
+            elections=elections,
+        )
+
+
+def _requested(context: ControllerContext, kind: RequestKind) -> dict[Key, Sequence[int]]:
+    """Return the partitions that requests of a kind name, with the requested replicas."""
+    rows = context.of_kind(kind)
+    return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in rows}
+
+
+def _is_idle_balance(decision: Decision) -> bool:
+    """Whether a decision only says that a partition is not given back to its preferred replica."""
+    return decision.change is None and decision.wanted is Action.ELECT_PREFERRED
+
+
+def _deletion(context: ControllerContext, state: CycleState, topic: str, *, is_elected: bool) -> Deletion:
+    keys = context.of_topic(topic)
+    return deletion_step(
+        topic,
+        state.topics.get(topic),
+        [context.partitions[key] for key in keys],
+        state.brokers,
+        state.config,
+        is_elected=is_elected,
+        confirmed=_confirmed(context, topic),
+        failed={partition: context.failed.get((topic, partition), NONE) for _, partition in keys},
+    )
+
+
+def _deletion_notices(
+    context: ControllerContext, state: CycleState, steps: Sequence[Deletion], *, delete: bool
+) -> Iterator[Notice]:
+    for step in steps:
+        if step.step is DeletionStep.DELETE:
+            rows = [context.partitions[key] for key in context.of_topic(step.topic)]
+            confirmed = _confirmed(context, step.topic)
+            yield from deletion_notices(step.topic_id, rows, state.brokers, confirmed, delete=delete)
+
+
+def _confirmed(context: ControllerContext, topic: str) -> dict[int, set[int]]:
+    """Return by partition the brokers that have confirmed the deletion of their replica."""
+    confirmed = defaultdict[int, set[int]](set)
+    for _, partition in context.of_topic(topic):
+        for broker, epoch in context.stopped.get((topic, partition), {}).items():
+            if epoch == LEADER_DURING_DELETE:
+                confirmed[partition].add(broker)
+    return confirmed
+
+
+def restrict_to_in_sync(change: Change, assumed_dead: Collection[int]) -> Change:
+    """Adapt a change that was decided as if bounced brokers had failed.
+
+    Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts. Its unflushed records
+    may be lost, so it must not continue to lead at the leader epoch at which other replicas have them. But no replica
+    outside of the ISR is elected in its place, because the broker is about to be back and then leads at a later epoch.
+    """
+    change = replace(change, requires_dead=[broker for broker in change.requires_dead if broker not in assumed_dead])
+    in_sync = {*(change.isr_before or ())}
+    if change.action != Action.ELECT or {*(change.isr_after or ())} <= in_sync or in_sync.isdisjoint(assumed_dead):
+        return change
+    return replace(
+        change,
+        action=Action.TAKE_OFFLINE.value,
+        leader_after=NO_LEADER,
+        isr_after=change.isr_before,
+        leader_recovery_state_after=change.leader_recovery_state_before,
+        requires_live=[],
+        reason="its leader has restarted, and no other replica is in sync",
+    )
+
+
+def released_replicas(change: Change) -> Collection[int]:
+    """Return the brokers that no longer hold a replica of the partition after a change."""
+    return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()

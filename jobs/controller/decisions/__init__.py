@@ -1,1 +1,0 @@
-"""Decisions of the resident controller, from what it knows of the cluster."""

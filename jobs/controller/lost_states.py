@@ -1,0 +1,64 @@
+"""Reads from the recorded history which partitions without a state znode had one before."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.controller.context import ControllerContext
+from jobs.repositories.snapshots import topics_before
+from planner.rules.lost_states import PastState, is_same_topic, lost_state
+from planner.rules.partitions import PartitionInfo, TopicInfo
+from schemas.enums import PartitionState
+from schemas.rows import Key
+
+_COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "leader", "partition_state", "vanished")
+
+
+def lost_states(lake: Warehouse, context: ControllerContext) -> set[Key]:
+    """Return the partitions of the context without a state that had one; none if there is no history."""
+    stateless = {
+        key: row
+        for key, row in context.partitions.items()
+        if row.understood and not row.had_state and not context.is_queued(row.topic)
+    }
+    if not stateless or not lake.has("partition_history"):
+        return set()
+    lost: dict[Key, int | None] = {}
+    for key, history in _history(lake, stateless).items():
+        state = lost_state(history, stateless[key].topic_version)
+        if state is not None:
+            lost[key] = state.gone
+    before = {gone: topics_before(lake, gone) for gone in {*lost.values()} if gone is not None}
+    return {
+        key
+        for key, gone in lost.items()
+        if gone is None or _is_same(stateless[key], context.topics[key[0]], before[gone].get(key[0]))
+    }
+
+
+def _history(lake: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]:
+    wanted, history = {*keys}, defaultdict[Key, list[PastState]](list)
+    topics = sorted({topic for topic, _ in wanted})
+    table = lake.read("partition_history", ("topic", "in", topics), columns=_COLUMNS)
+    partitions = sorted({partition for _, partition in wanted})
+    for row in as_rows(table.filter(pc.field("partition").isin(partitions))):
+        key = row["topic"], row["partition"]
+        if key in wanted:
+            history[key].append(_past_state(row))
+    return history
+
+
+def _past_state(row: Row) -> PastState:
+    """Convert a row of history; rows of older versions mark a missing partition by its state alone."""
+    is_missing = row["partition_state"] == PartitionState.NON_EXISTENT
+    vanished = is_missing if row["vanished"] is None else row["vanished"]
+    return PastState(row["snapshot_id"], row["topic_version"], row["leader"] is not None, vanished)
+
+
+def _is_same(row: PartitionInfo, topic: TopicInfo, then: Row | None) -> bool:
+    if then is None:
+        return True
+    return is_same_topic(topic.topic_id, row.topic_version, then["topic_id"], then["topic_version"])
