@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from schemas.columns import CHANGES, OPERATIONS, REJECTIONS
+from schemas.rows import PlanRecord
 
 NULL: Final = "null"
 SEPARATOR: Final = "|"
@@ -44,10 +45,10 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def plan_header(plan: Row) -> str:
+def plan_header(plan: PlanRecord) -> str:
     """Return the part of a plan's id besides its rows: cluster, snapshot, kind, parameters and live brokers."""
-    brokers = ",".join(f"{broker['broker_id']}@{broker['broker_epoch']}" for broker in plan["brokers"])
-    fields = (plan[column] for column in ("cluster", "cluster_id", "snapshot_id", "kind", "parameters"))
+    brokers = ",".join(f"{broker.broker_id}@{broker.broker_epoch}" for broker in plan.brokers)
+    fields = (plan.cluster, plan.cluster_id, plan.snapshot_id, plan.kind, plan.parameters)
     return SEPARATOR.join([*map(cell, fields), brokers])
 
 

@@ -1,18 +1,22 @@
 """Rows of the tables as Python objects.
 
 The columns are those of `schemas.tables`; a test compares the two. A row that does not fit, for example because a
-column was set to null, is refused when it is read. Columns that a warehouse of an older version lacks are None.
+column was set to null, is refused when it is read. A column with a default may be null, or absent from a warehouse of
+an older version.
 """
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Struct
 
-from schemas.enums import STANDALONE, WHOLE_TOPIC
+from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind
 from schemas.znodes import State
+
+CONTROL: Final = "control"
+"""Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""
 
 Brokers = list[int]
 Key = tuple[str, int]
@@ -137,6 +141,64 @@ class DrainedBroker(TableRow, frozen=True, kw_only=True):
     broker_epoch: int | None = None
     plan_id: str | None = None
     since: datetime
+
+
+class BrokerEpoch(Struct, frozen=True, kw_only=True):
+    """A broker that is registered, and its epoch."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class PlanRecord(TableRow, frozen=True, kw_only=True):
+    """One row of PLANS: what is known of a plan besides its rows."""
+
+    TABLE = "plans"
+    plan_id: str
+    name: str | None = None
+    snapshot_id: int
+    kind: str
+    parameters: str = "{}"
+    created_at: datetime
+    status: str
+    changes: int = 0
+    rejected: int = 0
+    moves: int = 0
+    cluster_id: str | None = None
+    brokers: list[BrokerEpoch] = []
+    names: list[str] | None = None
+    submission: str | None = None
+    command: str | None = None
+    verified_at: datetime | None = None
+    last_attempt: int | None = None
+
+    @property
+    def all_names(self) -> list[str]:
+        """The names, in the order they were given; a row of an older version has at most one."""
+        return self.names or ([self.name] if self.name else [])
+
+    @property
+    def title(self) -> str:
+        """The id and the names.
+
+        >>> made = datetime(2026, 1, 1)
+        >>> plan = PlanRecord(plan_id="5f", snapshot_id=1, kind="elect", created_at=made, status="planned", name="a")
+        >>> plan.title, msgspec.structs.replace(plan, names=["a", "b"]).title
+        ('5f (a)', '5f (a, b)')
+        """
+        names = self.all_names
+        return f"{self.plan_id} ({', '.join(names)})" if names else self.plan_id
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters, decoded."""
+        options: dict[str, Any] = msgspec.json.decode(self.parameters)
+        return options
+
+    @property
+    def is_cycle(self) -> bool:
+        """Whether it records a cycle of `surveyor control`, which cannot be committed again."""
+        return self.kind == PlanKind.RECONCILE and CONTROL in self.options
 
 
 class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):

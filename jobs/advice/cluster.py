@@ -18,12 +18,12 @@ from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_CLOCK_SKEW_SECONDS
 from jobs.preconditions.reassignments import stalled_steps
 from jobs.repositories.controller_epochs import set_back
-from jobs.repositories.plans.names import names_of
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.text import abbreviate, plan_size, pluralise
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.rows import PlanRecord
 from schemas.znode_json import LAST_EPOCH
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0
@@ -63,9 +63,9 @@ class ClusterSituation:
         """Seconds since the start of the last snapshot; None without one."""
         return None if self.warehouse_status.snapshot is None else self._since(self.warehouse_status.snapshot.taken_at)
 
-    def is_fresh(self, plan: Row) -> bool:
+    def is_fresh(self, plan: PlanRecord) -> bool:
         """Whether a commit would still accept the plan."""
-        return -MAX_CLOCK_SKEW_SECONDS <= self._since(plan["created_at"]) <= self.max_plan_age
+        return -MAX_CLOCK_SKEW_SECONDS <= self._since(plan.created_at) <= self.max_plan_age
 
     @property
     def drained(self) -> set[int]:
@@ -232,25 +232,21 @@ def _plans(situation: ClusterSituation) -> Iterator[Suggestion]:
         plan for plan in situation.warehouse_status.plans if _is_begun(plan) or _is_committable(situation, plan)
     ]
     for plan in reversed(open_plans[-PLANS_SHOWN:]):
-        name = quote((names_of(plan) or [plan["plan_id"]])[0])
+        name = quote((plan.all_names or [plan.plan_id])[0])
         if _is_begun(plan) and not situation.is_fresh(plan):
-            yield Suggestion(
-                f"plan {name} ({plan['kind']}) is {plan['status']}, and too old for a commit", f"verify {name}"
-            )
+            yield Suggestion(f"plan {name} ({plan.kind}) is {plan.status}, and too old for a commit", f"verify {name}")
         elif _is_begun(plan):
-            yield Suggestion(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
+            yield Suggestion(f"plan {name} ({plan.kind}) is {plan.status}", f"commit {name}")
         else:
-            yield Suggestion(
-                f"plan {name} ({plan['kind']}) waits: {plan_size(plan['changes'], plan['operations'])}",
-                f"show plan {name}",
-            )
+            size = plan_size(plan.changes, situation.warehouse_status.operations[plan.plan_id])
+            yield Suggestion(f"plan {name} ({plan.kind}) waits: {size}", f"show plan {name}")
     if len(open_plans) > PLANS_SHOWN:
         yield Suggestion(f"{len(open_plans) - PLANS_SHOWN} more plans wait", "show plans")
 
 
 def _throttles(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Throttles left by an interrupted or killed commit: nothing moves, but later copying would be slow."""
-    begun_ids = {plan["plan_id"] for plan in situation.warehouse_status.plans if _is_begun(plan)}
+    begun_ids = {plan.plan_id for plan in situation.warehouse_status.plans if _is_begun(plan)}
     if not situation.health.moving:
         for plan_id in situation.warehouse_status.throttled:
             if plan_id not in begun_ids:
@@ -267,14 +263,18 @@ def _foreign_throttle(health: Health) -> Iterator[Suggestion]:
         yield Suggestion(f"nothing moves, and a throttle is still set on {' and '.join(where)}", "cancel --throttles")
 
 
-def _is_begun(plan: Row) -> bool:
-    return plan["status"] in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}
+def _is_begun(plan: PlanRecord) -> bool:
+    return plan.status in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}
 
 
-def _is_committable(situation: ClusterSituation, plan: Row) -> bool:
+def _is_committable(situation: ClusterSituation, plan: PlanRecord) -> bool:
     newest = situation.warehouse_status.snapshot
-    on_newest = newest is not None and plan["snapshot_id"] == newest.snapshot_id
-    return bool(plan["changes"] or plan["operations"]) and on_newest and situation.is_fresh(plan)
+    on_newest = newest is not None and plan.snapshot_id == newest.snapshot_id
+    return (
+        bool(plan.changes or situation.warehouse_status.operations[plan.plan_id])
+        and on_newest
+        and situation.is_fresh(plan)
+    )
 
 
 def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:

@@ -5,7 +5,6 @@ state names no ISR member, the history of partitions is used. `status`, `reconci
 the sentence of `Outage`. No JVM is started.
 """
 
-import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +23,7 @@ from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import Start, StartOrder, start_order
 from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
-from schemas.rows import Key, Snapshot
+from schemas.rows import Key, PlanRecord, Snapshot
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)
 
@@ -126,7 +125,7 @@ def outage_now(view: ClusterView, lake: Warehouse | None, snapshot: Snapshot | N
     return _outage(view, without_in_sync(view), lake, snapshot)
 
 
-def outage_after(settings: Settings, plan: Row) -> Outage | None:
+def outage_after(settings: Settings, plan: PlanRecord) -> Outage | None:
     """Judge the current cluster after a plan that was to elect leaders."""
     if not elects_leaders(plan):
         return None
@@ -134,26 +133,26 @@ def outage_after(settings: Settings, plan: Row) -> Outage | None:
     return outage_now(view, lake, last_snapshot(lake))
 
 
-def outage_left_by(lake: Warehouse, plan: Row) -> Outage | None:
+def outage_left_by(lake: Warehouse, plan: PlanRecord) -> Outage | None:
     """Judge the snapshot of a plan that elects leaders: what stays offline after its commit."""
     if not elects_leaders(plan):
         return None
-    snapshots = lake.typed_rows(Snapshot, ("snapshot_id", "=", plan["snapshot_id"]))
+    snapshots = lake.typed_rows(Snapshot, ("snapshot_id", "=", plan.snapshot_id))
     if not snapshots:  # dropped by `surveyor vacuum`, which keeps the plan
         return None
     snapshot = snapshots[0]
     view = view_of(lake, snapshot, _OFFLINE)
-    changes = lake.read("changes", ("plan_id", "=", plan["plan_id"]), columns=[*PARTITION, "leader_after"])
+    changes = lake.read("changes", ("plan_id", "=", plan.plan_id), columns=[*PARTITION, "leader_after"])
     elected = set(_keys(changes.filter(pc.greater(changes["leader_after"], NO_LEADER))))
     stays_offline = [key not in elected and understood is not False for key, understood in _keys_understood(view)]
     return _outage(view, np.array(stays_offline, dtype=np.bool_), lake, snapshot)
 
 
-def elects_leaders(plan: Row) -> bool:
+def elects_leaders(plan: PlanRecord) -> bool:
     """Whether a plan was made to elect leaders of offline partitions."""
-    if plan["kind"] == PlanKind.ELECT:
-        return json.loads(plan["parameters"] or "{}").get("election") in {"offline", "unclean"}
-    return plan["kind"] in {PlanKind.RECONCILE, PlanKind.RECOVER}
+    if plan.kind == PlanKind.ELECT:
+        return plan.options.get("election") in {"offline", "unclean"}
+    return plan.kind in {PlanKind.RECONCILE, PlanKind.RECOVER}
 
 
 def _keys(rows: pa.Table) -> Iterator[Key]:

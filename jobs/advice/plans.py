@@ -4,17 +4,16 @@ They follow from the plan's row and its results; `name` is the name by which the
 if nothing is left to do.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans.commit_log import CLOSED
-from jobs.repositories.plans.repository import Plan, is_cycle
+from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.rows import PlanRecord
 
 RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", "remote", "requests", "until_quiet")
 """Options of `surveyor reconcile` that `surveyor commit` does not have."""
@@ -24,24 +23,24 @@ UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 BEGUN_STATUSES: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
 
 
-def after_planning(settings: Settings, plan: Row, name: str, *, operations: int) -> list[Suggestion]:
+def after_planning(settings: Settings, plan: PlanRecord, name: str, *, operations: int) -> list[Suggestion]:
     """Suggest what to do after a plan was made, or was found to be made already."""
     steps = after_review(settings, plan, name, operations=operations)
-    is_new = plan["status"] == PlanStatus.PLANNED and steps
+    is_new = plan.status == PlanStatus.PLANNED and steps
     review = suggestion(settings, "review", "show", "plan", name, *settings.typed.get("throttle", ()))
     return [review, *steps] if is_new else steps
 
 
-def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -> list[Suggestion]:
+def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations: int) -> list[Suggestion]:
     """Suggest what to do after a plan was shown."""
-    status = plan["status"]
+    status = plan.status
     if status == PlanStatus.COMMITTED:
         return [suggestion(settings, "verify", "verify", name)]
-    if is_cycle(plan):
+    if plan.is_cycle:
         return [suggestion(settings, "see what is due now", "status")]
     if status in BEGUN_STATUSES:
         return [_go_on(settings, name)]
-    if status != PlanStatus.PLANNED or not (plan["changes"] or operations):
+    if status != PlanStatus.PLANNED or not (plan.changes or operations):
         return []
     return [_apply(settings, name)]
 
@@ -88,19 +87,19 @@ def after_verification(
 
 
 def _after_verification(
-    settings: Settings, plan: Row, name: str, statuses: Collection[ReassignmentStatus], *, moving: bool
+    settings: Settings, plan: PlanRecord, name: str, statuses: Collection[ReassignmentStatus], *, moving: bool
 ) -> Iterator[Suggestion]:
-    is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not is_cycle(plan)
+    is_open = plan.status in {PlanStatus.PLANNED, *BEGUN_STATUSES} and not plan.is_cycle
     if ReassignmentStatus.IN_PROGRESS in statuses:
         yield suggestion(settings, "verify again", "verify", name)
     if moving:
         yield suggestion(settings, "cancel it", "cancel", name)
     if is_open and ReassignmentStatus.NOT_STARTED in statuses and ReassignmentStatus.IN_PROGRESS not in statuses:
-        yield _apply(settings, name) if plan["status"] == PlanStatus.PLANNED else _go_on(settings, name)
-    if ReassignmentStatus.DIVERGED in statuses or (is_cycle(plan) and ReassignmentStatus.NOT_STARTED in statuses):
+        yield _apply(settings, name) if plan.status == PlanStatus.PLANNED else _go_on(settings, name)
+    if ReassignmentStatus.DIVERGED in statuses or (plan.is_cycle and ReassignmentStatus.NOT_STARTED in statuses):
         yield suggestion(settings, "see what is due now", "status")
-    if set(statuses) == {ReassignmentStatus.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
-        brokers = ",".join(map(str, json.loads(plan["parameters"])["brokers"]))
+    if set(statuses) == {ReassignmentStatus.COMPLETE} and plan.kind == PlanKind.DRAIN:
+        brokers = ",".join(map(str, plan.options["brokers"]))
         yield suggestion(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--refresh")
 
 
@@ -111,7 +110,7 @@ def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete:
     """
     if again:
         return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", exclude=["apply"])]
-    if complete and plan.row["kind"] == PlanKind.REASSIGN:
+    if complete and plan.row.kind == PlanKind.REASSIGN:
         return [suggestion(settings, "roll back what is complete", "rollback", plan.called)]
     return []
 

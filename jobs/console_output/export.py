@@ -53,14 +53,14 @@ def export_plan(
     """Write a plan's targets, or those of one wave, to a file or to stdout."""
     whole = read_plan(settings.lake, plan)
     refuse_edited(whole)
-    if whole.row["status"] == PlanStatus.REFUSED:
+    if whole.row.status == PlanStatus.REFUSED:
         raise RefusedError(
             f"plan {whole.title} is refused and incomplete: the targets that fail the lint are not among its changes"
         )
     _refuse_no_wave(whole, wave)
     targets = targets_of(whole, wave, inverse=inverse)
     if not targets:
-        which = f"plan {whole.title} ({whole.row['kind']})"
+        which = f"plan {whole.title} ({whole.row.kind})"
         what = which if wave is None else f"wave {wave} of {which}"
         raise RefusedError(f"{what} moves no replicas, and kafka-reassign-partitions accepts no empty list")
     text = kafka_json(targets)

@@ -1,13 +1,12 @@
 """The figures of an optimised plan as text lines."""
 
-import json
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.units import format_bytes
 from jobs.repositories.figures import Figures, figures_in
 from planner.text import pluralise
+from schemas.rows import PlanRecord
 
 WAVES_SHOWN: Final = 20
 
@@ -25,7 +24,7 @@ class Span(NamedTuple):
         return f"{self.name} {self.before} → {self.after}"
 
 
-def figure_lines(plan: Row) -> Iterator[str]:
+def figure_lines(plan: PlanRecord) -> Iterator[str]:
     """Return a plan's figures as text lines.
 
     >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
@@ -35,7 +34,10 @@ def figure_lines(plan: Row) -> Iterator[str]:
     ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
     ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4,
     ...     "most_in_one_rack": {"most": [2, 3], "worse": 2, "uneven": 0, "fixable": [5, 4]}}
-    >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
+    >>> import json
+    >>> from datetime import datetime
+    >>> made = {"plan_id": "5f", "snapshot_id": 1, "kind": "reassign", "status": "planned", "created_at": datetime.min}
+    >>> for line in figure_lines(PlanRecord(**made, moves=3, parameters=json.dumps({"figures": figures}))):
     ...     print(line)
     moves 3 (lower bound 3: 3 replicas have to be copied)
     replicas per broker 0..4 → 1..3
@@ -66,7 +68,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
     yield from _undone_notes(figures)
 
 
-def notes(plan: Row) -> Iterator[str]:
+def notes(plan: PlanRecord) -> Iterator[str]:
     """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
     if figures := figures_in(plan):
         yield _bound(plan, figures)
@@ -111,8 +113,8 @@ def byte_spans(figures: Figures) -> Iterator[Span]:
         yield Span("bytes per broker", *spans)
 
 
-def _bound(plan: Row, figures: Figures) -> str:
-    return f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
+def _bound(plan: PlanRecord, figures: Figures) -> str:
+    return f"moves {plan.moves} (lower bound {figures['lower_bound']}: {figures['bound']})"
 
 
 def _reorder_notes(figures: Figures) -> Iterator[str]:
@@ -152,12 +154,12 @@ def _rack_notes(figures: Figures) -> Iterator[str]:
         )
 
 
-def rack_warnings(plan: Row) -> Iterator[str]:
+def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
     """Warn of racks that a plan gives up, of partitions that it crowds into one, and of racks that it does not know.
 
     >>> figures = {"most_in_one_rack": {"most": [2, 4], "worse": 2, "uneven": 1, "avoidable": 1}, "racks_unknown": [9],
     ...     "racks_given_up": ["a", "c"], "fewer_racks": 4}
-    >>> for warning in rack_warnings({"parameters": json.dumps({"figures": figures})}):
+    >>> for warning in rack_warnings({"figures": figures}):
     ...     print(warning)
     racks a, c are given up: 4 partitions are in fewer racks than now; most replicas of a partition in one rack 2 → 4
     1 partition gets more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them
@@ -165,8 +167,7 @@ def rack_warnings(plan: Row) -> Iterator[str]:
     1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
     broker 9: its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack
     """
-    parameters = json.loads(plan["parameters"] or "{}")
-    figures = parameters.get("figures", {})
+    figures = options.get("figures", {})
     most = figures.get("most_in_one_rack", {})
     if given_up := figures.get("racks_given_up"):
         are = "rack " + given_up[0] + " is" if len(given_up) == 1 else f"racks {', '.join(given_up)} are"
@@ -194,21 +195,21 @@ def rack_warnings(plan: Row) -> Iterator[str]:
             f"broker {ids}: its rack is unknown, because no snapshot contains its registration; "
             "its replicas count as in no rack"
         )
-    if crowded := parameters.get("crowded"):
+    if crowded := options.get("crowded"):
         yield (
             f"{pluralise(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in "
             f"one rack, where {crowded['least']} can be: {crowded['instead']}"
         )
 
 
-def still_held_lines(plan: Row) -> Iterator[str]:
+def still_held_lines(figures: Figures) -> Iterator[str]:
     """Return a line for each broker to be emptied that still holds replicas after the plan.
 
     >>> held = [{"broker_id": 3, "replicas": 4, "topics": {"orders": 3, "audit": 1}}]
-    >>> list(still_held_lines({"parameters": json.dumps({"figures": {"still_held": held}})}))
+    >>> list(still_held_lines({"still_held": held}))
     ['broker 3 still holds 4 replicas after this plan, so it is not empty: orders 3, audit 1']
     """
-    for held in figures_in(plan).get("still_held", []):
+    for held in figures.get("still_held", []):
         topics = ", ".join(f"{topic} {count}" for topic, count in held["topics"].items())
         more = f" and {pluralise(held['others'], 'other topic')}" if held.get("others") else ""
         replicas = pluralise(held["replicas"], "replica")

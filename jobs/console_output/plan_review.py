@@ -3,7 +3,6 @@
 The text output has the first lines of each kind, or all with --all. The JSON output is streamed and has every row.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -33,8 +32,8 @@ from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_o
 from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, rollback_rack_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
-from jobs.repositories.plans.names import names_of
-from jobs.repositories.plans.repository import find_plan, plan_title
+from jobs.repositories.figures import figures_in
+from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
 from jobs.runtime.console import (
     LINES_SHOWN,
@@ -50,7 +49,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.text import DRAINED_LEADS, plan_size, pluralise
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
-from schemas.rows import ChangeSummary, Operation
+from schemas.rows import ChangeSummary, Operation, PlanRecord
 
 GROUPS_SHOWN: Final = 20
 """Topics, brokers and reasons in the text summary."""
@@ -83,7 +82,7 @@ class Review:
     """A stored plan, or the selected part of it."""
 
     lake: Warehouse
-    row: Row
+    row: PlanRecord
     only: RowFilter
     display_name: str = ""
     """The id or name that the user gave."""
@@ -97,7 +96,7 @@ class Review:
 
     @property
     def plan_id(self) -> str:
-        return str(self.row["plan_id"])
+        return str(self.row.plan_id)
 
     def operations(self) -> StoredRows:
         return StoredRows.read(self.lake, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
@@ -110,14 +109,14 @@ class Review:
 
     def evidence(self) -> StoredRows:
         topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
-        of_plan = topic if self.row["kind"] == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
+        of_plan = topic if self.row.kind == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
         return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
         """Return the JSON result without the rows."""
         return {
-            **self.row,
-            "names": names_of(self.row),
+            **self.row.columns(),
+            "names": self.row.all_names,
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **summary(changes)},
             **warnings_in_json(self.all_warnings(changes)),
@@ -140,21 +139,21 @@ class Review:
     def warnings(self, changes: StoredRows) -> Iterator[str]:
         """Return the warnings, computed from the few rows that can cause one."""
         operations = msgspec.convert(list(self.operations()), list[Operation])
-        few = with_warnings(changes, self.row["kind"])
+        few = with_warnings(changes, self.row.kind)
         if operations and few.size:  # topic configs are compared with replication factors
             few |= changes.first_of_each_length("replicas_after", "topic")
         rejections = self.rejections()
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         yield from warnings(
-            self.row["kind"],
+            self.row.kind,
             msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
             list(doomed),
-            stored_below_min_isr(self.lake, self.row["snapshot_id"], changes),
-            stored_short_lists(self.lake, self.row["snapshot_id"], changes),
+            stored_below_min_isr(self.lake, self.row.snapshot_id, changes),
+            stored_short_lists(self.lake, self.row.snapshot_id, changes),
             everything=self.only.everything,
         )
-        yield from rack_warnings(self.row)
+        yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
             yield from rollback_rack_warnings(self.lake, self.row, lists_of_stored(changes))
         yield from unread_warnings(self.lake, self.row, everything=self.only.everything)
@@ -164,13 +163,13 @@ class Review:
         """Return the text output: the summary, a line per row, and the warnings last."""
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
-            f"plan {plan_title(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, "
-            f"{self.row['status']}; {summarise(self.row, len(operations))}"
+            f"plan {self.row.title} on snapshot {self.row.snapshot_id}: {self.row.kind}, "
+            f"{self.row.status}; {summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
         yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
-        if self.row["kind"] == PlanKind.UNDRAIN:
-            brokers = format_cell(json.loads(self.row["parameters"])["brokers"])
+        if self.row.kind == PlanKind.UNDRAIN:
+            brokers = format_cell(self.row.options["brokers"])
             yield f"  brokers {brokers} count as drained until this plan is committed"
             yield "  replicas outside the ISR rejoin it on their own"
         if self.only.flags:
@@ -188,7 +187,7 @@ class Review:
             yield f"  {outage.sentence}"
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
         yield from deletion_lines(self.deleted, everything=self.only.everything)
-        yield from (f"  {line}" for line in still_held_lines(self.row))
+        yield from (f"  {line}" for line in still_held_lines(figures_in(self.row)))
 
     @property
     def deleted(self) -> list[DeletionImpact]:
@@ -220,12 +219,12 @@ class Review:
             yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
 
 
-def plan_lines(settings: Settings, row: Row, called: str = "") -> Iterator[Table | str]:
+def plan_lines(settings: Settings, row: PlanRecord, called: str = "") -> Iterator[Table | str]:
     """Return the text output of a whole plan."""
     return Review(settings.lake, row, RowFilter(), called).lines(settings)
 
 
-def plan_warnings(lake: Warehouse, row: Row) -> list[str]:
+def plan_warnings(lake: Warehouse, row: PlanRecord) -> list[str]:
     """Return the warnings of a whole plan, as programs get them; people get the same texts."""
     review = Review(lake, row, RowFilter())
     return review.all_warnings(review.changes(whole=False))
@@ -283,7 +282,7 @@ def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
     if settings.for_people:
         lines = review.lines(settings)
         show(next(lines))
-        if review.row.get("command"):
-            show(f"  command: {review.row['command']}")
+        if review.row.command:
+            show(f"  command: {review.row.command}")
         for part in chain(lines, next_lines(steps)):
             show(part)

@@ -16,22 +16,23 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.text import DRAINED_LEADS, join_words, plan_size, pluralise
 from schemas.enums import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
-from schemas.rows import ChangeSummary, Operation, PlanRow, operations_among
+from schemas.rows import ChangeSummary, Operation, PlanRecord, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
 
-def summarise(plan: Row, operations: int) -> str:
+def summarise(plan: PlanRecord, operations: int) -> str:
     """Return the size of a plan, without zeros if there is nothing to do.
 
-    >>> summarise({"changes": 3, "moves": 0, "rejected": 1}, 0), summarise({"changes": 0, "moves": 0, "rejected": 1}, 0)
+    >>> from datetime import datetime
+    >>> made = {"plan_id": "5f", "snapshot_id": 1, "kind": "elect", "status": "planned", "created_at": datetime.min}
+    >>> summarise(PlanRecord(**made, changes=3, rejected=1), 0), summarise(PlanRecord(**made, rejected=1), 0)
     ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
     """
-    if plan["changes"] or operations:
+    if plan.changes or operations:
         return (
-            f"{plan_size(plan['changes'], operations)}, {pluralise(plan['moves'], 'replica move')}, "
-            f"{plan['rejected']} rejected"
+            f"{plan_size(plan.changes, operations)}, {pluralise(plan.moves, 'replica move')}, {plan.rejected} rejected"
         )
-    return "nothing is due" + (f", {plan['rejected']} rejected" if plan["rejected"] else "")
+    return "nothing is due" + (f", {plan.rejected} rejected" if plan.rejected else "")
 
 
 def pending_summary(plan: Plan, due: Sequence[PlanRow]) -> str:

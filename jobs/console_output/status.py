@@ -133,7 +133,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     if snapshot is None and recent.fault is None:
         view = with_last_known_replicas(view, settings.lake, recent.snapshot)
     if snapshot is not None:  # exclude what is later than the snapshot
-        plans = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot.snapshot_id]
+        plans = [plan for plan in recent.plans if plan.snapshot_id <= snapshot.snapshot_id]
         recent = replace(recent, plans=plans, latest_epoch=0)
     config_snapshot = snapshot or recent.snapshot
     registered = {row["broker_id"]: row["broker_epoch"] for row in view.brokers}

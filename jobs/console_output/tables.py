@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from rich.table import Table
@@ -15,7 +15,6 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_duration
-from jobs.repositories.plans.names import names_of
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.repositories.stored_rows import StoredRows
@@ -26,7 +25,7 @@ from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
 from planner.text import plan_size, pluralise
 from schemas.enums import PlanStatus
-from schemas.rows import Snapshot
+from schemas.rows import PlanRecord, Snapshot
 
 ROWS_SHOWN: Final = 200
 
@@ -259,22 +258,22 @@ def show_plans(settings: Settings) -> None:
     """Show the plans, the newest last."""
     find_snapshot(settings.lake)
     operations = Counter(settings.lake.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
+    plans = sorted(settings.lake.typed_rows(PlanRecord), key=attrgetter("created_at"))
+    sizes = [plan_size(plan.changes, operations[plan.plan_id]) for plan in plans]
     rows = [
-        {**row, "names": names_of(row), "operations": operations[row["plan_id"]]} for row in settings.lake.rows("plans")
+        plan.columns()
+        | {"names": plan.all_names, "operations": operations[plan.plan_id], "complete": is_complete(plan)}
+        for plan in plans
     ]
-    rows = [{**row, "verified_at": row.get("verified_at"), "complete": is_complete(row)} for row in rows]
-    rows.sort(key=itemgetter("created_at"))
-    lines = [
-        {**row, "names": ", ".join(row["names"]), "what": plan_size(row["changes"], row["operations"])} for row in rows
-    ]
+    lines = [{**row, "names": ", ".join(row["names"]), "what": size} for row, size in zip(rows, sizes, strict=True)]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
     emit_result(settings, {"rows": rows}, *table_parts(settings, f"plans of {settings.cluster}", columns, lines))
 
 
-def is_complete(plan: Row) -> bool:
+def is_complete(plan: PlanRecord) -> bool:
     """Whether `surveyor verify` found a plan complete, and it was not cancelled or rolled back since."""
     undone = {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
-    return plan.get("verified_at") is not None and plan["status"] not in undone
+    return plan.verified_at is not None and plan.status not in undone
 
 
 def show_of_plan(
@@ -298,7 +297,7 @@ def show_rows(
     everything: bool,
 ) -> None:
     """Show rows of a plan; `rows_of` reads them by plan id."""
-    plan_id = find_plan(settings.lake, plan)["plan_id"]
+    plan_id = find_plan(settings.lake, plan).plan_id
     rows = rows_of(plan_id)
     stream(settings, {"plan_id": plan_id}, {"rows": map(without_secret, rows)})
     if settings.for_people:

@@ -77,7 +77,7 @@ def reconcile_once(
     plan = _plan(settings, options)
     outage = outage_left_by(settings.lake, plan.row)
     facts = {
-        "snapshot_id": plan.row["snapshot_id"],
+        "snapshot_id": plan.row.snapshot_id,
         "plan_id": plan.plan_id,
         "rejected": len(plan.rejections),
         **in_json(outage),
@@ -125,7 +125,7 @@ def reconcile_until_quiet(
         pause = FIRST_PAUSE_SECONDS
         outage = outage_left_by(settings.lake, plan.row)
         facts = {
-            "snapshot_id": plan.row["snapshot_id"],
+            "snapshot_id": plan.row.snapshot_id,
             "cycles": cycles,
             **written,
             **in_json(outage),
@@ -203,9 +203,9 @@ def _nothing_due(
     settings: Settings, plan: Plan, extras: ReportExtras, *, apply: bool, yes: bool, detailed: bool
 ) -> ExitCode:
     """Report that nothing is due, without connecting to any broker."""
-    result = extras.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
+    result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
-    title = f"{nothing} on snapshot {plan.row['snapshot_id']}: nothing was written"
+    title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
     stale_epoch = _raise_stale_epoch(settings, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
@@ -227,7 +227,7 @@ def _raise_stale_epoch(settings: Settings, plan: Plan, *, apply: bool, yes: bool
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
-    latest = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
+    latest = latest_recorded_epoch(settings.lake, plan.row.cluster_id)
     with connected(settings.zookeeper) as client:
         state, holder = read_cluster(client), resident(client)
     stale_epoch = set_back(state.control["controller_epoch"], latest)
@@ -252,4 +252,4 @@ def _outage_line(outage: Outage | None) -> list[str]:
 
 
 def _status(settings: Settings, plan: Plan) -> str:
-    return str(read_plan(settings.lake, plan.plan_id).row["status"])
+    return str(read_plan(settings.lake, plan.plan_id).row.status)

@@ -6,6 +6,7 @@ in the next cycle.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
@@ -20,8 +21,8 @@ from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
-from schemas.enums import Outcome
-from schemas.rows import Change, Key
+from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.rows import BrokerEpoch, Change, Key, PlanRecord
 
 _UNTIL_RESIGNED: Final = float("inf")
 """`max_hold` for the writer, which is limited by `MAX_WRITE_SECONDS` instead."""
@@ -118,8 +119,18 @@ class StateWriter:
 
     def _to_plan(self, changes: Sequence[Change]) -> Plan:
         """Return the changes as a plan, with the known broker epochs."""
-        brokers = [{"broker_id": b, "broker_epoch": row["broker_epoch"]} for b, row in self.context.brokers.items()]
-        return Plan({"plan_id": "", "name": None, "brokers": brokers}, [*changes], [], [])
+        row = PlanRecord(
+            plan_id="",
+            snapshot_id=0,
+            kind=PlanKind.RECONCILE.value,
+            created_at=datetime.now(UTC),
+            status=PlanStatus.PLANNED.value,
+            brokers=[
+                BrokerEpoch(broker_id=broker, broker_epoch=row["broker_epoch"])
+                for broker, row in self.context.brokers.items()
+            ],
+        )
+        return Plan(row, [*changes], [], [])
 
     def apply_written(self, changes: Sequence[Change]) -> None:
         """Apply written changes to the context."""

@@ -30,12 +30,11 @@ from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.commit_log import RowOutcome, set_status
-from jobs.repositories.plans.repository import CONTROL
 from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
 from planner.text import pluralise
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import Change, DrainedBroker
+from schemas.rows import CONTROL, Change, DrainedBroker
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
 """Seconds in which rows are collected before they are written."""
@@ -302,11 +301,13 @@ class WriteBehindLog:
             created_at=record.at,
         )
         plan = plan_row(self.warehouse.cluster, header, content)
-        commits = self._commit_rows(plan["plan_id"])
+        commits = self._commit_rows(plan.plan_id)
         intents = [commits.of_change(change, Outcome.PENDING, "") for change in record.changes]
         outcomes = [verdict.row(commits) for verdict in record.verdicts or ()]
-        rows = self._in_arrow(content.of_plan(plan["plan_id"]) | {"commits": intents + outcomes, "plans": [plan]})
-        self._plan_id = plan["plan_id"]
+        rows = self._in_arrow(
+            content.of_plan(plan.plan_id) | {"commits": intents + outcomes, "plans": [plan.columns()]}
+        )
+        self._plan_id = plan.plan_id
         if record.verdicts is None:
             record.plan_id = self._plan_id
         return rows

@@ -7,7 +7,6 @@ is: cancelling again does the rest.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -99,9 +98,9 @@ def cancel_running(
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     ledger = CommitLog.open(settings.lake, plan)
-    if plan.row["status"] != PlanStatus.CANCELLED:
+    if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
-        ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
+        ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
     cancellation = plan_cancellation(settings, plan)
     was_requested = _was_requested(settings.lake, plan) or _is_being_committed(settings, plan)
     if not (
@@ -362,7 +361,7 @@ def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
 def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:
     """Whether there is anything to cancel: a plan that was committed completely stays committed."""
     cancellable = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER)
-    return plan.row["status"] != PlanStatus.COMMITTED or any(cancellation.of(status) for status in cancellable)
+    return plan.row.status != PlanStatus.COMMITTED or any(cancellation.of(status) for status in cancellable)
 
 
 def _is_confirmed(plan: Plan, cancellation: CancellationPlan) -> bool:
@@ -382,7 +381,7 @@ def _report(settings: Settings, plan: Plan, verdicts: Sequence[RowOutcome], *, f
         if verdict.outcome is not Outcome.APPLIED
     ]
     title = (
-        f"plan {plan.title}: {plan.row['status']}; {result['cancelled_now']} cancelled now, "
+        f"plan {plan.title}: {plan.row.status}; {result['cancelled_now']} cancelled now, "
         f"{_counts_in_words(cancellation)}"
     )
     is_unfinished = bool(failed or cancellation.safe)
@@ -400,7 +399,7 @@ def _result(plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOu
     outcomes = [outcome for _, outcome in done]
     return {
         "plan_id": plan.plan_id,
-        "status": plan.row["status"],
+        "status": plan.row.status,
         "cancelled_now": done.count((Step.CANCEL, Outcome.APPLIED)),
         "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
         "failed": outcomes.count(Outcome.FAILED),
@@ -420,8 +419,8 @@ def _lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[str]:
     yield from lines[:LINES_SHOWN]
     if len(lines) > LINES_SHOWN:
         yield f"  ... and {len(lines) - LINES_SHOWN} more"
-    if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
-        brokers = format_cell(json.loads(plan.row["parameters"])["brokers"])
+    if plan.row.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row.status != PlanStatus.PLANNED:
+        brokers = format_cell(plan.row.options["brokers"])
         yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`; `plan undrain` ends that"
 
 

@@ -153,11 +153,11 @@ def commit_plan(
     stored_plan = read_plan(settings.lake, plan)
     if (
         apply
-        and stored_plan.row["status"] in UNCOMMITTABLE
+        and stored_plan.row.status in UNCOMMITTABLE
         and (rate is not None or throttle_rows(settings.lake, stored_plan.plan_id))
     ):
         return _maintain_throttle_only(settings, stored_plan, rate)
-    if stored_plan.row["status"] == PlanStatus.COMMITTED and not (
+    if stored_plan.row.status == PlanStatus.COMMITTED and not (
         apply and _needs_watching(settings, stored_plan, running)
     ):
         return _already_committed(settings, stored_plan, apply=apply)
@@ -192,8 +192,8 @@ def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentO
 def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
     moving = maintain_throttle(settings, plan, rate)
-    result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
-    title = f"plan {plan.title} is {plan.row['status']}: no change was requested, only its throttle was maintained"
+    result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
+    title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
     emit_result(
         settings,
@@ -233,9 +233,9 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with connected(settings.zookeeper) as client:
         refuse_other_cluster(settings, plan, read_cluster(client))
-    result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **outcomes}
+    result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
     throttles = throttle_lines(settings.lake, plan, [], None)
-    steps = after_commit(settings, plan.called, plan.row["status"], outcomes)
+    steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
     emit_result(settings, result, title, *throttles, steps=steps, warnings=[])
     return ExitCode.DONE

@@ -1,7 +1,5 @@
 """Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
-import json
-
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.core.errors import RefusedError, UsageError
@@ -149,7 +147,7 @@ def refuse_resident_drain(plan: Plan) -> None:
 
     For commits that hand the controllership back.
     """
-    if plan.row["kind"] == PlanKind.DRAIN and json.loads(plan.row["parameters"])["mode"] == DrainMode.RESIDENT:
+    if plan.row.kind == PlanKind.DRAIN and plan.row.options["mode"] == DrainMode.RESIDENT:
         raise RefusedError(
             f"plan {plan.title} is a drain in resident mode, and this commit hands the controllership back: Kafka's "
             "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it while "

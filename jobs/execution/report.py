@@ -54,7 +54,7 @@ def report_dry(
     result: Result = {
         **extras.result,
         "plan_id": plan.plan_id,
-        "status": plan.row["status"],
+        "status": plan.row.status,
         "dry_run": True,
         "mode": preflight.mode.value,
         "due": len(preflight.pending),
@@ -114,14 +114,14 @@ def _lines(warned: Iterable[str]) -> Iterator[str]:
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
     """Return the warnings of a plan, the same as its review has."""
-    planned_on = settings.lake, plan.row["snapshot_id"], plan.changes
+    planned_on = settings.lake, plan.row.snapshot_id, plan.changes
     min_isr_findings = below_min_isr(*planned_on), short_lists(*planned_on)
     lists = lists_of_changes(plan.changes) if is_rollback(plan.row) else {}
     return [
         *warnings(
-            plan.row["kind"], plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
+            plan.row.kind, plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
         ),
-        *rack_warnings(plan.row),
+        *rack_warnings(plan.row.options),
         *(rollback_rack_warnings(settings.lake, plan.row, lists) if lists else ()),
         *unread_warnings(settings.lake, plan.row, everything=everything),
         *space_warnings(settings.lake, volume_of(settings.lake, plan.changes)),
@@ -177,7 +177,7 @@ def _refuse_to_delete(plan: Plan, deletions: Sequence[DeletionImpact]) -> None:
 def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
     """Return the result of a commit; its exit code shows whether all was written as planned."""
     row = read_plan(settings.lake, plan.plan_id).row
-    status = row["status"]
+    status = row.status
     applied_now = len(ledger.of(Outcome.APPLIED)) - ledger.already_decided
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": applied_now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.advice.plans import after_commit, after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.console_output.plan_text import rejection_lines
@@ -14,15 +13,16 @@ from jobs.execution.preflight import check_before_commit
 from jobs.execution.report import ReportExtras, refuse_unless_agreed
 from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_without_snapshot
-from jobs.repositories.plans.names import Alias, names_of, plan_named, refuse_other_parameters
+from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
-from jobs.repositories.plans.store import RESULT, store
+from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.rows import PlanRecord
 
 
 def roll_back_plan(
@@ -41,7 +41,7 @@ def roll_back_plan(
     """Plan the rollback and show it, or commit it and report the result."""
     original = read_plan(settings.lake, plan)
     refuse_without_snapshot(original)
-    if to_snapshot == original.row["snapshot_id"]:
+    if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
     rollback = _plan(settings, original, to_snapshot, alias)
     if not apply:
@@ -61,13 +61,13 @@ def _plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Al
     lake = settings.lake
     parameters = {
         "rollback_of": original.plan_id,
-        "to_snapshot": original.row["snapshot_id"] if to_snapshot is None else to_snapshot,
+        "to_snapshot": original.row.snapshot_id if to_snapshot is None else to_snapshot,
     }
     existing = None if alias.replaces else plan_named(lake, alias.name)
     if existing and alias.name:
         refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, parameters, None)
         log(f"surveyor: {alias.name} is this plan already; no new plan was made")
-        return read_plan(lake, existing["plan_id"])
+        return read_plan(lake, existing.plan_id)
     rollback = find_rollback(settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
@@ -79,14 +79,14 @@ def _plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Al
     )
     lake.ensure_tables()
     rows = InMemoryRows(lake=lake, changes=rollback.changes, rejections=rollback.rejections)
-    return read_plan(lake, store(lake, alias, content, rows)["plan_id"])
+    return read_plan(lake, store(lake, alias, content, rows).plan_id)
 
 
 def _commit(
     settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: ReassignmentOptions, *, yes: bool
 ) -> dict[str, int]:
     """Commit as `surveyor commit` does; return the counts by outcome."""
-    if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
+    if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
         return {}
     preflight = check_before_commit(settings, plan, mode, limits, running)
     refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
@@ -95,27 +95,27 @@ def _commit(
 
 
 def _result(plan: Plan, original: Plan) -> Result:
-    source = {"rollback_of": original.plan_id, "rollback_of_status": original.row["status"]}
-    return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | source
+    source = {"rollback_of": original.plan_id, "rollback_of_status": original.row.status}
+    return result_of(plan.row) | source
 
 
-def _plan_lines(settings: Settings, plan: Row) -> Iterator[Any]:
+def _plan_lines(settings: Settings, plan: PlanRecord) -> Iterator[Any]:
     yield from plan_lines(settings, plan)
-    if plan["changes"]:
+    if plan.changes:
         yield "nothing was written to the cluster"
 
 
 def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, int], *, is_back: bool) -> ExitCode:
     original = read_plan(settings.lake, original.plan_id)
-    steps = after_commit(settings, plan.called, plan.row["status"], counts) if plan.changes else []
+    steps = after_commit(settings, plan.called, plan.row.status, counts) if plan.changes else []
     result = _result(plan, original) | {"rolled_back": is_back, **counts}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     emit_result(
         settings,
         result,
-        f"plan {plan.title}: {plan.row['status']}; {summary or 'nothing is due'}",
+        f"plan {plan.title}: {plan.row.status}; {summary or 'nothing is due'}",
         *rejection_lines(settings, plan),
-        f"plan {original.title} is {original.row['status']}"
+        f"plan {original.title} is {original.row.status}"
         + ("" if is_back else f"; it becomes rolled_back once `surveyor verify {plan.plan_id}` finds all of it back"),
         steps=steps,
         warnings=[],

@@ -58,7 +58,7 @@ def report_verification(
     throttled = stored_plan.plan_id in throttled_plans(settings.lake)
     summary_fields = {
         "plan_id": stored_plan.plan_id,
-        "status": stored_plan.row["status"],
+        "status": stored_plan.row.status,
         "is_complete": complete,
         "throttled": throttled,
     }
@@ -72,7 +72,7 @@ def report_verification(
     summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
     outage = outage_after(settings, stored_plan.row)
     result |= in_json(outage)
-    closed = f", {stored_plan.row['status']}" if stored_plan.row["status"] in UNCOMMITTABLE else ""
+    closed = f", {stored_plan.row.status}" if stored_plan.row.status in UNCOMMITTABLE else ""
     title = f"plan {stored_plan.title}{closed}: {summary or 'no changes'}"
     lines = [
         *([f"  {outage.sentence}"] if outage else []),

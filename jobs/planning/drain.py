@@ -20,7 +20,7 @@ from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
-from schemas.rows import DrainedBroker, Snapshot
+from schemas.rows import DrainedBroker, PlanRecord, Snapshot
 
 MAX_PARTITIONS_NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has all of them."""
@@ -149,7 +149,7 @@ def _applied_reorders(at: SnapshotTables) -> DataFrame:
     """Return the replica reorders that drains and undrains applied, with the time of each."""
     lake = at.tables.warehouse
     kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)
-    plans = [row["plan_id"] for kind in kinds for row in lake.rows("plans", ("kind", "=", kind.value))]
+    plans = [row.plan_id for kind in kinds for row in lake.typed_rows(PlanRecord, ("kind", "=", kind.value))]
     key = ["plan_id", "wave", "topic", "partition"]
     applied = (
         at.tables.read("commits")

@@ -32,7 +32,6 @@ from jobs.preconditions.deletion_impact import deletion_impact_of
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans.names import (
     Alias,
-    names_of,
     plan_named,
     refuse_older,
     refuse_other_parameters,
@@ -40,7 +39,7 @@ from jobs.repositories.plans.names import (
 )
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader, PlanRows
-from jobs.repositories.plans.store import RESULT, store
+from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, emit_result, log
@@ -49,7 +48,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import Snapshot
+from schemas.rows import PlanRecord, Snapshot
 
 PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -95,7 +94,7 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     if deleted := deletion_impact_of(lake, row):
         result["deleted"] = [asdict(each) for each in deleted]
     result |= in_json(outage_left_by(lake, row))
-    name = options.name or row["plan_id"]
+    name = options.name or row.plan_id
     steps = after_planning(settings, row, name, operations=result["operations"])
     lines = plan_lines(settings, row, name) if settings.for_people else ()
     emit_result(settings, result, *lines, steps=steps, warnings=plan_warnings(lake, row))
@@ -120,7 +119,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         planned = planner(PlanningTables(tables, snapshot))
         if existing and alias.name:
             refuse_other_parameters(existing, alias.name, planned.kind, planned.parameters, snapshot_id)
-            log(f"surveyor: {alias.name} is this plan already, on snapshot {existing['snapshot_id']}")
+            log(f"surveyor: {alias.name} is this plan already, on snapshot {existing.snapshot_id}")
             return _result(existing, alias)
         # a refused plan takes no name, so that the next attempt can have it
         result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
@@ -208,7 +207,6 @@ def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
     return plan_rows(tables, frames, ExtraRows(planned.operations, planned.evidence), planned.at_most)
 
 
-def _result(plan: Row, alias: Alias) -> Result:
+def _result(plan: PlanRecord, alias: Alias) -> Result:
     """Return the JSON result; `name` is the one that was requested, if any."""
-    named = {"name": alias.name or plan["name"], "names": names_of(plan)}
-    return {**{column: plan[column] for column in RESULT}, **named, **figures_in(plan)}
+    return result_of(plan) | {"name": alias.name or plan.name} | figures_in(plan)

@@ -23,7 +23,6 @@ from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import vanished_states
 from jobs.planning.topics.existing_topic import operation
 from jobs.repositories.failed_log_dirs import event_lines
-from jobs.repositories.plans.repository import CONTROL
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, rows_as_of
 from jobs.runtime.console import log
@@ -48,7 +47,7 @@ from schemas.enums import (
 )
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NONE
-from schemas.rows import Topic, ZnodeRequest
+from schemas.rows import CONTROL, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
 
 MAX_WAITING_LINES: Final = 20

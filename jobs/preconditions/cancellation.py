@@ -100,7 +100,7 @@ def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
 
 
 def _refuse(plan: Plan) -> None:
-    status = plan.row["status"]
+    status = plan.row.status
     if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")
 

@@ -126,7 +126,7 @@ class Preconditions:
 
 
 def _planned_broker_epochs(plan: Plan) -> dict[int, int]:
-    return {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
+    return {broker.broker_id: broker.broker_epoch for broker in plan.row.brokers}
 
 
 def is_applied(change: Change, znode: Znode) -> bool:

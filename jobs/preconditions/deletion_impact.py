@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from schemas.enums import OperationKind, PlanKind
+from schemas.rows import PlanRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,25 +32,27 @@ class DeletionImpact:
     """Sum over the partitions of the offsets between the first and the last record."""
 
 
-def deletion_impact_of(lake: Warehouse, plan: Row, records: Mapping[str, int] | None = None) -> list[DeletionImpact]:
+def deletion_impact_of(
+    lake: Warehouse, plan: PlanRecord, records: Mapping[str, int] | None = None
+) -> list[DeletionImpact]:
     """Return what is lost with the topics that a plan deletes; none for plans of other kinds."""
-    if plan["kind"] != PlanKind.DELETE:
+    if plan.kind != PlanKind.DELETE:
         return []
-    rows = lake.rows("operations", ("plan_id", "=", plan["plan_id"]), ("kind", "=", OperationKind.DELETE_TOPIC.value))
+    rows = lake.rows("operations", ("plan_id", "=", plan.plan_id), ("kind", "=", OperationKind.DELETE_TOPIC.value))
     return deletion_impact(lake, plan, [row["topic"] for row in rows], records or {})
 
 
 def deletion_impact(
-    lake: Warehouse, plan: Row, topics: Sequence[str], records: Mapping[str, int]
+    lake: Warehouse, plan: PlanRecord, topics: Sequence[str], records: Mapping[str, int]
 ) -> list[DeletionImpact]:
     """Return what is lost with these topics; `records` contains those whose brokers answered."""
     partitions = {topic: _partitions(lake, plan, topic) for topic in topics}
     return [_deleted(lake, topic, partitions[topic], records.get(topic)) for topic in topics]
 
 
-def _partitions(lake: Warehouse, plan: Row, topic: str) -> int | None:
+def _partitions(lake: Warehouse, plan: PlanRecord, topic: str) -> int | None:
     try:
-        snapshot = find_snapshot(lake, plan["snapshot_id"])
+        snapshot = find_snapshot(lake, plan.snapshot_id)
         rows = table_as_of(lake, snapshot, "partitions", ("topic", "=", topic), columns=["partition"])
     except SurveyorError:
         return None

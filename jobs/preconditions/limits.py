@@ -14,7 +14,7 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.core.units import parse_seconds
 from jobs.repositories.plans.checked_configs import refuse_bad_configs
 from jobs.repositories.plans.commit_log import CLOSED
-from jobs.repositories.plans.repository import Plan, is_cycle, refuse_edited
+from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.text import pluralise
 from schemas.enums import PlanStatus
@@ -78,9 +78,9 @@ def broker_ids(text: str) -> frozenset[int]:
 def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
     """Raise RefusedError if the plan exceeds a limit, or the cluster must not be written to at all."""
     refuse_migration(state)
-    if plan.row["status"] in UNCOMMITTABLE:
-        raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
-    if is_cycle(plan.row):
+    if plan.row.status in UNCOMMITTABLE:
+        raise RefusedError(f"plan {plan.title} is {plan.row.status}; plan again")
+    if plan.row.is_cycle:
         raise RefusedError(
             f"plan {plan.title} records a finished cycle of `surveyor control`, which cannot be committed. "
             "Run `surveyor status` to see what is due now"
@@ -99,15 +99,15 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
 
 def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
     """Raise RefusedError unless the plan was made for the connected cluster."""
-    if plan.row["cluster_id"] != state.cluster_id:
+    if plan.row.cluster_id != state.cluster_id:
         raise RefusedError(
-            f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
+            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.zookeeper} "
             f"is that of {state.cluster_id}; check --cluster and --zookeeper (SURVEYOR_ZOOKEEPER)",
         )
 
 
 def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
-    age = now - plan.row["created_at"]
+    age = now - plan.row.created_at
     if age < -timedelta(seconds=MAX_CLOCK_SKEW_SECONDS):
         raise RefusedError(
             f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: its "

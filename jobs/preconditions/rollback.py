@@ -4,7 +4,6 @@ This module only reads; `planner.reassignment.rollback` decides. The former assi
 plan's own changes, or from another snapshot if one is given.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,13 +85,13 @@ class Rollback:
 
 def refuse_without_snapshot(plan: Plan) -> None:
     """Raise RefusedError unless a plan can be rolled back, as far as the tables show."""
-    if plan.row["kind"] != PlanKind.REASSIGN:
+    if plan.row.kind != PlanKind.REASSIGN:
         raise RefusedError(
-            f"plan {plan.title} is of kind {plan.row['kind']}: only reassignments are rolled back; "
+            f"plan {plan.title} is of kind {plan.row.kind}: only reassignments are rolled back; "
             "a drain ends by `surveyor plan undrain`, other plans by planning the opposite",
         )
-    if plan.row["status"] in _NOT_ROLLED_BACK:
-        raise RefusedError(f"plan {plan.title} is {plan.row['status']}: {_NOT_ROLLED_BACK[plan.row['status']]}")
+    if plan.row.status in _NOT_ROLLED_BACK:
+        raise RefusedError(f"plan {plan.title} is {plan.row.status}: {_NOT_ROLLED_BACK[PlanStatus(plan.row.status)]}")
     refuse_edited(plan)
 
 
@@ -130,7 +129,7 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
 
 def close_rolled_back(settings: Settings, plan: Plan) -> None:
     """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is."""
-    parameters = json.loads(plan.row["parameters"] or "{}")
+    parameters = plan.row.options
     if "rollback_of" not in parameters:
         return
     try:
@@ -138,7 +137,7 @@ def close_rolled_back(settings: Settings, plan: Plan) -> None:
         close_if_back(
             settings,
             original,
-            None if parameters["to_snapshot"] == original.row["snapshot_id"] else parameters["to_snapshot"],
+            None if parameters["to_snapshot"] == original.row.snapshot_id else parameters["to_snapshot"],
         )
     except (RefusedError, UsageError) as error:
         log(f"surveyor: plan {parameters['rollback_of']} was not marked rolled_back: {error}", logging.WARNING)
@@ -146,10 +145,10 @@ def close_rolled_back(settings: Settings, plan: Plan) -> None:
 
 def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Mark a plan as rolled back if all its partitions are back; return whether they are."""
-    if undone.row["status"] in _NOT_ROLLED_BACK:
+    if undone.row.status in _NOT_ROLLED_BACK:
         return False
     rollback = find_rollback(settings, undone, to_snapshot)
-    if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
+    if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
         close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
         ledger = CommitLog.open(settings.lake, undone)
         ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
@@ -157,7 +156,7 @@ def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> 
 
 
 def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
-    return int(plan.row["snapshot_id"] if to_snapshot is None else to_snapshot)
+    return int(plan.row.snapshot_id if to_snapshot is None else to_snapshot)
 
 
 class _Destinations:

@@ -4,10 +4,9 @@ In: a stored plan and the lists of its partitions, and the racks of the snapshot
 the optimiser have figures of their racks instead.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import as_of, find_snapshot
@@ -15,7 +14,7 @@ from jobs.repositories.stored_rows import StoredRows
 from planner.text import pluralise
 from planner.topics.crowding import crowding, least_crowding
 from schemas.enums import Action
-from schemas.rows import Change, Key
+from schemas.rows import Change, Key, PlanRecord
 
 Lists = dict[Key, tuple[Sequence[int], Sequence[int]]]
 """Replicas of each partition before the first wave of a plan and after its last."""
@@ -44,15 +43,15 @@ def _lists(steps: Iterable[tuple[Key, int, Sequence[int], Sequence[int]]]) -> Li
     return lists
 
 
-def is_rollback(plan: Row) -> bool:
+def is_rollback(plan: PlanRecord) -> bool:
     """Whether a plan is the way back of another."""
-    return "rollback_of" in json.loads(plan["parameters"] or "{}")
+    return "rollback_of" in plan.options
 
 
-def rollback_rack_warnings(lake: Warehouse, plan: Row, lists: Lists) -> list[str]:
+def rollback_rack_warnings(lake: Warehouse, plan: PlanRecord, lists: Lists) -> list[str]:
     """Warn of partitions of a rollback that get into fewer racks, or have more replicas in one than so many need."""
     try:
-        snapshot = find_snapshot(lake, plan["snapshot_id"])
+        snapshot = find_snapshot(lake, plan.snapshot_id)
         brokers = as_of(lake, snapshot, "brokers")
         racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
     except SurveyorError:  # the snapshot was dropped

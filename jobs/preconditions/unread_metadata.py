@@ -5,18 +5,17 @@ table, so that a broker may hold replicas of it although every count says that t
 a plan with the snapshot that it was made on. Out: names, and the warning of a plan.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
 from planner.text import join_words, pluralise
 from schemas.enums import PlanKind
-from schemas.rows import Partition, Snapshot
+from schemas.rows import Partition, PlanRecord, Snapshot
 
 SHOWN: Final = "`surveyor show quarantine`"
 
@@ -92,18 +91,18 @@ def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
     return topic, int(number) if number.isdecimal() else -1, number
 
 
-def unread_warnings(lake: Warehouse, plan: Row, *, everything: bool = False) -> list[str]:
+def unread_warnings(lake: Warehouse, plan: PlanRecord, *, everything: bool = False) -> list[str]:
     """Warn of what a plan could not look at, and of what that means for the brokers that it is about."""
-    parameters = json.loads(plan["parameters"] or "{}")
-    if plan["kind"] not in _CONCERNED or _EXPLICIT & parameters.keys() or parameters.get("partitions"):
+    parameters = plan.options
+    if plan.kind not in _CONCERNED or _EXPLICIT & parameters.keys() or parameters.get("partitions"):
         return []
     try:
-        unread = unread_in(lake, find_snapshot(lake, plan["snapshot_id"]))
+        unread = unread_in(lake, find_snapshot(lake, plan.snapshot_id))
     except SurveyorError:  # the snapshot was dropped
         return []
     if not unread:
         return []
-    return [f"{unread.sentence(everything=everything)}: {_meaning(plan['kind'], parameters, unread)}; {SHOWN}"]
+    return [f"{unread.sentence(everything=everything)}: {_meaning(plan.kind, parameters, unread)}; {SHOWN}"]
 
 
 def _meaning(kind: str, parameters: Mapping[str, Any], unread: UnreadMetadata) -> str:

@@ -6,14 +6,13 @@ the broker registers again or another controller takes over, because both start 
 (`KafkaController.onBrokerStartup`, `onControllerFailover`).
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quoted
 from schemas.enums import DrainMode, PlanKind
-from schemas.rows import DrainedBroker
+from schemas.rows import DrainedBroker, PlanRecord
 
 NOT_REGISTERED: Final = -1
 """Broker epoch of a mark if the broker was not registered."""
@@ -25,18 +24,21 @@ def drained_brokers(lake: Warehouse) -> set[int]:
 
 
 def add(
-    lake: Warehouse, plan: Row, controller_epoch: int | None = None, broker_epochs: Mapping[int, int] | None = None
+    lake: Warehouse,
+    plan: PlanRecord,
+    controller_epoch: int | None = None,
+    broker_epochs: Mapping[int, int] | None = None,
 ) -> bool:
     """Mark the brokers of a drain plan as drained, with their epochs; return whether the plan is a drain.
 
     `broker_epochs` are those of the brokers registered when the commit starts.
     """
-    if plan["kind"] != PlanKind.DRAIN:
+    if plan.kind != PlanKind.DRAIN:
         return False
-    parameters, epochs = json.loads(plan["parameters"]), broker_epochs or {}
+    parameters, epochs = plan.options, broker_epochs or {}
     common = {
         "mode": parameters["mode"],
-        "plan_id": plan["plan_id"],
+        "plan_id": plan.plan_id,
         "since": datetime.now(UTC),
         "controller_epoch": controller_epoch,
     }
@@ -47,11 +49,11 @@ def add(
     return True
 
 
-def remove(lake: Warehouse, plan: Row) -> bool:
+def remove(lake: Warehouse, plan: PlanRecord) -> bool:
     """Delete the marks of the brokers of an undrain plan; return whether the plan is an undrain."""
-    if plan["kind"] != PlanKind.UNDRAIN:
+    if plan.kind != PlanKind.UNDRAIN:
         return False
-    lake.delete("drained", _broker_condition(json.loads(plan["parameters"])["brokers"]))
+    lake.delete("drained", _broker_condition(plan.options["brokers"]))
     return True
 
 

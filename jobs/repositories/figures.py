@@ -1,6 +1,5 @@
 """Figures of an optimised plan, such as moves, balance and bytes; they are stored with the plan's parameters."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -8,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from jobs.adapters.delta.warehouse import Row
 from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, Placement
 from planner.placement.waves import Waves
+from schemas.rows import PlanRecord
 
 Figures = dict[str, Any]
 
@@ -132,9 +131,9 @@ def _leaders_given_up(placement: Placement, counted: Bools) -> Figures | None:
     return {"leaders_per_broker": reached, "reorders": placement.reorders} if reached != kept else None
 
 
-def figures_in(plan: Row) -> Figures:
+def figures_in(plan: PlanRecord) -> Figures:
     """Return a stored plan's figures; plans not made by the optimiser have none."""
-    figures: Figures = json.loads(plan["parameters"] or "{}").get("figures", {})
+    figures: Figures = plan.options.get("figures", {})
     return figures
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -15,11 +16,10 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.plans.repository import is_cycle
 from jobs.repositories.snapshots import as_of, last_snapshot
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
-from schemas.rows import DrainedBroker, Snapshot
+from schemas.rows import DrainedBroker, PlanRecord, Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -32,11 +32,10 @@ class WarehouseStatus:
 
     snapshot: Snapshot | None = None
     """The newest complete one."""
-    plans: list[Row] = field(default_factory=list)
-    """OPEN plans, the newest last; `operations` is the number of operations of each.
-
-    Cycles of `surveyor control` are excluded, because the next cycle decides again.
-    """
+    plans: list[PlanRecord] = field(default_factory=list)
+    """OPEN plans, the newest last, without cycles of `surveyor control`, because the next cycle decides again."""
+    operations: Counter[str] = field(default_factory=Counter)
+    """The number of operations of each."""
     drained: list[DrainedBroker] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     """Ids of plans whose commits have set throttles and not removed them."""
@@ -51,12 +50,13 @@ def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
     snapshot = last_snapshot(lake) if lake.exists() else None
     if snapshot is None:
         return WarehouseStatus()
-    open_plans = lake.rows("plans", ("status", "in", [status.value for status in OPEN]))
-    plans = _with_operations(lake, [plan for plan in open_plans if not is_cycle(plan)])
+    open_plans = lake.typed_rows(PlanRecord, ("status", "in", [status.value for status in OPEN]))
+    plans = [plan for plan in open_plans if not plan.is_cycle]
     drained = lake.typed_rows(DrainedBroker) if lake.has("drained") else []
     return WarehouseStatus(
         snapshot=snapshot,
-        plans=sorted(plans, key=lambda row: row["created_at"]),
+        plans=sorted(plans, key=attrgetter("created_at")),
+        operations=_operations(lake, plans),
         drained=drained,
         throttled=throttled_plans(lake),
         latest_epoch=latest_recorded_epoch(lake, snapshot.cluster_id),
@@ -69,12 +69,11 @@ def throttled_plans(lake: Warehouse) -> list[str]:
     return sorted(set(throttles.to_pylist()))
 
 
-def _with_operations(lake: Warehouse, plans: list[Row]) -> list[Row]:
-    """Add the number of operations, because plans that delete or configure topics have no changes."""
-    of_plans = ("plan_id", "in", [row["plan_id"] for row in plans])
+def _operations(lake: Warehouse, plans: list[PlanRecord]) -> Counter[str]:
+    """Count the operations by plan, because plans that delete or configure topics have no changes."""
+    of_plans = ("plan_id", "in", [plan.plan_id for plan in plans])
     owners = lake.read("operations", of_plans, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
-    operations = Counter(owners)
-    return [row | {"operations": operations[row["plan_id"]]} for row in plans]
+    return Counter(owners)
 
 
 def warehouse_status_if_readable(lake: Warehouse) -> WarehouseStatus:

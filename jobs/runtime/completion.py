@@ -6,9 +6,12 @@ errors.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import typer
+
+from schemas.rows import PlanRecord
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
@@ -37,10 +40,10 @@ def plans(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete plans by alias, or by id if they have none, the newest first."""
 
     def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_MAX_OFFERED]
+        rows = sorted(lake.typed_rows(PlanRecord), key=attrgetter("created_at"), reverse=True)[:_MAX_OFFERED]
         for row in rows:
-            for name in row.get("names") or [row["name"] or row["plan_id"]]:
-                yield name, f"{row['kind']}, {row['status']}"
+            for name in row.all_names or [row.plan_id]:
+                yield name, f"{row.kind}, {row.status}"
 
     return _completed(ctx, incomplete, known)
 

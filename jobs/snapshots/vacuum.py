@@ -29,6 +29,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.text import pluralise
 from schemas.columns import TABLES
+from schemas.rows import PlanRecord
 
 GRACE_HOURS: Final = 1
 """Files replaced or written within this time are kept, because a running snapshot may be about to name them."""
@@ -99,8 +100,8 @@ def _drop_rows(lake: Warehouse, oldest: int, now: datetime, *, dry_run: bool) ->
 
 def _empty_plans(lake: Warehouse, now: datetime) -> list[str]:
     """Return ids of plans that change nothing, named or not, and that are older than EMPTY_PLANS_KEPT."""
-    rows = lake.rows("plans", ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
-    return [row["plan_id"] for row in rows if is_empty(lake, row)]
+    rows = lake.typed_rows(PlanRecord, ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
+    return [row.plan_id for row in rows if is_empty(lake, row)]
 
 
 def _shorten_history(lake: Warehouse, oldest: int, *, dry_run: bool) -> int:

@@ -26,7 +26,7 @@ from jobs.preconditions.copy_volume import Volume, volume
 from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.repository import find_plan, is_cycle, plan_title
+from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.repositories.stored_rows import StoredRows, summary
 from jobs.runtime.settings import Settings
@@ -37,7 +37,7 @@ from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
 from schemas.digest import plan_header
 from schemas.enums import PlanStatus
-from schemas.rows import Snapshot
+from schemas.rows import PlanRecord, Snapshot
 
 REASONS_SHOWN: Final = 20
 
@@ -48,7 +48,7 @@ _SIDES: Final = ("before", "after")
 class PlanTables:
     """A plan's rows in Arrow, and the cluster at its snapshot."""
 
-    row: Row
+    row: PlanRecord
     changes: StoredRows
     at: Summaries
     snapshot: Snapshot
@@ -60,17 +60,15 @@ class PlanTables:
     def read(cls, lake: Warehouse, id_or_name: str) -> "PlanTables":
         """Read a plan; raise UsageError if it does not exist, RefusedError if its stored rows were changed."""
         row = find_plan(lake, id_or_name)
-        of_plan = ("plan_id", "=", row["plan_id"])
+        of_plan = ("plan_id", "=", row.plan_id)
         rows = {table: lake.read(table, of_plan) for table in ("changes", "operations", "rejections")}
         _refuse_edited(row, rows)
         in_order = [(name, "ascending") for name in ("wave", "topic", "partition")]
         changes = StoredRows(rows["changes"].sort_by(in_order).combine_chunks())
         try:
-            snapshot, is_whole = find_snapshot(lake, row["snapshot_id"]), True
+            snapshot, is_whole = find_snapshot(lake, row.snapshot_id), True
         except UsageError:
-            snapshot = Snapshot(
-                snapshot_id=row["snapshot_id"], cluster_id=row["cluster_id"], taken_at=row["created_at"]
-            )
+            snapshot = Snapshot(snapshot_id=row.snapshot_id, cluster_id=row.cluster_id, taken_at=row.created_at)
             is_whole = False
         at = Summaries(lake, snapshot, {"commits": of_plan})
         at.add("plan_changes", changes.table)
@@ -81,18 +79,18 @@ class PlanTables:
         return cls(row, changes, at, snapshot, is_whole, Review(lake, row, RowFilter()))
 
 
-def _refuse_edited(row: Row, rows: dict[str, pa.Table]) -> None:
+def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
     hashed = digest.summary(plan_header(row), rows)["plan_id"]
-    if hashed != row["plan_id"]:
+    if hashed != row.plan_id:
         raise RefusedError(
-            f"plan {plan_title(row)} is not what was planned: its rows hash to {hashed}; its stored rows were "
+            f"plan {row.title} is not what was planned: its rows hash to {hashed}; its stored rows were "
             "changed or deleted, so no report is written; plan again"
         )
 
 
-def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
+def _add_what_the_plan_knows(at: Summaries, row: PlanRecord) -> None:
     """Add tables in place of a deleted snapshot: the brokers that were live, and the partitions that change."""
-    brokers = [broker["broker_id"] for broker in row["brokers"]]
+    brokers = [broker.broker_id for broker in row.brokers]
     nothing = pa.nulls(len(brokers), pa.string())
     known = pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing})
     at.add("brokers", known)
@@ -115,14 +113,14 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         "plan.html",
         about=about(plan.at.lake.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
         plan={
-            "title": plan_title(row),
-            "kind": row["kind"],
-            "status": row["status"],
-            "created_at": shown_time(row["created_at"]),
-            "age": format_duration(max((now - row["created_at"]).total_seconds(), 0)),
+            "title": row.title,
+            "kind": row.kind,
+            "status": row.status,
+            "created_at": shown_time(row.created_at),
+            "age": format_duration(max((now - row.created_at).total_seconds(), 0)),
             "more_reasons": max(sums["reasons_in_all"] - REASONS_SHOWN, 0),
-            "question": question_of(row["parameters"]),
-            "command": row.get("command"),
+            "question": question_of(row.parameters),
+            "command": row.command,
         },
         warnings=list(warnings_of(plan, now, settings.conf.limits.max_plan_age_hours)),
         sums=sums_of(plan, sums, copied, settings.throttle),
@@ -148,7 +146,7 @@ class PageFigures:
     notes: list[str]
 
 
-def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
+def figures_of_page(row: PlanRecord, copied: Volume, rate: int | None) -> PageFigures:
     """Return the figures of a plan; `rate` is the throttle in bytes per second, None without one."""
     figures = figures_in(row)
     spans = [*broker_spans(figures), *byte_spans(figures), *rack_spans(figures)]
@@ -171,11 +169,11 @@ def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
     return PageFigures(spans, waves, sentences)
 
 
-def commands_of(row: Row, throttle: Sequence[str] = ()) -> Iterator[str]:
+def commands_of(row: PlanRecord, throttle: Sequence[str] = ()) -> Iterator[str]:
     """Return the commands that commit and verify a plan; none if the plan cannot be committed."""
-    if row["status"] in UNCOMMITTABLE or is_cycle(row):
+    if row.status in UNCOMMITTABLE or row.is_cycle:
         return
-    named = f"{row['plan_id']} --cluster {quote(row['cluster'])}"
+    named = f"{row.plan_id} --cluster {quote(row.cluster)}"
     bounded = " ".join([named, *throttle])
     yield f"commit {bounded}"
     yield f"commit {bounded} --apply"
@@ -194,20 +192,20 @@ def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterat
 def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
     """Return warnings if the plan cannot be committed as it is, or if its snapshot is outdated."""
     row = plan.row
-    if row["status"] in UNCOMMITTABLE:
-        yield f"this plan is {row['status']} and cannot be committed; plan again"
-    elif is_cycle(row):
+    if row.status in UNCOMMITTABLE:
+        yield f"this plan is {row.status} and cannot be committed; plan again"
+    elif row.is_cycle:
         yield "this plan records a completed cycle of `surveyor control` and cannot be committed"
         return
-    elif row["status"] != PlanStatus.PLANNED:
-        yield f"this plan is {row['status']}: a commit has already started; its commits are listed below"
-    if now - row["created_at"] > timedelta(hours=max_age_hours):
-        age = format_duration((now - row["created_at"]).total_seconds())
+    elif row.status != PlanStatus.PLANNED:
+        yield f"this plan is {row.status}: a commit has already started; its commits are listed below"
+    if now - row.created_at > timedelta(hours=max_age_hours):
+        age = format_duration((now - row.created_at).total_seconds())
         yield f"this plan is {age} old, and a commit refuses plans older than {max_age_hours:g} h; plan again"
     newest = last_snapshot(plan.at.lake)
-    if newest is not None and newest.snapshot_id > row["snapshot_id"]:
+    if newest is not None and newest.snapshot_id > row.snapshot_id:
         yield (
-            f"this plan is on snapshot {row['snapshot_id']}, and the newest is {newest.snapshot_id}: "
+            f"this plan is on snapshot {row.snapshot_id}, and the newest is {newest.snapshot_id}: "
             "a commit skips partitions that have changed since"
         )
 
@@ -225,12 +223,12 @@ def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | 
         known.append(Fact("time at the throttle, at least", format_duration(copied.seconds(rate))))
     actions = [fact(f"{each['action']}", each["rows"]) for each in sums["actions"]] if len(sums["actions"]) > 1 else []
     return [
-        fact("changes", row["changes"]),
+        fact("changes", row.changes),
         *actions,
         fact("operations on topics", plan.at.query("SELECT * FROM plan_operations").num_rows),
-        fact("replicas copied", row["moves"]),
+        fact("replicas copied", row.moves),
         *known,
-        alarming("rejected", row["rejected"], "warn"),
+        alarming("rejected", row.rejected, "warn"),
         fact("topics with changes", sums["topics_in_all"]),
         fact("brokers affected", len(sums["brokers"])),
         fact("waves", len(plan.changes.counts("wave"))),
@@ -323,7 +321,7 @@ def changes_table(plan: PlanTables) -> EmbeddedTable:
         FROM plan_changes
         """,
     )
-    more = f"`surveyor show plan {plan.row['plan_id']} --all` shows all"
+    more = f"`surveyor show plan {plan.row.plan_id} --all` shows all"
     return EmbeddedTable("changes", "Changes", rows, ("leader", "replicas", "isr"), ("action",), more)
 
 
@@ -343,7 +341,7 @@ def rejections_table(plan: PlanTables) -> EmbeddedTable:
     )
     reasons = pa.array([masked_text(text) for text in rows["reason"].to_pylist()], pa.string())
     shown = rows.set_column(3, "reason", reasons)
-    more = f"`surveyor show rejections {plan.row['plan_id']} --all` shows all"
+    more = f"`surveyor show rejections {plan.row.plan_id} --all` shows all"
     return EmbeddedTable("rejections", "Rejections", shown, (), ("action", "code"), more)
 
 

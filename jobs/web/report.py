@@ -43,8 +43,8 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
         else:
             tables = PlanTables.read(settings.lake, plan)
             html = plan_page(settings, tables, now)
-            path = out or Path(f"plan-{tables.row['plan_id']}.html")
-            result = {"snapshot_id": tables.row["snapshot_id"], "plan_id": tables.row["plan_id"]}
+            path = out or Path(f"plan-{tables.row.plan_id}.html")
+            result = {"snapshot_id": tables.row.snapshot_id, "plan_id": tables.row.plan_id}
     written = replace_file(path, html)
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"

@@ -21,7 +21,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanKind, PlanStatus
-from schemas.rows import Change
+from schemas.rows import Change, PlanRecord
 from schemas.tables import CHANGES
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from tests.bench.figures import Figure
@@ -89,7 +89,7 @@ def _plan(settings: Settings, synthetic: Cluster) -> Plan:
         "brokers": [{"broker_id": broker, "broker_epoch": epoch} for broker, epoch in sorted(state.live.items())],
     }
     settings.lake.replace("plans", [row])
-    (stored,) = settings.lake.rows("plans")
+    (stored,) = settings.lake.typed_rows(PlanRecord)
     return Plan(stored, [msgspec.convert(_change(number), Change) for number in range(synthetic.partitions)], [], [])
 
 

@@ -19,6 +19,7 @@ from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLES
 from tests.docs.command_line import is_group, subcommands
 from tests.docs.shown import command_lines, fault
+from tests.jobs.support.rows.plan_rows import plan_record
 
 SPARK: Final = ("pyspark", "py4j", "delta")
 HEAVY: Final = (*SPARK, "pyarrow", "pandas", "numpy", "deltalake", "kafka", "confluent_kafka", "kazoo", "kio", "rich")
@@ -242,8 +243,7 @@ def named(warehouse: str) -> str:
     """Two clusters, two topics, brokers 0, 10 and, gone, 11, and plans with names and without."""
     lake, made = Warehouse(warehouse, "default"), datetime.now(UTC)
     for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
-        row = {"plan_id": f"{number}f", "names": names, "kind": "elect", "status": "planned"}
-        lake.append("plans", [{**row, "created_at": made + timedelta(seconds=number)}])
+        lake.append("plans", [plan_record(f"{number}f", names=names, created_at=made + timedelta(seconds=number))])
     lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
     lake.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
     lake.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
 from schemas.notices import Notice
-from schemas.rows import Change, Operation, TableRow
+from schemas.rows import BrokerEpoch, Change, Operation, TableRow
 from schemas.tables import CHECKS, KEYS, NOTICES, TABLES
 
 IDS: Final = "array<int>"
@@ -291,6 +291,8 @@ SIMPLE: Final[dict[str, set[Any]]] = {
     "timestamp": {datetime},
     IDS: {list[int], tuple[int, ...]},
     "map<string,bigint>": {dict[str, int]},
+    "array<string>": {list[str]},
+    "array<struct<broker_id:int,broker_epoch:bigint>>": {list[BrokerEpoch]},
     "map<string,string>": {dict[str, str | None]},
 }
 """The types in Python of a type in Spark."""

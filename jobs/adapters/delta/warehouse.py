@@ -353,8 +353,8 @@ def _add_action(file: Row) -> AddAction:
     )
 
 
-def _without_nulls(statistics: Row) -> Row:
-    return {name: value for name, value in statistics.items() if value is not None}
+def _without_nulls(values: Row) -> Row:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def as_rows(rows: pa.Table) -> list[Row]:
@@ -364,9 +364,13 @@ def as_rows(rows: pa.Table) -> list[Row]:
 
 
 def typed(row: type[R], rows: pa.Table) -> list[R]:
-    """Convert an Arrow table into structs; raise UnreadableError if a row does not fit."""
+    """Convert an Arrow table into structs, with defaults for nulls; raise UnreadableError if a row does not fit."""
+    never_null = {field.name for field in msgspec.structs.fields(row) if field.default is not None}
+    values = as_rows(rows)
+    if any(rows[name].null_count for name in never_null.intersection(rows.column_names)):
+        values = [_without_nulls(each) for each in values]
     try:
-        return msgspec.convert(as_rows(rows), list[row])  # type: ignore[valid-type]
+        return msgspec.convert(values, list[row])  # type: ignore[valid-type]
     except msgspec.ValidationError as error:
         raise UnreadableError(f"table {row.TABLE} has a row that Surveyor did not write: {error}") from None
 

@@ -46,7 +46,7 @@ def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> lis
 
     The next plan narrows the assignment again, which stops those replicas.
     """
-    reason = confirmation_expired(json.loads(plan.row["parameters"] or "{}").get(CONFIRMED_UNDER), epoch)
+    reason = confirmation_expired(plan.row.options.get(CONFIRMED_UNDER), epoch)
     ends = (change for change in changes if change.action == Action.END_REASSIGNMENT and change.removing_before)
     return [RowOutcome(change, Outcome.STALE, reason) for change in ends] if reason else []
 

@@ -4,7 +4,6 @@ Rows of `commits` are only appended. An attempt that was killed leaves its inten
 cluster, not the log, to determine what was done.
 """
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.repositories.plans.rows import CommitRows, plan_condition, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import PlanRow
+from schemas.rows import PlanRecord, PlanRow
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
@@ -94,8 +93,8 @@ class CommitLog:
 
     def refuse_closed(self) -> None:
         """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
-        (row,) = self.warehouse.rows("plans", ("plan_id", "=", self.plan.plan_id))
-        if row["status"] in CLOSED:
+        (row,) = self.warehouse.typed_rows(PlanRecord, ("plan_id", "=", self.plan.plan_id))
+        if row.status in CLOSED:
             raise RefusedError(
                 f"plan {self.plan.title} {closed_line(self.warehouse, row)}: nothing more of it is submitted; "
                 "plan again"
@@ -104,8 +103,8 @@ class CommitLog:
     @property
     def is_closed(self) -> bool:
         """Whether the plan was cancelled or rolled back since it was read."""
-        (row,) = self.warehouse.rows("plans", ("plan_id", "=", self.plan.plan_id))
-        return row["status"] in CLOSED
+        (row,) = self.warehouse.typed_rows(PlanRecord, ("plan_id", "=", self.plan.plan_id))
+        return row.status in CLOSED
 
     def append_now(self, verdicts: Iterable[RowOutcome]) -> None:
         """Append outcomes that do not belong to the plan's own changes, such as those of a cancellation."""
@@ -188,16 +187,14 @@ def next_attempt(lake: Warehouse, plan_id: str) -> int:
     return number[0]
 
 
-def closed_line(lake: Warehouse, plan: Row) -> str:
+def closed_line(lake: Warehouse, plan: PlanRecord) -> str:
     """Return when and by which user a plan was cancelled or rolled back, as recorded."""
-    if plan["status"] == PlanStatus.ROLLED_BACK:
-        reassignments = lake.rows("plans", ("kind", "=", PlanKind.REASSIGN.value))
-        rollbacks = [
-            row for row in reassignments if json.loads(row["parameters"] or "{}").get("rollback_of") == plan["plan_id"]
-        ]
-        commits = [row for plan in rollbacks for row in lake.rows("commits", ("plan_id", "=", plan["plan_id"]))]
+    if plan.status == PlanStatus.ROLLED_BACK:
+        reassignments = lake.typed_rows(PlanRecord, ("kind", "=", PlanKind.REASSIGN.value))
+        rollbacks = [row for row in reassignments if row.options.get("rollback_of") == plan.plan_id]
+        commits = [row for plan in rollbacks for row in lake.rows("commits", ("plan_id", "=", plan.plan_id))]
         return f"was rolled back{_recorded(commits)}"
-    steps = lake.rows("commits", ("plan_id", "=", plan["plan_id"]))
+    steps = lake.rows("commits", ("plan_id", "=", plan.plan_id))
     return f"was cancelled{_recorded([row for row in steps if row['action'] == Step.CANCEL])}"
 
 
@@ -230,7 +227,7 @@ def close_plan(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
 
 def note_verified(lake: Warehouse, plan: Plan) -> None:
     """Record when a plan was first found complete; only log a warning if the warehouse cannot be written."""
-    if plan.size and plan.row.get("verified_at") is None:
+    if plan.size and plan.row.verified_at is None:
         try:
             lake.ensure_columns("plans")
             now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"

@@ -4,18 +4,19 @@ Planning under a name that a plan on another snapshot has is refused. Otherwise 
 plan for today's incident. The column `name` of `plans` is the first of `names`.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
+from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans.rows import parameters_json
 from schemas.digest import ID_LENGTH
 from schemas.enums import PlanKind
+from schemas.rows import PlanRecord
 
 _UNUSABLE: Final = re.compile(rf"\s*|-.*|[0-9a-f]{{{ID_LENGTH}}}")
 """Blank text, text that looks like an option, and text that looks like a plan id; ids are looked up before names."""
@@ -39,39 +40,31 @@ class Alias:
             )
 
 
-def names_of(plan: Row) -> list[str]:
-    """Return a plan's names, in the order they were given; a row of an older version has at most one.
-
-    >>> names_of({"name": "a", "names": ["a", "b"]}), names_of({"name": "a"}), names_of({"name": None, "names": None})
-    (['a', 'b'], ['a'], [])
-    """
-    return list(plan.get("names") or ([plan["name"]] if plan["name"] else []))
-
-
-def plan_named(lake: Warehouse, name: str | None) -> Row | None:
+def plan_named(lake: Warehouse, name: str | None) -> PlanRecord | None:
     """Return the plan that has a name, or None; raise RefusedError if several plans have it."""
     if name is None:
         return None
     plans = lake.read("plans")
-    light = plans.select([column for column in ("name", "names") if column in plans.column_names])
-    at = [number for number, row in enumerate(light.to_pylist()) if name in names_of(row)]
+    firsts = plans["name"].to_pylist()
+    names = plans["names"].to_pylist() if "names" in plans.column_names else [None] * len(firsts)
+    at = [number for number, first in enumerate(firsts) if name in (names[number] or [first])]
     if not at:
         return None
-    namesakes = as_rows(plans.take(at))
+    namesakes = typed(PlanRecord, plans.take(at))
     if len(namesakes) > 1:
-        ids = ", ".join(sorted(plan["plan_id"] for plan in namesakes))
+        ids = ", ".join(sorted(plan.plan_id for plan in namesakes))
         raise RefusedError(f"the name {name!r} belongs to several plans, {ids}: give the id of one of them")
     return namesakes[0]
 
 
-def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> Row:
+def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> PlanRecord:
     """Add a name to a plan and return its row; raise RefusedError if another plan has the name and keeps it."""
-    given: list[Row] = []
+    given: list[PlanRecord] = []
 
     def renamed(table: pa.Table) -> pa.Table:
-        plans = [_renamed(plan, plan_id, alias) for plan in as_rows(table)]
-        given[:] = [plan for plan in plans if plan["plan_id"] == plan_id]
-        return pa.Table.from_pylist(plans, schema=table.schema)
+        plans = [_renamed(plan, plan_id, alias) for plan in typed(PlanRecord, table)]
+        given[:] = [plan for plan in plans if plan.plan_id == plan_id]
+        return pa.Table.from_pylist([plan.columns() for plan in plans], schema=table.schema)
 
     lake.transform_rows("plans", _ALL_PLANS, renamed)
     if not given:
@@ -81,33 +74,33 @@ def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> Row:
     return given[0]
 
 
-def _renamed(plan: Row, plan_id: str, alias: Alias) -> Row:
-    names = names_of(plan)
-    if alias.name and plan["plan_id"] == plan_id:
+def _renamed(plan: PlanRecord, plan_id: str, alias: Alias) -> PlanRecord:
+    names = plan.all_names
+    if alias.name and plan.plan_id == plan_id:
         names = [*(name for name in names if name != alias.name), alias.name]
     elif alias.name in names:
         if not alias.replaces:
             raise RefusedError(
                 f"{_name_taken(plan, alias.name)}; give this plan another --name, or {REPLACE_NAME_HINT}"
             )
-        names.remove(alias.name)
-    return {**plan, "name": names[0] if names else None, "names": names}
+        names = [name for name in names if name != alias.name]
+    return replace(plan, name=names[0] if names else None, names=names)
 
 
 REPLACE_NAME_HINT: Final = "--replace-name, which removes the name from that plan"
 
 
-def refuse_older(named: Row, name: str, newest: int) -> None:
+def refuse_older(named: PlanRecord, name: str, newest: int) -> None:
     """Raise RefusedError if the plan with this name is based on a snapshot older than the newest."""
-    if named["snapshot_id"] < newest:
+    if named.snapshot_id < newest:
         raise RefusedError(
             f"{_name_taken(named, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
-            f"--snapshot {named['snapshot_id']} for the same plan again; "
+            f"--snapshot {named.snapshot_id} for the same plan again; "
             f"or {REPLACE_NAME_HINT}, to plan on snapshot {newest}",
         )
 
 
-def refuse_refresh(named: Row, name: str) -> NoReturn:
+def refuse_refresh(named: PlanRecord, name: str) -> NoReturn:
     """Raise RefusedError, because the snapshot that --refresh takes is newer than that of any stored plan."""
     raise RefusedError(
         f"{_name_taken(named, name)}, and --refresh would plan on a newer one: no snapshot was taken, "
@@ -116,21 +109,21 @@ def refuse_refresh(named: Row, name: str) -> NoReturn:
 
 
 def refuse_other_parameters(
-    named: Row, name: str, kind: PlanKind, parameters: dict[str, Any], snapshot_id: int | None
+    named: PlanRecord, name: str, kind: PlanKind, parameters: dict[str, Any], snapshot_id: int | None
 ) -> None:
     """Raise RefusedError unless the plan with this name has the same kind, parameters and, if given, snapshot."""
-    same = (named["kind"], named["parameters"]) == (kind.value, parameters_json(parameters))
-    if not same or snapshot_id not in {None, named["snapshot_id"]}:
+    same = (named.kind, named.parameters) == (kind.value, parameters_json(parameters))
+    if not same or snapshot_id not in {None, named.snapshot_id}:
         raise RefusedError(
             f"{_name_taken(named, name)}, with the parameters {_stated_parameters(named)}; give the same "
             f"parameters, give this plan another --name, or {REPLACE_NAME_HINT}",
         )
 
 
-def _name_taken(plan: Row, name: str) -> str:
-    return f"the name {name!r} is taken by plan {plan['plan_id']}: {plan['kind']} on snapshot {plan['snapshot_id']}"
+def _name_taken(plan: PlanRecord, name: str) -> str:
+    return f"the name {name!r} is taken by plan {plan.plan_id}: {plan.kind} on snapshot {plan.snapshot_id}"
 
 
-def _stated_parameters(plan: Row) -> str:
+def _stated_parameters(plan: PlanRecord) -> str:
     """The parameters given by the user, without the figures of the result."""
-    return parameters_json({key: value for key, value in json.loads(plan["parameters"]).items() if key != "figures"})
+    return parameters_json({key: value for key, value in plan.options.items() if key != "figures"})

@@ -13,11 +13,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.repository import is_cycle
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from schemas.enums import Outcome, PlanStatus, Step
+from schemas.rows import PlanRecord
 
 _KEY: Final = ("plan_id", "attempt", "wave", "topic", "partition", "action")
+_PLAN_COLUMNS: Final = ("plan_id", "snapshot_id", "kind", "parameters", "created_at", "status")
 _STEPS: Final = pa.array([step.value for step in Step])
 
 
@@ -35,8 +36,8 @@ class Outcomes:
 
 def read_outcomes(lake: Warehouse) -> Outcomes:
     """Count plans and rows of commits; raise UnreadableError if the tables do not exist."""
-    plans = lake.read("plans", columns=["status", "kind", "parameters"]).to_pylist()
-    statuses = Counter(plan["status"] for plan in plans if not is_cycle(plan))
+    plans = typed(PlanRecord, lake.read("plans", columns=_PLAN_COLUMNS))
+    statuses = Counter(plan.status for plan in plans if not plan.is_cycle)
     commits = lake.read("commits", columns=[*_KEY, "outcome", "committed_at"])
     of_plans = commits.filter(pc.invert(pc.is_in(commits["action"].cast(pa.string()), _STEPS)))
     is_intent = pc.equal(of_plans["outcome"].cast(pa.string()), Outcome.PENDING.value)

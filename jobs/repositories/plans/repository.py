@@ -1,6 +1,5 @@
 """Stored plans: look up by id or alias, read, and verify against the id."""
 
-import json
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -12,14 +11,10 @@ from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.names import names_of, plan_named
+from jobs.repositories.plans.names import plan_named
 from jobs.repositories.plans.rows import plan_condition
 from schemas.digest import plan_header
-from schemas.enums import PlanKind
-from schemas.rows import Change, Operation
-
-CONTROL: Final = "control"
-"""Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""
+from schemas.rows import Change, Operation, PlanRecord
 
 _EDITED: Final = "its stored rows were changed or deleted; plan again"
 
@@ -28,7 +23,7 @@ _EDITED: Final = "its stored rows were changed or deleted; plan again"
 class Plan:
     """A plan and its rows, in commit order."""
 
-    row: Row
+    row: PlanRecord
     changes: list[Change]
     operations: list[Operation]
     rejections: list[Row]
@@ -42,11 +37,11 @@ class Plan:
 
     @property
     def plan_id(self) -> str:
-        return str(self.row["plan_id"])
+        return self.row.plan_id
 
     @property
     def title(self) -> str:
-        return plan_title(self.row)
+        return self.row.title
 
     @property
     def tasks(self) -> list[Operation]:
@@ -59,30 +54,13 @@ class Plan:
         return len(self.changes) + len(self.tasks)
 
 
-def plan_title(plan: Row) -> str:
-    """Name a plan by its id and its names.
-
-    >>> plan_title({"plan_id": "5f", "name": "a", "names": ["a", "b"]}), plan_title({"plan_id": "5f", "name": None})
-    ('5f (a, b)', '5f')
-    """
-    names = names_of(plan)
-    return f"{plan['plan_id']} ({', '.join(names)})" if names else str(plan["plan_id"])
-
-
-def is_cycle(plan: Row) -> bool:
-    """Whether a plan records a cycle of `surveyor control`, which cannot be committed again.
-
-    >>> is_cycle({"kind": "reconcile", "parameters": '{"control":8}'}), is_cycle({"kind": "elect", "parameters": "{}"})
-    (True, False)
-    """
-    return plan["kind"] == PlanKind.RECONCILE and CONTROL in json.loads(plan.get("parameters") or "{}")
-
-
-def find_plan(lake: Warehouse, id_or_name: str) -> Row:
+def find_plan(lake: Warehouse, id_or_name: str) -> PlanRecord:
     """Return a plan's row by id or alias."""
     if not lake.exists():
         raise no_warehouse(lake.warehouse)
-    rows = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
+    rows = lake.typed_rows(PlanRecord, ("plan_id", "=", id_or_name)) or list(
+        filter(None, [plan_named(lake, id_or_name)])
+    )
     if rows:
         return rows[0]
     raise UsageError(
@@ -94,12 +72,12 @@ def find_plan(lake: Warehouse, id_or_name: str) -> Row:
 def read_plan(lake: Warehouse, id_or_name: str) -> Plan:
     """Return a plan with all its rows; raise RefusedError if they do not have the expected form."""
     row = find_plan(lake, id_or_name)
-    mine = ("plan_id", "=", row["plan_id"])
+    mine = ("plan_id", "=", row.plan_id)
     try:
         changes = msgspec.convert(lake.rows("changes", mine), list[Change])
         operations = msgspec.convert(lake.rows("operations", mine), list[Operation])
     except msgspec.ValidationError as error:
-        raise RefusedError(f"plan {plan_title(row)} is not what was planned: {error}; {_EDITED}") from None
+        raise RefusedError(f"plan {row.title} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
     operations.sort(key=attrgetter("sequence"))
     return Plan(row, changes, operations, lake.rows("rejections", mine), given_name=id_or_name)
@@ -126,7 +104,7 @@ def record_submission(lake: Warehouse, plan: Plan, submission: str) -> None:
 
 def refuse_unsubmitted(plan: Plan, submission: str) -> None:
     """Raise RefusedError unless a commit with access to this warehouse recorded exactly this submission."""
-    if plan.row.get("submission") != submission:
+    if plan.row.submission != submission:
         raise RefusedError(
             f"plan {plan.title} was submitted without a record in this warehouse and is not executed; "
             "run `surveyor commit` with the warehouse of `surveyor control`",

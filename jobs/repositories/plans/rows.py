@@ -7,17 +7,17 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans import digest
 from schemas.digest import plan_header
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.rows import PlanRow
+from schemas.rows import BrokerEpoch, PlanRecord, PlanRow
 
 NO_PLAN: Final = ""
 """`plan_id` in `commits` of an action that belongs to no plan."""
@@ -77,23 +77,22 @@ class PlanHeader:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-def plan_row(cluster: str, header: PlanHeader, rows: PlanRows) -> Row:
+def plan_row(cluster: str, header: PlanHeader, rows: PlanRows) -> PlanRecord:
     """Build the row of a plan, with its id and counts, which its rows determine."""
-    epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in header.broker_epochs.items())
-    plan: Row = {
-        "cluster": cluster,
-        "name": None,
-        "names": [],
-        "snapshot_id": header.snapshot_id,
-        "kind": header.kind.value,
-        "parameters": parameters_json(header.parameters),
-        "created_at": header.created_at,
-        "status": header.status.value,
-        "command": header.command,
-        "cluster_id": header.cluster_id,
-        "brokers": sorted(epochs, key=itemgetter("broker_id")),
-    }
-    return plan | rows.summary(plan_header(plan))
+    plan = PlanRecord(
+        plan_id="",
+        cluster=cluster,
+        names=[],
+        snapshot_id=header.snapshot_id,
+        kind=header.kind.value,
+        parameters=parameters_json(header.parameters),
+        created_at=header.created_at,
+        status=header.status.value,
+        command=header.command,
+        cluster_id=header.cluster_id,
+        brokers=[BrokerEpoch(broker_id=id_, broker_epoch=epoch) for id_, epoch in sorted(header.broker_epochs.items())],
+    )
+    return replace(plan, **rows.summary(plan_header(plan)))
 
 
 def plan_condition(plan_id: str) -> str:

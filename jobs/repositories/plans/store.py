@@ -6,43 +6,50 @@ A crash therefore leaves no incomplete plan, and planning again writes or finds 
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
-from jobs.repositories.plans.names import Alias, give_name, names_of
+from jobs.repositories.plans.names import Alias, give_name
 from jobs.repositories.plans.rows import PlanHeader, PlanRows, plan_row
 from schemas.enums import PlanKind, PlanStatus
+from schemas.rows import PlanRecord
 
-RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
-"""Columns of `plans` in the JSON result of a new plan."""
+_RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
 
 
-def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> Row:
+def result_of(plan: PlanRecord) -> Row:
+    """Return the columns of `plans` in the JSON result of a new plan."""
+    return {column: getattr(plan, column) for column in _RESULT} | {"names": plan.all_names}
+
+
+def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> PlanRecord:
     """Store a plan unless it exists, add the alias to its names, and return its row."""
     plan = plan_row(lake.cluster, content, rows)
-    existing = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
+    existing = lake.typed_rows(PlanRecord, ("plan_id", "=", plan.plan_id))
     if not existing:
-        rows.write(plan["plan_id"])
-        same = lake.insert("plans", plan, ("plan_id", "=", plan["plan_id"]))
-        existing = [same] if same else []
+        rows.write(plan.plan_id)
+        same = lake.insert("plans", plan.columns(), ("plan_id", "=", plan.plan_id))
+        existing = [msgspec.convert(same, PlanRecord)] if same else []
         if is_empty(lake, plan):
             drop_plans(lake, _superseded(lake, plan))
     stored = existing[0] if existing else plan
-    is_named = alias.name is None or alias.name in names_of(stored)
-    return stored if is_named else give_name(lake, plan["plan_id"], alias)
+    is_named = alias.name is None or alias.name in stored.all_names
+    return stored if is_named else give_name(lake, plan.plan_id, alias)
 
 
-def is_empty(lake: Warehouse, plan: Row) -> bool:
+def is_empty(lake: Warehouse, plan: PlanRecord) -> bool:
     """Whether a commit of the plan would do nothing, not even mark a broker as drained."""
-    marks = plan["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN}
-    if plan["changes"] or plan["status"] != PlanStatus.PLANNED or marks:
+    marks = plan.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN}
+    if plan.changes or plan.status != PlanStatus.PLANNED or marks:
         return False
-    return not lake.read("operations", ("plan_id", "=", plan["plan_id"]), columns=["plan_id"]).num_rows
+    return not lake.read("operations", ("plan_id", "=", plan.plan_id), columns=["plan_id"]).num_rows
 
 
-def _superseded(lake: Warehouse, plan: Row) -> list[str]:
+def _superseded(lake: Warehouse, plan: PlanRecord) -> list[str]:
     """Return the empty, unnamed plans with the same parameters on an older snapshot."""
-    same_question = [(name, "=", plan[name]) for name in ("kind", "parameters")]
-    older = lake.rows("plans", *same_question, ("snapshot_id", "<", plan["snapshot_id"]))
-    return [row["plan_id"] for row in older if not names_of(row) and is_empty(lake, row)]
+    same_question = ("kind", "=", plan.kind), ("parameters", "=", plan.parameters)
+    older = lake.typed_rows(PlanRecord, *same_question, ("snapshot_id", "<", plan.snapshot_id))
+    return [row.plan_id for row in older if not row.all_names and is_empty(lake, row)]
 
 
 def drop_plans(lake: Warehouse, plan_ids: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ import streamlit as st
 
 from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.preconditions.copy_volume import volume
-from jobs.repositories.plans.repository import plan_title
 from jobs.repositories.stored_rows import summary
 from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
 from jobs.web.dashboard.cache import SnapshotRef, commit, held_by, plan, plans_and_commits, sections, views
@@ -112,7 +111,7 @@ def plans(place: SnapshotRef, max_age_hours: float) -> None:
 
 def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     chosen = plan(place.warehouse, place.cluster, plan_id)
-    st.subheader(plain(f"Plan {plan_title(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
+    st.subheader(plain(f"Plan {chosen.row.title}: {chosen.row.kind}, {chosen.row.status}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
     copied = volume(chosen.at.lake, chosen.changes)
@@ -124,9 +123,9 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     for note in figures.notes:
         st.text(note)
     st.caption("Command and parameters")
-    if chosen.row.get("command"):
-        st.code(chosen.row["command"], language="shell")
-    st.code(question_of(chosen.row["parameters"]), language="json")
+    if chosen.row.command:
+        st.code(chosen.row.command, language="shell")
+    st.code(question_of(chosen.row.parameters), language="json")
     rows = [{**row, "broker": broker_name(row)} for row in before_and_after(chosen)]
     for place_, what in zip(st.columns(2), ("leaders", "replicas"), strict=True):
         with place_:

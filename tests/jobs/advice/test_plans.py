@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -22,6 +23,7 @@ from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
 from tests.docs.command_line import subcommands
 from tests.docs.shown import fault
+from tests.jobs.support.rows.plan_rows import plan_record
 
 TYPED = {
     "cluster": ("--cluster", "east"),
@@ -33,9 +35,9 @@ SETTINGS = Settings("east", "w", ClusterConf(), typed=TYPED)
 ON_CLUSTER = "--cluster east --zookeeper zk1:2181"
 
 
-def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: object) -> Plan:
-    row = {"plan_id": "5f", "name": "p", "names": ["p"], "kind": kind.value, "status": status.value, "changes": 1}
-    return Plan({**row, **columns}, [], [], [], given_name="p")
+def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: Any) -> Plan:  # noqa: ANN401
+    row: dict[str, Any] = {"name": "p", "names": ["p"], "kind": kind.value, "status": status.value, "changes": 1}
+    return Plan(plan_record(**{**row, **columns}), [], [], [], given_name="p")
 
 
 def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[Suggestion]:

@@ -29,6 +29,7 @@ from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.plan_rows import plan_record
 
 NOWHERE: Final = "127.0.0.1:1"
 LOOPBACK: Final = ("127.0.0.1", 0)
@@ -53,10 +54,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
         ("orders", 3): partition([0, 2], leader=2, adding_replicas=[2]),
     }
     statuses = (PlanStatus.COMMITTED, PlanStatus.PLANNED, PlanStatus.PLANNED)
-    plans = [
-        {"plan_id": str(number), "status": status.value, "created_at": NOW} for number, status in enumerate(statuses)
-    ]
-    lake.append("plans", plans)
+    lake.append("plans", [plan_record(str(number), status=status.value) for number, status in enumerate(statuses)])
     rows = [commit_row(0, Outcome.PENDING), commit_row(0, Outcome.APPLIED), commit_row(1, Outcome.STALE)]
     killed = [commit_row(number, Outcome.PENDING, attempt=2) for number in (0, 1)]
     lake.append("commits", [*rows, *killed, commit_row(0, Outcome.APPLIED, action="take_over")])

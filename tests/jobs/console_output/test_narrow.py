@@ -84,7 +84,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     lay_tables(lake)
     known = stored_plan(lake, [change(TOPIC, n, REPLICAS, [1004, *REPLICAS[:2]]) for n in (0, 127)], PLAN)
     for name in TABLES.keys() - {"snapshots", "plans", "changes", "operations"}:
-        lake.append(name, [row_of(name, plan_id=known["plan_id"])])
+        lake.append(name, [row_of(name, plan_id=known.plan_id)])
     for number in (1, 2):
         versions = {name: lake.version(name) for name in TABLES}
         lake.append("snapshots", [row_of("snapshots", snapshot_id=number, versions=versions)])

@@ -22,6 +22,7 @@ from schemas.enums import Action, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation
 from schemas.tables import CHANGES
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed
 
 MANY: Final = 120
@@ -80,9 +81,8 @@ def planned(lake: Warehouse) -> Callable[..., Surveyor]:
 
     def plan(changes: list[Row], rejections: list[Row], operations: list[Row], **columns: Any) -> Surveyor:  # noqa: ANN401
         counts = {"changes": len(changes), "rejected": len(rejections), "moves": len(changes)}
-        row = {"plan_id": ID, "names": ["grow"], "name": "grow", "snapshot_id": 1, "kind": PlanKind.REASSIGN.value}
         lake.ensure_tables()
-        lake.append("plans", [{**row, "parameters": "{}", "status": "planned", **counts, **columns}])
+        lake.append("plans", [plan_record(ID, **{"names": ["grow"], "name": "grow", **counts, **columns})])
         for table, rows in (("changes", changes), ("rejections", rejections), ("operations", operations)):
             lake.append(table, [{**row, "plan_id": ID} for row in rows])
         return Surveyor(lake)
@@ -212,7 +212,7 @@ def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: P
     row = find_plan(surveyor.lake, ID)
     review = Review(surveyor.lake, row, RowFilter())
     changes = review.changes(whole=False)
-    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
+    every = list(warnings(row.kind, msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
     assert with_warnings(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]

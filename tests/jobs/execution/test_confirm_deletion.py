@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode
@@ -11,6 +12,7 @@ from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 from tests.jobs.support.rows.operation_rows import deletion
+from tests.jobs.support.rows.plan_rows import plan_record
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -115,7 +117,7 @@ def test_figures_from_the_tables(lake: Warehouse) -> None:
     }
     log = {"broker_id": 0, "topic": "payments", "log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
     lake.replace("sizes", [{**log, "partition": number, "bytes": 500} for number in (0, 1)])
-    plan = {"plan_id": "5f", "kind": "delete", "snapshot_id": cluster.snapshot()}
+    plan = plan_record(kind="delete", snapshot_id=cluster.snapshot())
     rows = [(0, "payments"), (1, "orders")]
     common = {"plan_id": "5f", "kind": "delete_topic", "data": "{}"}
     lake.replace("operations", [{**common, "sequence": sequence, "topic": name} for sequence, name in rows])
@@ -124,4 +126,4 @@ def test_figures_from_the_tables(lake: Warehouse) -> None:
         DeletionImpact(topic="payments", partitions=2, replicas=2, bytes=1000, sizes_at=NOW),
         DeletionImpact(topic="orders", partitions=1, replicas=0, bytes=None, sizes_at=None, records=3),
     ]
-    assert deletion_impact_of(lake, {**plan, "kind": "expand"}) == []
+    assert deletion_impact_of(lake, replace(plan, kind="expand")) == []

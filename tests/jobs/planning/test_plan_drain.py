@@ -7,6 +7,7 @@ import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.drained_brokers import add
+from jobs.repositories.plans.repository import find_plan
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -176,7 +177,7 @@ def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: Kaf
     write_first_snapshot(surveyor)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "admin", "--name", "out")
     assert drain["changes"]
-    add(surveyor.lake, surveyor.lake.rows("plans", ("plan_id", "=", drain["plan_id"]))[0])
+    add(surveyor.lake, find_plan(surveyor.lake, drain["plan_id"]))
     state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":7,"isr":[1]}'
     tree.write("/brokers/topics/single/partitions/0/state", state)
     tree.unregister(2)
@@ -211,7 +212,7 @@ def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree:
         assert surveyor.lake.rows("rejections", mine) == []
 
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-        status = commit_held(surveyor, undrain["plan_id"], held, patience=1)["status"]
+        status = commit_held(surveyor, undrain["plan_id"], held, patience=1).status
 
     assert (undrain["changes"], undrain["rejected"], status) == (1, 1, "committed")
     assert surveyor.rows("drained", "broker_id") == []

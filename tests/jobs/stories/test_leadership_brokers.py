@@ -195,7 +195,7 @@ def test_drain_by_kafkas_controller_lasts_and_is_undone(
 def drained_under(held: Controllership, surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
     plan = surveyor.json("plan", "drain", "--brokers", str(B), "--mode", "resident")
-    assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
+    assert commit_held(surveyor, plan["plan_id"], held).status == "committed"
 
 
 def told(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tuple[int, int]]:
@@ -241,7 +241,7 @@ def test_resident_drain_and_undrain_under_one_controllership(
             after = leaders(kafka, topic)
             surveyor.json("snapshot")
             undrain = surveyor.json("plan", "undrain", "--brokers", str(B))
-            assert commit_held(surveyor, undrain["plan_id"], held)["status"] == "committed"
+            assert commit_held(surveyor, undrain["plan_id"], held).status == "committed"
             assert set(told(surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
             assert spoken != OLD or eventually(lambda: in_sync(kafka, topic), seconds=40)
             drained_under(held, surveyor)
@@ -268,7 +268,7 @@ def test_clean_recovery_and_back_to_the_preferred(
             surveyor.json("snapshot")
             assert facts_everywhere(surveyor) == [in_trouble(kafka)] * 4
             plan = surveyor.json("plan", "recover")
-            assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
+            assert commit_held(surveyor, plan["plan_id"], held).status == "committed"
             elected = kafka.state(topic, 1)
         assert eventually(lambda: broker_in_control(kafka), seconds=40)
         cluster.brokers[B].restart()

@@ -203,7 +203,7 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
             plan = store_plan(lake, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
             files: dict[str, Any] = {"command_config": way.config, "zookeeper_config": kafka.endpoint.config}
             done = commit_held(ours, plan.plan_id, held, **files, conf_path=way.conf)
-            assert done["status"] == "committed"
+            assert done.status == "committed"
 
     elected = [kafka.state("killed", partition) for partition in range(len(ways))]
     cluster.brokers[1].restart()

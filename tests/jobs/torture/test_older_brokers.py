@@ -99,7 +99,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
             without: dict[str, Any] = {"isr_after": [0, 2], "leader_and_isr_to": [0, 2], "requires_dead": [1]}
             shrunk = [election(kafka, TOPIC, number, [2, 2, 0][number], **without) for number in REPLICAS]
             plan = store_plan(lake, kafka, shrunk)
-            assert commit_held(surveyor, plan.plan_id, held)["status"] == "committed"
+            assert commit_held(surveyor, plan.plan_id, held).status == "committed"
             assert eventually(lambda: everybody_sees(cluster, TOPIC, [2, 2, 0], {0, 2}))
         cluster.brokers[1].restart()
         assert eventually(lambda: all(len(kafka.state(TOPIC, number).isr) == 3 for number in REPLICAS), 60)

@@ -13,6 +13,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.web.plan_page import PlanTables, before_and_after, plan_page
 from schemas.enums import OperationKind, PlanKind
+from schemas.rows import PlanRecord
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, change, config_operation, lived_in, stored_plan
@@ -57,9 +58,9 @@ def _plain_cells(page: str, table: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found[1].split("</tr>")[:-1]]
 
 
-def _plan_page(lake: Warehouse, plan: Row, now: datetime | None = None) -> str:
+def _plan_page(lake: Warehouse, plan: PlanRecord, now: datetime | None = None) -> str:
     settings = Settings(lake.cluster, lake.warehouse, ClusterConf())
-    return plan_page(settings, PlanTables.read(lake, plan["plan_id"]), now or datetime.now(UTC))
+    return plan_page(settings, PlanTables.read(lake, plan.plan_id), now or datetime.now(UTC))
 
 
 def _warnings(page: str) -> list[str]:
@@ -119,7 +120,7 @@ def test_an_approver_sees_the_command_as_it_was_typed(small: Warehouse) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 3, 0])], command=typed)
 
     assert f"<pre>{typed}</pre>" in unescape(_plan_page(small, plan))
-    assert Surveyor(small).run("show", "plan", plan["plan_id"]).stdout.splitlines()[1] == f"  command: {typed}"
+    assert Surveyor(small).run("show", "plan", plan.plan_id).stdout.splitlines()[1] == f"  command: {typed}"
 
 
 def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Warehouse) -> None:
@@ -169,7 +170,7 @@ def test_what_a_plan_is_warned_of_comes_first(small: Warehouse) -> None:
     dead = change("orders", 1, [2, 3], [3, 2], requires_live=[3])
     offline = change("orders", 0, [2, 1, 0], [2, 1, 0], action="take_offline", leader_after=-1)
     plan = stored_plan(small, [dead, offline], snapshot_id=2)
-    warned = _warnings(_plan_page(small, plan, plan["created_at"] + timedelta(hours=25)))
+    warned = _warnings(_plan_page(small, plan, plan.created_at + timedelta(hours=25)))
     assert [text.partition(":")[0] for text in warned] == [
         "this plan is 25 h 0 min old, and a commit refuses plans older than 24 h; plan again",
         "this plan is on snapshot 2, and the newest is 3",
@@ -197,21 +198,21 @@ def test_what_goes_with_a_topic_is_warned_of(small: Warehouse) -> None:
 @pytest.mark.parametrize(("status", "is_shown"), [("planned", True), ("cancelled", False), ("refused", False)])
 def test_only_what_a_commit_carries_out_is_approved(small: Warehouse, status: str, *, is_shown: bool) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
-    small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
-    assert (f"surveyor commit {plan['plan_id']}" in _plan_page(small, plan)) == is_shown
+    small.update("plans", f"plan_id = '{plan.plan_id}'", status=f"'{status}'")
+    assert (f"surveyor commit {plan.plan_id}" in _plan_page(small, plan)) == is_shown
 
 
 @pytest.mark.parametrize(("status", "warning"), [("cancelled", "cannot be committed"), ("partial", "already started")])
 def test_a_plan_that_is_planned_no_more(small: Warehouse, status: str, warning: str) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
-    small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
+    small.update("plans", f"plan_id = '{plan.plan_id}'", status=f"'{status}'")
     assert warning in _warnings(_plan_page(small, plan))[0]
 
 
-def _counts(lake: Warehouse, plan: Row) -> dict[int, tuple[int, ...]]:
+def _counts(lake: Warehouse, plan: PlanRecord) -> dict[int, tuple[int, ...]]:
     """Leaders before and after, replicas before and after, by broker."""
     names = ("leaders_before", "leaders_after", "replicas_before", "replicas_after")
-    rows = before_and_after(PlanTables.read(lake, plan["plan_id"]))
+    rows = before_and_after(PlanTables.read(lake, plan.plan_id))
     return {row["broker_id"]: tuple(row[name] for name in names) for row in rows}
 
 
@@ -296,7 +297,7 @@ def test_the_waves_of_a_plan_are_a_table(small: Warehouse) -> None:
 def test_evidence_for_a_recovery(small: Warehouse) -> None:
     plan = stored_plan(small, [], kind=PlanKind.RECOVER)
     known = {"last_in_isr_snapshot": 2, "last_in_isr_at": datetime(2026, 11, 21, tzinfo=UTC), "epochs_since": 3}
-    row = {"plan_id": plan["plan_id"], "topic": "orders", "partition": 1, "broker_id": 3, "rank": 1, **known}
+    row = {"plan_id": plan.plan_id, "topic": "orders", "partition": 1, "broker_id": 3, "rank": 1, **known}
     small.append("evidence", [row])
     page = _plan_page(small, plan)
     assert _cells(page, "evidence") == [["orders-1", 1, "3", 2, "2026-11-21 00:00:00", 3, None]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.commit_log import CommitLog, next_attempt
 from jobs.repositories.plans.names import Alias, give_name, plan_named
@@ -13,6 +13,7 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
+from schemas.rows import PlanRecord
 
 MANY = 6
 
@@ -24,7 +25,7 @@ def lake(tmp_path: Path) -> Warehouse:
     return made
 
 
-def stored(lake: Warehouse, snapshot_id: int = 1) -> Row:
+def stored(lake: Warehouse, snapshot_id: int = 1) -> PlanRecord:
     """Of a kind that no newer plan takes the place of."""
     content = PlanHeader(
         kind=PlanKind.DRAIN,
@@ -38,7 +39,7 @@ def stored(lake: Warehouse, snapshot_id: int = 1) -> Row:
 
 
 def test_commits_of_one_plan_have_a_number_each(lake: Warehouse) -> None:
-    plan = read_plan(lake, stored(lake)["plan_id"])
+    plan = read_plan(lake, stored(lake).plan_id)
 
     def begin(_: int) -> None:
         CommitLog.open(lake, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
@@ -51,7 +52,7 @@ def test_commits_of_one_plan_have_a_number_each(lake: Warehouse) -> None:
 
 
 def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Warehouse) -> None:
-    plans = [stored(lake, number)["plan_id"] for number in range(1, MANY + 1)]
+    plans = [stored(lake, number).plan_id for number in range(1, MANY + 1)]
 
     def name(plan_id: str) -> bool:
         try:
@@ -66,12 +67,12 @@ def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Wareho
     named = plan_named(lake, "night")
     assert given.count(True) == 1
     assert named is not None
-    assert named["plan_id"] == plans[given.index(True)]
+    assert named.plan_id == plans[given.index(True)]
 
 
 def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Warehouse) -> None:
     with ThreadPoolExecutor(MANY) as pool:
-        made = list(pool.map(lambda _: stored(lake)["plan_id"], range(MANY)))
+        made = list(pool.map(lambda _: stored(lake).plan_id, range(MANY)))
 
     assert [row["plan_id"] for row in lake.rows("plans")] == [made[0]]
     assert len(set(made)) == 1

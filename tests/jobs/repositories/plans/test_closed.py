@@ -12,6 +12,7 @@ from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from tests.jobs.support.rows.plan_rows import plan_record
 
 AT: Final = datetime(2026, 11, 25, 19, 0, 5, tzinfo=UTC)
 WHEN: Final = "at 2026-11-25 19:00:05 UTC"
@@ -43,9 +44,8 @@ def test_who_closed_it_is_said_and_no_commit_goes_on(
 ) -> None:
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
-    common = {"kind": "reassign", "created_at": AT, "snapshot_id": 1}
-    row = {"plan_id": "p", "name": None, "status": status.value, "parameters": "{}", **common}
-    back = {"plan_id": "back", "status": "committed", "parameters": '{"rollback_of": "p"}', **common}
+    row = plan_record("p", status=status.value)
+    back = plan_record("back", status="committed", parameters='{"rollback_of": "p"}')
     lake.append("plans", [row, back])
     lake.append("commits", commits)
 

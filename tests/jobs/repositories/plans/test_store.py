@@ -32,7 +32,7 @@ def stored(lake: Warehouse, snapshot_id: int, name: str | None = None, **more: A
     plan = store(
         lake, Alias(name), PlanHeader(**content | {"snapshot_id": snapshot_id} | more), InMemoryRows(lake=lake, **rows)
     )
-    return str(plan["plan_id"])
+    return str(plan.plan_id)
 
 
 def test_the_last_look_that_found_nothing_is_kept(tables: Warehouse) -> None:
@@ -61,8 +61,9 @@ def test_a_plan_is_verified_once(tables: Warehouse) -> None:
     note_verified(tables, first)
     again = read_plan(tables, plan_id)
 
-    assert abs(datetime.now(UTC) - first.row["verified_at"]) < timedelta(minutes=5)
-    assert (first.row["verified_at"], is_complete(first.row)) == (again.row["verified_at"], True)
+    assert first.row.verified_at is not None
+    assert abs(datetime.now(UTC) - first.row.verified_at) < timedelta(minutes=5)
+    assert (first.row.verified_at, is_complete(first.row)) == (again.row.verified_at, True)
     close_plan(tables, plan_id, PlanStatus.ROLLED_BACK)
     assert not is_complete(read_plan(tables, plan_id).row)
 
@@ -71,4 +72,4 @@ def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(tables: Warehou
     plan_id = stored(tables, 1)
     note_verified(tables, read_plan(tables, plan_id))
 
-    assert read_plan(tables, plan_id).row["verified_at"] is None
+    assert read_plan(tables, plan_id).row.verified_at is None

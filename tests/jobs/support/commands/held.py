@@ -7,7 +7,6 @@ from typing import Any
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.commit import HeldControllership
@@ -20,13 +19,13 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import settings_from
 from planner.broker_requests.notices import notices_for
-from schemas.rows import Change
+from schemas.rows import Change, PlanRecord
 from tests.jobs.support.commands.commands import Surveyor
 
 
 def commit_held(
     surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60, **files: Path | None
-) -> Row:
+) -> PlanRecord:
     """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps.
 
     `files`: `conf_path`, `command_config` and `zookeeper_config`, where they are needed.

@@ -15,6 +15,7 @@ from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.columns import TABLES
 from schemas.enums import Action, OperationKind, PlanKind
+from schemas.rows import PlanRecord
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
@@ -55,7 +56,7 @@ def stored_plan(
     name: str | None = None,
     operations: Sequence[Row] = (),
     **content: Any,  # noqa: ANN401
-) -> Row:
+) -> PlanRecord:
     """Store a plan under the id of its rows, with one rejection."""
     rejection = {
         "topic": HOSTILE,
@@ -107,7 +108,7 @@ def lived_in(lake: Warehouse) -> Cluster:
     later = [(2, "BrokerJoined", "broker 3"), (3, "BrokerFailed", "broker 2")]
     lake.append("events", [*joined, *(dict(zip(joined[0], event, strict=True)) for event in later)])
     plan = stored_plan(lake, [change("orders", 0, [2, 1, 0], [1, 3, 0]), change(HOSTILE, 0, [0, 3], [3, 0])], "grow")
-    _commit(lake, plan["plan_id"])
+    _commit(lake, plan.plan_id)
     loss = {"snapshot_id": 3, "lose": "brokers=1", "lost": [1], "offline": 2, "newly_offline": 1, "leader_skew": 1.5}
     lake.append(
         "whatif", [{**loss, "scenario": f"rack {HOSTILE}"}, {**loss, "scenario": "broker 3", "newly_offline": 0}]
@@ -171,7 +172,7 @@ class _ArrowRows:
         self.lake.append_all("changes", _filled("changes", self.changes, named))
 
 
-def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> Row:
+def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> PlanRecord:
     """Store a cluster of so many partitions, two of three under-replicated, and a plan that moves all of them."""
     lay_tables(lake)
     numbers = range(partitions)
@@ -198,7 +199,7 @@ def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> Row:
     return _plan_of_all(lake, known)
 
 
-def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> Row:
+def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> PlanRecord:
     moved = [replicas[::-1] for replicas in known["replicas"]]
     columns = {
         "topic": known["topic"],

@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 from shutil import rmtree
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.digest import plan_header
-from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind
-from schemas.rows import Change, Operation
+from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
+from schemas.rows import Change, Operation, PlanRecord
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state
 from tests.jobs.support.rows.empty_tables import lay_tables
@@ -96,6 +97,12 @@ def _as_row(row: Row | Change | Operation) -> Row:
     return row if isinstance(row, dict) else asdict(row)
 
 
+def plan_record(plan_id: str = "5f", **columns: Any) -> PlanRecord:  # noqa: ANN401 - columns of `plans`
+    """Return a planned reassignment."""
+    made = {"snapshot_id": 1, "kind": PlanKind.REASSIGN.value, "status": PlanStatus.PLANNED.value}
+    return PlanRecord(plan_id=plan_id, **{"created_at": datetime.now(UTC), **made, **columns})
+
+
 def store_plan(
     lake: Warehouse,
     tree: KafkaTree,
@@ -122,7 +129,7 @@ def store_plan(
         **columns,
     }
     rows = {"changes": [*map(_as_row, changes)], "operations": [*map(_as_row, operations)], "rejections": list[Row]()}
-    plan["plan_id"] = plan_id(plan_header(plan), rows)
+    plan["plan_id"] = plan_id(plan_header(msgspec.convert({**plan, "plan_id": ""}, PlanRecord)), rows)
     where = f"plan_id = {quoted(plan['plan_id'])}"
     for table, its_rows in rows.items():
         lake.replace(table, [{**row, "plan_id": plan["plan_id"]} for row in its_rows], where)
