@@ -31,8 +31,8 @@ from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import emit_result, show, stream
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import ClusterView, with_last_known_replicas
-from jobs.snapshots.live_state import read_all_columns, with_derived_columns
+from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, with_last_known_replicas
+from jobs.snapshots.health import with_derived_columns
 from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
@@ -195,7 +195,9 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
 def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
     """Read the live cluster from ZooKeeper; min.insync.replicas and last registrations come from the warehouse."""
     last = last_snapshot(settings.lake) if settings.lake.exists() else None
-    view = with_last_known_replicas(read_all_columns(settings.zookeeper, topic), settings.lake, last)
+    view = with_last_known_replicas(
+        view_now(settings.zookeeper, topic=topic, columns=ZNODE_COLUMNS), settings.lake, last
+    )
     cluster = _Cluster(
         partitions=with_derived_columns(view, default_min_isr_of(settings.lake, last)),
         registered=view.brokers,

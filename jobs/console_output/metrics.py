@@ -21,7 +21,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import SurveyorError, UsageError
-from jobs.repositories.plans.outcomes import Outcomes, read_outcomes
+from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, default_min_isr_of, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file

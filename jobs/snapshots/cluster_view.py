@@ -40,6 +40,12 @@ PARTITION: Final = (
 )
 """The columns of PARTITIONS that are read; the others are derived from them."""
 
+_DERIVED_COLUMNS: Final = {"partition_state", "offline_replicas", "under_replicated", "under_min_isr"}
+_SNAPSHOT_COLUMNS: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED_COLUMNS}
+
+ZNODE_COLUMNS: Final = [name for name in schema_of("partitions").names if name not in _SNAPSHOT_COLUMNS]
+"""All columns of PARTITIONS that are read from znodes."""
+
 RATES_TIMEOUT_SECONDS: Final = 5.0
 """Connect timeout; short, because a user waits for the result."""
 

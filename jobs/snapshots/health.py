@@ -2,7 +2,7 @@
 
 They correspond to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
 `PreferredReplicaImbalanceCount`, for the whole cluster. Topics queued for deletion and partitions that cannot be parsed
-are counted separately and in no other figure.
+are counted separately and in no other figure. `with_derived_columns` gives live partitions the columns of a snapshot.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,11 +17,11 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView, TopicConfig
-from planner.columns.numpy_rules import PartitionArrays, has_broker, is_in, min_isr_of, partition_masks
+from planner.columns.numpy_rules import PartitionArrays, PartitionMasks, has_broker, is_in, min_isr_of, partition_masks
 from planner.leadership.numpy_leadership import imbalance, repair_masks
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from schemas.enums import NO_LEADER
+from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decoders import Blocked
 from schemas.rows import Key
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
@@ -179,6 +179,45 @@ def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
         deleting=np.array([name in view.deleting for name in names], dtype=bool)[number],
         min_isr=np.array(minima, dtype=np.int32)[number],
     )
+
+
+def with_derived_columns(view: ClusterView, default_min_isr: int) -> pa.Table:
+    """Return the partitions with the columns of `planner.columns.derived_columns`, and `deletion_requested`.
+
+    The derived columns are null for partitions that cannot be parsed, which are neither healthy nor unhealthy.
+    """
+    rows = arrays_of(view, default_min_isr)
+    live = [row["broker_id"] for row in view.brokers]
+    marks = partition_masks(rows, live)
+    columns = {
+        "partition_state": pa.array(_states(marks), pa.string()),
+        "offline_replicas": _offline(rows.replicas, live),
+        "under_replicated": pa.array(marks.under_replicated),
+        "under_min_isr": pa.array(marks.under_min_isr),
+    }
+    understood = pa.array(rows.understood)
+    nothing = {name: pa.nulls(len(rows.leader), column.type) for name, column in columns.items()}
+    table = view.partitions.combine_chunks()
+    for name, column in columns.items():
+        table = table.append_column(name, pc.if_else(understood, column, nothing[name]))
+    return table.append_column("deletion_requested", pa.array(rows.deleting))
+
+
+def _states(marks: PartitionMasks) -> list[str]:
+    by_state = {
+        PartitionState.NON_EXISTENT: marks.non_existent,
+        PartitionState.NEW: marks.new,
+        PartitionState.ONLINE: marks.online,
+        PartitionState.OFFLINE: marks.offline,
+    }
+    states: list[str] = np.select(list(by_state.values()), [state.value for state in by_state], "").tolist()
+    return states
+
+
+def _offline(replicas: Ints, live: list[int]) -> pa.Array:
+    absent: Bools = has_broker(replicas) & ~is_in(replicas, live)
+    offsets = np.concatenate([[0], np.cumsum(absent.sum(axis=1))])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(replicas[absent], pa.int32()))
 
 
 def _true_or_null(column: pa.ChunkedArray) -> Bools:

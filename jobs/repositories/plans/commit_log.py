@@ -13,13 +13,14 @@ from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of
+from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of, typed
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
 from jobs.repositories.plans.repository import Plan
-from jobs.repositories.plans.rows import CommitRows, plan_condition, status_after
+from jobs.repositories.plans.rows import CHANGE_COLUMNS, CommitRows, plan_condition, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRecord, PlanRow
@@ -234,3 +235,45 @@ def note_verified(lake: Warehouse, plan: Plan) -> None:
             lake.update("plans", f"{plan_condition(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
         except (SurveyorError, OSError) as error:
             log(f"surveyor: could not record that plan {plan.title} is complete: {error}", logging.WARNING)
+
+
+_KEY: Final = ("plan_id", "attempt", *CHANGE_COLUMNS)
+_PLAN_COLUMNS: Final = ("plan_id", "snapshot_id", "kind", "parameters", "created_at", "status")
+_STEPS: Final = pa.array([step.value for step in Step])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Counts by status and outcome, including zeros."""
+
+    plans: dict[str, int]
+    """Plans by status, without the cycles of `surveyor control`, which are not committed."""
+    rows: dict[str, int]
+    """Rows of `commits` by outcome; `pending` counts intents without an outcome."""
+    last_commit_at: datetime | None
+    """Time of the last row of `commits`, UTC."""
+
+
+def read_outcomes(lake: Warehouse) -> Outcomes:
+    """Count plans and rows of commits; raise UnreadableError if the tables do not exist.
+
+    An intent without an outcome belongs to an attempt that was killed or still runs. Steps, such as a take-over of the
+    controllership, are not counted because they are not rows of a plan.
+    """
+    plans = typed(PlanRecord, lake.read("plans", columns=_PLAN_COLUMNS))
+    statuses = Counter(plan.status for plan in plans if not plan.is_cycle)
+    commits = lake.read("commits", columns=[*_KEY, "outcome", "committed_at"])
+    of_plans = commits.filter(pc.invert(pc.is_in(commits["action"].cast(pa.string()), _STEPS)))
+    is_intent = pc.equal(of_plans["outcome"].cast(pa.string()), Outcome.PENDING.value)
+    done = of_plans.filter(pc.invert(is_intent))
+    counted = Counter(done["outcome"].to_pylist())
+    counted[Outcome.PENDING.value] = _distinct_keys(of_plans) - _distinct_keys(done)
+    return Outcomes(
+        plans={status.value: statuses[status.value] for status in PlanStatus},
+        rows={outcome.value: counted[outcome.value] for outcome in Outcome},
+        last_commit_at=pc.max(commits["committed_at"]).as_py(),
+    )
+
+
+def _distinct_keys(rows: pa.Table) -> int:
+    return int(rows.select(list(_KEY)).group_by(list(_KEY)).aggregate([]).num_rows)

@@ -22,7 +22,7 @@ from schemas.rows import BrokerEpoch, PlanRecord, PlanRow
 NO_PLAN: Final = ""
 """`plan_id` in `commits` of an action that belongs to no plan."""
 
-_CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
+CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
 """The columns of `commits` that identify a change."""
 
 
@@ -132,7 +132,7 @@ class CommitRows:
 
     def of_change(self, change: PlanRow, outcome: Outcome, message: str, state_version: int | None = None) -> Row:
         """Build the intent or the outcome of a change; `state_version` is that of the state znode afterwards."""
-        named = {name: getattr(change, name) for name in _CHANGE_COLUMNS}
+        named = {name: getattr(change, name) for name in CHANGE_COLUMNS}
         return self._common(outcome, message) | named | {"state_version_after": state_version}
 
     def of_step(
@@ -145,7 +145,7 @@ class CommitRows:
         """Build the intents by columns, which is fast, because the controllership is held in the meantime."""
         schema = schema_of("commits")
         common = self._common(Outcome.PENDING, "") | {"cluster": cluster, "state_version_after": None}
-        named = {name: [getattr(change, name) for change in changes] for name in _CHANGE_COLUMNS}
+        named = {name: [getattr(change, name) for change in changes] for name in CHANGE_COLUMNS}
         columns = {name: named[name] if name in named else [common[name]] * len(changes) for name in schema.names}
         return pa.table(columns, schema=schema)
 

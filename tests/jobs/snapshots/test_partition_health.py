@@ -13,9 +13,8 @@ from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.cluster_tables import PartitionFilter
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.repositories.stored_rows import StoredRows
-from jobs.snapshots.cluster_view import ClusterView
-from jobs.snapshots.health import health_of
-from jobs.snapshots.live_state import with_derived_columns
+from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView
+from jobs.snapshots.health import health_of, with_derived_columns
 from jobs.sql_views.database import Summaries
 
 LIVE, MIN_ISR = (0, 1), 2
@@ -40,7 +39,7 @@ PARTITION = st.fixed_dictionaries(
 
 def view_of(rows: list[dict[str, Any]]) -> ClusterView:
     numbered = [row | {"partition": number, "controller_epoch": 1} for number, row in enumerate(rows)]
-    kept = [field for field in schema_of("partitions") if field.name not in _DERIVED]
+    kept = [schema_of("partitions").field(name) for name in ZNODE_COLUMNS]
     return ClusterView(
         controller_id=0,
         controller_epoch=1,
@@ -53,9 +52,6 @@ def view_of(rows: list[dict[str, Any]]) -> ClusterView:
         quarantined=0,
         blocking=[],
     )
-
-
-_DERIVED = {"partition_state", "offline_replicas", "under_replicated", "under_min_isr"}
 
 
 @settings(max_examples=50)
