@@ -212,13 +212,16 @@ def _controllership(
 def _wait_for_successor(settings: Settings) -> str:
     """Wait for another controller, and return a text that names it."""
     started = time.monotonic()
-    with progress("waiting for a broker to become the controller"):
-        try:
+    try:
+        with (
+            progress("waiting for a broker to become the controller"),
+            connected(settings.zookeeper) as client,
+        ):
             controller = poll_until(
-                lambda: current_controller(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
+                lambda: current_controller(client), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
-        except SurveyorError as error:
-            return f"the present controller is unknown: {error}"
+    except SurveyorError as error:
+        return f"the present controller is unknown: {error}"
     if controller == NO_CONTROLLER:
         return "no broker has become the controller yet: /controller is free"
     successor = "another Surveyor" if controller == settings.conf.controller_id else f"broker {controller}"

@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.zookeeper.connection import LOST, Znode
+from jobs.adapters.zookeeper.connection import LOST, Znode, ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
@@ -242,16 +242,17 @@ class PlanInbox:
         refuse_unsubmitted(plan, _submission_id(znode))
         self._topics_to_refresh |= {change.topic for change in plan.changes}
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
-        assessment = check_before_commit(self.settings, plan, Mode.BATCH, limits, is_ours=True)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
-        ledger = apply_plan(
-            self.settings,
-            plan,
-            assessment,
-            _UNTIL_RESIGNED,
-            HeldControllership(self.control, self._send_in_batches),
-            author=author,
-        )
+        with ZooKeeperSession(self.settings.zookeeper) as zookeeper:
+            ledger = apply_plan(
+                self.settings,
+                zookeeper,
+                plan,
+                check_before_commit(self.settings, zookeeper, plan, Mode.BATCH, limits, is_ours=True),
+                _UNTIL_RESIGNED,
+                held=HeldControllership(self.control, self._send_in_batches),
+                author=author,
+            )
         return plan_result(self.settings, plan, ledger, detailed=plan_request.detailed)
 
 

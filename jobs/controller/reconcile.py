@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.outage import Outage, in_json, outage_left_by
@@ -83,19 +83,20 @@ def reconcile_once(
         **in_json(outage),
     }
     extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
-    if not plan.size:
-        return _nothing_due(settings, plan, extras, apply=apply, yes=yes, detailed=detailed)
-    try:
-        preflight = check_before_commit(settings, plan, mode, limits)
-        if not apply:
-            return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
-        _refuse_resident(preflight)
-        refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes, everything=everything)
-        ledger = apply_plan(settings, plan, preflight, hold)
-    except SurveyorError as error:
-        error.result = facts | {"status": _status(settings, plan)} | error.result
-        raise
-    return report_applied(settings, plan, ledger, extras, detailed=detailed)
+    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        if not plan.size:
+            return _nothing_due(settings, zookeeper, plan, extras, apply=apply, yes=yes, detailed=detailed)
+        try:
+            preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
+            if not apply:
+                return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
+            _refuse_resident(preflight)
+            refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes, everything=everything)
+            ledger = apply_plan(settings, zookeeper, plan, preflight, hold)
+        except SurveyorError as error:
+            error.result = facts | {"status": _status(settings, plan)} | error.result
+            raise
+        return report_applied(settings, plan, ledger, extras, detailed=detailed)
 
 
 def reconcile_until_quiet(
@@ -109,54 +110,55 @@ def reconcile_until_quiet(
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
     written: Counter[str] = Counter()
-    while True:
-        plan = _plan(settings, options)
-        if not plan.size and (
-            copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
-        ):
-            first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
-            log(
-                f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); next "
-                f"snapshot in {pause:g} s"
-            )
-            time.sleep(pause)
-            pause = min(MAX_PAUSE_SECONDS, pause * 2)
-            continue
-        pause = FIRST_PAUSE_SECONDS
-        outage = outage_left_by(settings.lake, plan.row)
-        facts = {
-            "snapshot_id": plan.row.snapshot_id,
-            "cycles": cycles,
-            **written,
-            **in_json(outage),
-        }
-        extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
-        if not plan.size:
-            _raise_stale_epoch(settings, plan, apply=True, yes=yes or cycles > 0)
-            why = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
-            nothing = "nothing more can be written" if outage else "nothing is due"
-            title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
-            _report_nothing_due(settings, plan, extras, {"due": 0}, title, steps=steps)
-            return ExitCode.DONE
-        preflight = check_before_commit(settings, plan, mode, limits)
-        _refuse_resident(preflight)
-        refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
-        answer = plan_result(settings, plan, apply_plan(settings, plan, preflight, hold), detailed=False)
-        cycles += 1
-        written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
-        log(f"surveyor: cycle {cycles}: {answer.lines[0]}")
-        rows: list[PlanRow] = [*plan.changes, *plan.tasks]
-        steps_now = frozenset(row.place for row in rows)
-        idle_cycles = 0 if answer.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
-        steps_before = steps_now
-        code = exit_code() if interrupted() else ExitCode(answer.exit_code)
-        if interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
-            result = extras.result | {"cycles": cycles, **written, "due": plan.size}
-            steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-            steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
-            lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
-            emit_result(settings, result, *lines, steps=steps, warnings=[])
-            return code
+    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        while True:
+            plan = _plan(settings, options)
+            if not plan.size and (
+                copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
+            ):
+                first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
+                log(
+                    f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); next "
+                    f"snapshot in {pause:g} s"
+                )
+                time.sleep(pause)
+                pause = min(MAX_PAUSE_SECONDS, pause * 2)
+                continue
+            pause = FIRST_PAUSE_SECONDS
+            outage = outage_left_by(settings.lake, plan.row)
+            facts = {
+                "snapshot_id": plan.row.snapshot_id,
+                "cycles": cycles,
+                **written,
+                **in_json(outage),
+            }
+            extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
+            if not plan.size:
+                _raise_stale_epoch(settings, zookeeper, plan, apply=True, yes=yes or cycles > 0)
+                why = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
+                nothing = "nothing more can be written" if outage else "nothing is due"
+                title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
+                _report_nothing_due(settings, plan, extras, {"due": 0}, title, steps=steps)
+                return ExitCode.DONE
+            preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
+            _refuse_resident(preflight)
+            refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
+            answer = plan_result(settings, plan, apply_plan(settings, zookeeper, plan, preflight, hold), detailed=False)
+            cycles += 1
+            written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
+            log(f"surveyor: cycle {cycles}: {answer.lines[0]}")
+            rows: list[PlanRow] = [*plan.changes, *plan.tasks]
+            steps_now = frozenset(row.place for row in rows)
+            idle_cycles = 0 if answer.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
+            steps_before = steps_now
+            code = exit_code() if interrupted() else ExitCode(answer.exit_code)
+            if interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
+                result = extras.result | {"cycles": cycles, **written, "due": plan.size}
+                steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
+                steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
+                lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
+                emit_result(settings, result, *lines, steps=steps, warnings=[])
+                return code
 
 
 def _refuse_admin(mode: Mode) -> None:
@@ -200,13 +202,20 @@ def _plan(settings: Settings, options: ReconcileOptions) -> Plan:
 
 
 def _nothing_due(
-    settings: Settings, plan: Plan, extras: ReportExtras, *, apply: bool, yes: bool, detailed: bool
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    plan: Plan,
+    extras: ReportExtras,
+    *,
+    apply: bool,
+    yes: bool,
+    detailed: bool,
 ) -> ExitCode:
     """Report that nothing is due, without connecting to any broker."""
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
-    stale_epoch = _raise_stale_epoch(settings, plan, apply=apply, yes=yes)
+    stale_epoch = _raise_stale_epoch(settings, zookeeper, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
     _report_nothing_due(settings, plan, extras, result | counts([]), title, *lines, steps=[])
@@ -222,13 +231,15 @@ def _report_nothing_due(
     emit_result(settings, extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
 
 
-def _raise_stale_epoch(settings: Settings, plan: Plan, *, apply: bool, yes: bool) -> str | None:
+def _raise_stale_epoch(
+    settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, apply: bool, yes: bool
+) -> str | None:
     """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
     latest = latest_recorded_epoch(settings.lake, plan.row.cluster_id)
-    with connected(settings.zookeeper) as client:
+    with zookeeper.connected() as client:
         state, holder = read_cluster(client), resident(client)
     stale_epoch = set_back(state.control["controller_epoch"], latest)
     if stale_epoch is None or not apply:
@@ -243,7 +254,7 @@ def _raise_stale_epoch(settings: Settings, plan: Plan, *, apply: bool, yes: bool
     ):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        take_over_above(settings, CommitLog.open(settings.lake, plan), latest, since=state.epoch)
+        take_over_above(settings, zookeeper, CommitLog.open(settings.lake, plan), latest, since=state.epoch)
     return stale_epoch
 
 

@@ -202,13 +202,17 @@ class DemoScenario:
             )
 
     def is_ours(self) -> bool:
-        return current_controller(self.settings.zookeeper) == self.settings.conf.controller_id
+        return self.controller() == self.settings.conf.controller_id
+
+    def controller(self) -> int:
+        with connected(self.settings.zookeeper) as client:
+            return current_controller(client)
 
     def has_repaired(self) -> bool:
         return all(VICTIM not in {state.leader, *state.isr} for _, state in self.states())
 
     def has_controller(self) -> bool:
-        return current_controller(self.settings.zookeeper) != NO_CONTROLLER
+        return self.controller() != NO_CONTROLLER
 
     def all_in_sync(self) -> bool:
         return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())

@@ -24,7 +24,7 @@ from jobs.adapters.brokers.admin import (
     error_name,
 )
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.adapters.zookeeper.connection import connected, poll_until, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.lease import Lease, current_holder
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.plans import after_cancellation
@@ -94,39 +94,49 @@ def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
 
 
 def cancel_running(
-    settings: Settings, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
+    settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     ledger = CommitLog.open(settings.lake, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
-    cancellation = plan_cancellation(settings, plan)
-    was_requested = _was_requested(settings.lake, plan) or _is_being_committed(settings, plan)
-    if not (
-        was_requested
-        or cancellation.of(ReassignmentStatus.IN_PROGRESS)
-        or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
-    ):
-        return []
-    with lease_for(settings, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
-        return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    with zookeeper.connected() as client:
+        cancellation = plan_cancellation(client, settings, plan)
+        was_requested = _was_requested(settings.lake, plan) or _is_being_committed(client, plan)
+        if not (
+            was_requested
+            or cancellation.of(ReassignmentStatus.IN_PROGRESS)
+            or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
+        ):
+            return []
+        with lease_for(settings, zookeeper, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
+            return _cancel_leased(
+                settings, client, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+            )
 
 
 def _cancel_leased(
-    settings: Settings, plan: Plan, ledger: CommitLog, lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
+    settings: Settings,
+    client: KazooClient,
+    plan: Plan,
+    ledger: CommitLog,
+    lease: Lease,
+    *,
+    skip_unsafe: bool,
+    fewer_copies: bool,
 ) -> list[RowOutcome]:
     """Cancel under the lease, when no commit requests anything of the plan any more.
 
     A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
     answers, just before the cancellation is requested.
     """
-    state = plan_cancellation(settings, plan).state
-    with connected(settings.zookeeper) as client, ExitStack() as stack:
+    state = plan_cancellation(client, settings, plan).state
+    with ExitStack() as stack:
         is_resident = resident(client) is not None
         throttled = bool(throttle_rows(settings.lake, plan.plan_id))
         admin = stack.enter_context(admin_of(settings, state)) if throttled or not is_resident else None
-        cancellation = plan_cancellation(settings, plan, fewer_copies=fewer_copies)
+        cancellation = plan_cancellation(client, settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
             refuse_unsafe(plan, cancellation)
         controller = ZkReassignmentOverride(client) if is_resident or admin is None else admin
@@ -141,13 +151,13 @@ def _cancel_leased(
         )
         run.record_interrupted()
         if admin is not None and throttled:
-            end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
+            end_throttle(settings, client, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
     return verdicts
 
 
-def _is_being_committed(settings: Settings, plan: Plan) -> bool:
+def _is_being_committed(client: KazooClient, plan: Plan) -> bool:
     """Whether a commit of this plan is running; it may be about to send requests."""
-    holder = current_holder(settings.zookeeper)
+    holder = current_holder(client)
     return holder is not None and holder.plan == plan.plan_id
 
 
@@ -189,7 +199,7 @@ class _CancellationRun:
 
     def _recheck(self, in_progress: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
         """Set aside partitions that would lose their last in-sync replica by now: storing the intents took time."""
-        cancellation = plan_cancellation(self.settings, self.plan, fewer_copies=self.fewer_copies)
+        cancellation = plan_cancellation(self.client, self.settings, self.plan, fewer_copies=self.fewer_copies)
         risks = {status.key: status.risk for status in cancellation.unsafe if status.risk is not None}
         safe = [status for status in in_progress if status.key not in risks]
         unsafe = [
@@ -321,7 +331,24 @@ def cancel_plan(
 ) -> ExitCode:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.lake, plan)
-    cancellation = plan_cancellation(settings, stored_plan, fewer_copies=fewer_copies)
+    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        return _cancel_stored(
+            settings, zookeeper, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+        )
+
+
+def _cancel_stored(
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    stored_plan: Plan,
+    *,
+    apply: bool,
+    yes: bool,
+    skip_unsafe: bool,
+    fewer_copies: bool,
+) -> ExitCode:
+    with zookeeper.connected() as client:
+        cancellation = plan_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(stored_plan, cancellation)
     if not _has_work(stored_plan, cancellation):
@@ -346,8 +373,11 @@ def cancel_plan(
         return ExitCode.DONE
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = cancel_running(settings, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
-    return _report(settings, read_plan(settings.lake, plan), verdicts, fewer_copies=fewer_copies)
+    verdicts = cancel_running(settings, zookeeper, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    stored_plan = read_plan(settings.lake, stored_plan.plan_id)
+    with zookeeper.connected() as client:
+        cancellation = plan_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
+    return _report(settings, stored_plan, cancellation, verdicts)
 
 
 def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
@@ -371,8 +401,7 @@ def _is_confirmed(plan: Plan, cancellation: CancellationPlan) -> bool:
     return confirm("cancel it?")
 
 
-def _report(settings: Settings, plan: Plan, verdicts: Sequence[RowOutcome], *, fewer_copies: bool) -> ExitCode:
-    cancellation = plan_cancellation(settings, plan, fewer_copies=fewer_copies)
+def _report(settings: Settings, plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOutcome]) -> ExitCode:
     result = _result(plan, cancellation, verdicts)
     failed = [verdict for verdict in verdicts if verdict.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = [

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.advice.plans import after_commit
@@ -40,11 +40,12 @@ from schemas.enums import Outcome, PlanStatus
 
 def apply_plan(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     plan: Plan,
     preflight: Preflight,
     max_hold: float,
-    held: HeldControllership | None = None,
     *,
+    held: HeldControllership | None = None,
     running: ReassignmentOptions = DEFAULT,
     author: Actor | None = None,
 ) -> CommitLog:
@@ -53,15 +54,16 @@ def apply_plan(
         running = replace(running, via=Via.ZOOKEEPER)  # `surveyor control` serves no Admin API
     watched = preflight.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
     if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
-        with lease_for(settings, plan.plan_id, "commit") as lease:
-            return _apply(settings, plan, preflight, running=running, lease=lease)
+        with lease_for(settings, zookeeper, plan.plan_id, "commit") as lease:
+            return _apply(settings, zookeeper, plan, preflight, running=running, lease=lease)
     # the caller that holds the controllership defers signals itself, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
-        return _apply(settings, plan, preflight, max_hold=max_hold, held=held, author=author)
+        return _apply(settings, zookeeper, plan, preflight, max_hold=max_hold, held=held, author=author)
 
 
 def _apply(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     plan: Plan,
     preflight: Preflight,
     *,
@@ -81,12 +83,22 @@ def _apply(
     ledger.set_preflight_outcomes(preflight.already_decided)
     try:
         if lease is not None:
-            with controller_of(settings, preflight.state, ledger, running, lease) as (controller, throttler):
+            with controller_of(settings, zookeeper, preflight.state, ledger, running=running, lease=lease) as (
+                controller,
+                throttler,
+            ):
                 commit_admin(
-                    settings, ledger, controller, preflight.pending, lease, running=running, throttler=throttler
+                    settings,
+                    zookeeper,
+                    ledger,
+                    controller,
+                    preflight.pending,
+                    lease=lease,
+                    running=running,
+                    throttler=throttler,
                 )
         else:
-            _write_pending(settings, ledger, preflight, max_hold, held=held)
+            _write_pending(settings, zookeeper, ledger, preflight, max_hold, held=held)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -97,6 +109,7 @@ def _apply(
 
 def _write_pending(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     ledger: CommitLog,
     preflight: Preflight,
     max_hold: float,
@@ -115,10 +128,11 @@ def _write_pending(
         try:
             commit_batch(
                 settings,
+                zookeeper,
                 ledger,
                 preflight.pending,
                 max_hold,
-                held,
+                held=held,
                 silent=silent,
                 since=since,
                 above=above,
@@ -127,7 +141,7 @@ def _write_pending(
             log(f"  {overtaken}: the pending rows are judged again")
         else:
             return
-        preflight = recheck(settings, ledger.plan, preflight)
+        preflight = recheck(settings, zookeeper, ledger.plan, preflight)
         ledger.begin_again(preflight.already_decided)
     raise SurveyorError(
         f"another controller took over {MAX_TAKEOVER_ATTEMPTS} times while the pending rows were judged: nothing was "
@@ -149,36 +163,58 @@ def commit_plan(
     detailed: bool,
 ) -> ExitCode:
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
-    rate = running.throttle
     stored_plan = read_plan(settings.lake, plan)
-    if (
-        apply
-        and stored_plan.row.status in UNCOMMITTABLE
-        and (rate is not None or throttle_rows(settings.lake, stored_plan.plan_id))
-    ):
-        return _maintain_throttle_only(settings, stored_plan, rate)
-    if stored_plan.row.status == PlanStatus.COMMITTED and not (
-        apply and _needs_watching(settings, stored_plan, running)
-    ):
-        return _already_committed(settings, stored_plan, apply=apply)
-    running = with_default_throttle(settings, stored_plan, running)
+    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        return _commit_stored(
+            settings,
+            zookeeper,
+            stored_plan,
+            mode,
+            limits,
+            running=running,
+            hold=hold,
+            apply=apply,
+            yes=yes,
+            everything=everything,
+            detailed=detailed,
+        )
+
+
+def _commit_stored(
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    plan: Plan,
+    mode: Mode,
+    limits: CommitLimits,
+    *,
+    running: ReassignmentOptions,
+    hold: float,
+    apply: bool,
+    yes: bool,
+    everything: bool,
+    detailed: bool,
+) -> ExitCode:
+    rate, status = running.throttle, plan.row.status
+    if apply and status in UNCOMMITTABLE and (rate is not None or throttle_rows(settings.lake, plan.plan_id)):
+        return _maintain_throttle_only(settings, zookeeper, plan, rate)
+    if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, zookeeper, plan, running)):
+        return _already_committed(settings, zookeeper, plan, apply=apply)
+    running = with_default_throttle(settings, plan, running)
     try:
-        preflight = check_before_commit(settings, stored_plan, mode, limits, running)
+        preflight = check_before_commit(settings, zookeeper, plan, mode, limits, running=running)
     except RefusedError:
         if apply:
-            _clear_stale_throttle(settings, stored_plan)
+            _clear_stale_throttle(settings, zookeeper, plan)
         raise
     if preflight.resident_controller is None:
-        refuse_resident_drain(stored_plan)
+        refuse_resident_drain(plan)
     if not apply:
-        return report_dry(
-            settings, stored_plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything
-        )
-    refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
+        return report_dry(settings, plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything)
+    refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
     if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
-        return submit_and_wait(settings, stored_plan, preflight, limits, detailed=detailed)
-    ledger = apply_plan(settings, stored_plan, preflight, hold, running=running)
-    return report_applied(settings, stored_plan, ledger, ReportExtras(), detailed=detailed)
+        return submit_and_wait(settings, zookeeper, plan, preflight, limits, detailed=detailed)
+    ledger = apply_plan(settings, zookeeper, plan, preflight, hold, running=running)
+    return report_applied(settings, plan, ledger, ReportExtras(), detailed=detailed)
 
 
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
@@ -189,9 +225,9 @@ def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentO
     return replace(running, throttle=settings.throttle)
 
 
-def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:
+def _maintain_throttle_only(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, rate: int | None) -> ExitCode:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
-    moving = maintain_throttle(settings, plan, rate)
+    moving = maintain_throttle(settings, zookeeper, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
@@ -206,32 +242,35 @@ def _maintain_throttle_only(settings: Settings, plan: Plan, rate: int | None) ->
     return ExitCode.DONE
 
 
-def _needs_watching(settings: Settings, plan: Plan, running: ReassignmentOptions) -> bool:
+def _needs_watching(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, running: ReassignmentOptions) -> bool:
     """Whether replicas of a committed plan still move and this command has to wait for them or for their throttle."""
     watched = running.watches or throttle_rows(settings.lake, plan.plan_id)
-    return bool(watched and moving_of(settings, plan))
+    if not watched:
+        return False
+    with zookeeper.connected() as client:
+        return bool(moving_of(client, plan))
 
 
-def _clear_stale_throttle(settings: Settings, plan: Plan) -> None:
+def _clear_stale_throttle(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan) -> None:
     """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused."""
     if not throttle_rows(settings.lake, plan.plan_id):
         return
     try:
-        with connected(settings.zookeeper) as client:
+        with zookeeper.connected() as client:
             state = read_cluster(client)
             refuse_other_cluster(settings, plan, state)
-        with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-            end_throttle(settings, plan, LeaseGuardedAdmin(admin, lease))
+            with lease_for(settings, zookeeper, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+                end_throttle(settings, client, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
         log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
 
 
-def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:
+def _already_committed(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, apply: bool) -> ExitCode:
     """Report that a plan is committed, after removing a leftover throttle."""
     if apply:
-        _clear_stale_throttle(settings, plan)
+        _clear_stale_throttle(settings, zookeeper, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
-    with connected(settings.zookeeper) as client:
+    with zookeeper.connected() as client:
         refuse_other_cluster(settings, plan, read_cluster(client))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
     throttles = throttle_lines(settings.lake, plan, [], None)

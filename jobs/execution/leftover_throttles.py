@@ -9,7 +9,7 @@ from typing import Final
 
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
@@ -69,18 +69,18 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
 
 
 def _clear(settings: Settings) -> ExitCode:
-    with connected(settings.zookeeper) as client:
+    with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
         state = read_cluster(client)
         refuse_migration(state)
-    with lease_for(settings, "", "cancel") as lease, admin_of(settings, state) as admin:
-        for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:
-            clear_throttle(settings, LeaseGuardedAdmin(admin, lease), plan_id)
-        throttles = _leftover_throttles(view_now(settings.zookeeper))
-        refused = {
-            resource: reason
-            for resource, values in throttles.items()
-            if (reason := _delete_overrides(admin, lease, resource, values)) is not None
-        }
+        with lease_for(settings, zookeeper, "", "cancel") as lease, admin_of(settings, state) as admin:
+            for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:
+                clear_throttle(settings.lake, client, LeaseGuardedAdmin(admin, lease), plan_id)
+            throttles = _leftover_throttles(view_now(settings.zookeeper))
+            refused = {
+                resource: reason
+                for resource, values in throttles.items()
+                if (reason := _delete_overrides(admin, lease, resource, values)) is not None
+            }
     cleared = [resource for resource in throttles if resource not in refused]
     lines = [f"  {kind} {name}: {reason}" for (kind, name), reason in refused.items()]
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}

@@ -28,7 +28,7 @@ from jobs.adapters.brokers.admin import (
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, reassign_requests
-from jobs.adapters.zookeeper.connection import connected, poll_until, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_permitted
@@ -128,7 +128,7 @@ def cancel_partitions(
 ) -> ExitCode:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
-    with connected(settings.zookeeper) as client:
+    with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
         _, partitions = _read(client, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)
@@ -148,7 +148,7 @@ def cancel_partitions(
                 log(line)
             if not confirm("cancel these?"):
                 raise SurveyorError("not cancelled: the question was not answered with yes")
-        with lease_for(settings, "", "cancel") as lease:
+        with lease_for(settings, zookeeper, "", "cancel") as lease:
             return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 

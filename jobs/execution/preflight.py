@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
@@ -53,11 +53,12 @@ class Preflight:
 
 def check_before_commit(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     plan: Plan,
     mode: Mode,
     limits: CommitLimits,
-    running: ReassignmentOptions = DEFAULT,
     *,
+    running: ReassignmentOptions = DEFAULT,
     is_ours: bool = False,
 ) -> Preflight:
     """Read the cluster, raise RefusedError if the plan must not be committed, and return the pending rows.
@@ -66,7 +67,7 @@ def check_before_commit(
     """
     # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
     latest_epoch = latest_recorded_epoch(settings.lake, plan.row.cluster_id)
-    with connected(settings.zookeeper) as client:
+    with zookeeper.connected() as client:
         state = read_cluster(client)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else resident(client)
@@ -104,9 +105,9 @@ def check_before_commit(
     )
 
 
-def recheck(settings: Settings, plan: Plan, previous: Preflight) -> Preflight:
+def recheck(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, previous: Preflight) -> Preflight:
     """Judge again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
-    again = check_before_commit(settings, plan, Mode.BATCH, previous.limits)
+    again = check_before_commit(settings, zookeeper, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:
         raise RefusedError(
             f"{again.resident_controller}, has become the controller; commit again: the plan is then submitted to it"

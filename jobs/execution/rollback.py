@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.advice.plans import after_commit, after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.console_output.plan_text import rejection_lines
@@ -43,35 +46,50 @@ def roll_back_plan(
     refuse_without_snapshot(original)
     if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
-    rollback = _plan(settings, original, to_snapshot, alias)
-    if not apply:
-        row = find_plan(settings.lake, rollback.plan_id)
-        steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
-        warned = plan_warnings(settings.lake, row)
-        emit_result(settings, _result(rollback, original), *_plan_lines(settings, row), steps=steps, warnings=warned)
-        return ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE
-    limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
-    ledger = _commit(settings, rollback, mode, limits, with_default_throttle(settings, rollback, running), yes=yes)
-    is_back = close_if_back(settings, original, to_snapshot)
-    return _report(settings, read_plan(settings.lake, rollback.plan_id), original, ledger, is_back=is_back)
+    rollback = _existing_plan(settings, original, to_snapshot, alias)
+    if rollback is None or apply:
+        with ZooKeeperSession(settings.zookeeper) as zookeeper:
+            if rollback is None:
+                with zookeeper.connected() as client:
+                    rollback = _make_plan(client, settings, original, to_snapshot, alias)
+            if apply:
+                limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
+                running = with_default_throttle(settings, rollback, running)
+                counts = _commit(settings, zookeeper, rollback, mode, limits, running=running, yes=yes)
+                with zookeeper.connected() as client:
+                    is_back = close_if_back(client, settings, original, to_snapshot)
+                return _report(settings, read_plan(settings.lake, rollback.plan_id), original, counts, is_back=is_back)
+    row = find_plan(settings.lake, rollback.plan_id)
+    steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
+    warned = plan_warnings(settings.lake, row)
+    emit_result(settings, _result(rollback, original), *_plan_lines(settings, row), steps=steps, warnings=warned)
+    return ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE
 
 
-def _plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
-    """Make the plan and store it, or return the one that has the name already."""
-    lake = settings.lake
-    parameters = {
+def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
+    return {
         "rollback_of": original.plan_id,
         "to_snapshot": original.row.snapshot_id if to_snapshot is None else to_snapshot,
     }
-    existing = None if alias.replaces else plan_named(lake, alias.name)
-    if existing and alias.name:
-        refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, parameters, None)
-        log(f"surveyor: {alias.name} is this plan already; no new plan was made")
-        return read_plan(lake, existing.plan_id)
-    rollback = find_rollback(settings, original, to_snapshot)
+
+
+def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan | None:
+    """Return the plan that has the name already; None if there is none, or if it is to be replaced."""
+    existing = None if alias.replaces else plan_named(settings.lake, alias.name)
+    if not existing or not alias.name:
+        return None
+    refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, _parameters(original, to_snapshot), None)
+    log(f"surveyor: {alias.name} is this plan already; no new plan was made")
+    return read_plan(settings.lake, existing.plan_id)
+
+
+def _make_plan(client: KazooClient, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
+    """Make the plan and store it."""
+    lake = settings.lake
+    rollback = find_rollback(client, settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
-        parameters=parameters,
+        parameters=_parameters(original, to_snapshot),
         snapshot_id=rollback.snapshot_id,
         cluster_id=rollback.state.cluster_id,
         broker_epochs=rollback.state.live,
@@ -83,15 +101,22 @@ def _plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Al
 
 
 def _commit(
-    settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: ReassignmentOptions, *, yes: bool
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    plan: Plan,
+    mode: Mode,
+    limits: CommitLimits,
+    *,
+    running: ReassignmentOptions,
+    yes: bool,
 ) -> dict[str, int]:
     """Commit as `surveyor commit` does; return the counts by outcome."""
     if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
         return {}
-    preflight = check_before_commit(settings, plan, mode, limits, running)
+    preflight = check_before_commit(settings, zookeeper, plan, mode, limits, running=running)
     refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
     hold = settings.conf.limits.max_hold_seconds
-    return apply_plan(settings, plan, preflight, hold, running=running).counts()
+    return apply_plan(settings, zookeeper, plan, preflight, hold, running=running).counts()
 
 
 def _result(plan: Plan, original: Plan) -> Result:

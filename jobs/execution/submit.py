@@ -8,7 +8,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import connected, read_latest, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
 from jobs.adapters.zookeeper.controllership import session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, resident, submit, withdraw
 from jobs.advice.plans import after_commit
@@ -30,7 +30,13 @@ _POLL_SECONDS: Final = 0.2
 
 
 def submit_and_wait(
-    settings: Settings, plan: Plan, preflight: Preflight, limits: CommitLimits, *, detailed: bool
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    plan: Plan,
+    preflight: Preflight,
+    limits: CommitLimits,
+    *,
+    detailed: bool,
 ) -> ExitCode:
     """Let the resident controller carry out a plan, and show its result."""
     log(f"  mode {preflight.mode} ({preflight.why}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
@@ -44,7 +50,7 @@ def submit_and_wait(
     )
     is_connected = False
     try:
-        with connected(settings.zookeeper) as client, progress(f"{preflight.resident_controller} carries it out"):
+        with zookeeper.connected() as client, progress(f"{preflight.resident_controller} carries it out"):
             is_connected = True
             plan_result = _submit(settings, client, plan, submission)
     except UnreadableError as lost_connection:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jobs.adapters.zookeeper.connection import Znode, connected, sync
+from jobs.adapters.zookeeper.connection import Znode, ZooKeeperSession, sync
 from jobs.advice.outage import in_json, outage_after
 from jobs.advice.plans import after_verification
 from jobs.console_output.copy_progress import copying_lines, copying_result
@@ -49,12 +49,29 @@ def report_verification(
 ) -> ExitCode:
     """Show how far a plan has come; `interval` seconds lie between two readings of what is being copied."""
     stored_plan = read_plan(settings.lake, plan)
-    statuses = verify_plan(settings, stored_plan)
-    counts = Counter(status for _, status, _ in statuses)
-    complete = counts[ReassignmentStatus.COMPLETE] == len(statuses)
-    if complete:
-        note_verified(settings.lake, stored_plan)
-        close_rolled_back(settings, stored_plan)
+    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        return _report_stored(
+            settings, zookeeper, stored_plan, interval, text, everything=everything, detailed=detailed
+        )
+
+
+def _report_stored(
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    stored_plan: Plan,
+    interval: float,
+    text: TextFormat,
+    *,
+    everything: bool,
+    detailed: bool,
+) -> ExitCode:
+    with zookeeper.connected() as client:
+        statuses = verify_plan(client, stored_plan)
+        counts = Counter(status for _, status, _ in statuses)
+        complete = counts[ReassignmentStatus.COMPLETE] == len(statuses)
+        if complete:
+            note_verified(settings.lake, stored_plan)
+            close_rolled_back(client, settings, stored_plan)
     throttled = stored_plan.plan_id in throttled_plans(settings.lake)
     summary_fields = {
         "plan_id": stored_plan.plan_id,
@@ -64,9 +81,10 @@ def report_verification(
     }
     result: Result = {**summary_fields, **{status.value: counts[status] for status in _COUNTED}}
     moving = changes_among([row for row, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS])
-    copying = None if text is TextFormat.KAFKA else measure(settings, moving, interval)
+    copying = None if text is TextFormat.KAFKA else measure(zookeeper, settings, moving, interval)
     result["copying"] = None if copying is None else copying_result(copying)
-    evenness = None if text is TextFormat.KAFKA else current_evenness(settings, stored_plan)
+    with zookeeper.connected() as client:
+        evenness = None if text is TextFormat.KAFKA else current_evenness(client, settings.lake, stored_plan)
     if evenness is not None:
         result["evenness"] = {"now": evenness, "planned": _planned_evenness(stored_plan)}
     summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
@@ -85,7 +103,7 @@ def report_verification(
         *(["  the throttle of its commit is set: it slows down all copying of replicas"] if throttled else []),
     ]
     if text is TextFormat.KAFKA:
-        emit_result(settings, result, *_kafka_lines(settings, stored_plan))
+        emit_result(settings, result, *_kafka_lines(zookeeper, stored_plan))
     else:
         found_statuses = {status for _, status, _ in statuses}
         steps = after_verification(settings, stored_plan, found_statuses, moving=bool(moving), throttled=throttled)
@@ -122,10 +140,10 @@ def _evenness_lines(evenness: Result) -> Iterator[str]:
         yield f"  {label} per broker now {current}, planned {planned}"
 
 
-def _kafka_lines(settings: Settings, plan: Plan) -> Iterator[str]:
+def _kafka_lines(zookeeper: ZooKeeperSession, plan: Plan) -> Iterator[str]:
     """Return what `kafka-reassign-partitions --verify` would print for the plan's targets."""
     final_changes = [steps[-1] for steps in steps_by_partition(plan.changes).values()]
-    with connected(settings.zookeeper) as client:
+    with zookeeper.connected() as client:
         sync(client)
         assignments = [
             (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, final_changes)

@@ -14,7 +14,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import Znode, connected
+from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import assigned, is_other_topic, other_topic_reason, read_changed, understood
@@ -72,21 +72,22 @@ class CancellationPlan:
         return {status.value: len(self.of(status)) for status in ReassignmentStatus} | {"unsafe": len(self.unsafe)}
 
 
-def plan_cancellation(settings: Settings, plan: Plan, *, fewer_copies: bool = False) -> CancellationPlan:
+def plan_cancellation(
+    client: KazooClient, settings: Settings, plan: Plan, *, fewer_copies: bool = False
+) -> CancellationPlan:
     """Read the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
 
     `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
     _refuse(plan)
     refuse_edited(plan)
-    with connected(settings.zookeeper) as client:
-        state = read_cluster(client)
-        refuse_migration(state)
-        refuse_other_cluster(settings, plan, state)
-        moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)
+    state = read_cluster(client)
+    refuse_migration(state)
+    refuse_other_cluster(settings, plan, state)
+    moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)
     other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
     other_statuses = (
-        verify_plan(settings, dataclasses.replace(plan, changes=other_changes)) if other_changes or plan.tasks else []
+        verify_plan(client, dataclasses.replace(plan, changes=other_changes)) if other_changes or plan.tasks else []
     )
     return CancellationPlan(
         state,

@@ -14,7 +14,7 @@ from typing import Final
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
 from jobs.core.errors import SurveyorError
 from jobs.preconditions.changes import read_changed, understood
 from jobs.runtime.console import log
@@ -50,7 +50,9 @@ class _ReceivingReplica:
 _ReceivingReplicas = Mapping[ReplicaKey, _ReceivingReplica]
 
 
-def measure(settings: Settings, changes: Sequence[Change], interval: float) -> CopyProgress | None:
+def measure(
+    zookeeper: ZooKeeperSession, settings: Settings, changes: Sequence[Change], interval: float
+) -> CopyProgress | None:
     """Read how much the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     If something is left to be copied, a second reading is made `interval` seconds after the first; 0 makes none.
@@ -59,7 +61,7 @@ def measure(settings: Settings, changes: Sequence[Change], interval: float) -> C
     if not moving:
         return None
     try:
-        brokers, replicas = _replicas(settings, moving)
+        brokers, replicas = _replicas(zookeeper, moving)
         added = _added(moving)
         receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
         first_reading, unanswered = _read(settings, brokers, receiving)
@@ -68,7 +70,7 @@ def measure(settings: Settings, changes: Sequence[Change], interval: float) -> C
             return CopyProgress(current=first_reading, previous=None, seconds=0.0, silent=unanswered)
         with progress("measuring how quickly replicas are copied"):
             time.sleep(interval)
-            brokers, replicas = _replicas(settings, moving)
+            brokers, replicas = _replicas(zookeeper, moving)
             second_reading, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
         return CopyProgress(
             current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
@@ -86,9 +88,9 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     }
 
 
-def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row], _ReceivingReplicas]:
+def _replicas(zookeeper: ZooKeeperSession, changes: Sequence[Change]) -> tuple[list[Row], _ReceivingReplicas]:
     """Read the live brokers, and every replica of the changes' targets."""
-    with connected(settings.zookeeper) as client:
+    with zookeeper.connected() as client:
         sync(client)
         brokers = read_cluster(client).brokers
         states = [(change, understood(state)) for change, _, state in read_changed(client, changes)]

@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.cluster import (
     reassign_requests,
     topics_to_delete,
 )
-from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
+from jobs.adapters.zookeeper.connection import Znode, children, sync
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import assigned, read_changed, understood
@@ -61,18 +61,17 @@ def reassignment_statuses(
         yield change, *_status_of(change, topic, understood(state), requests, later_targets)
 
 
-def moving_of(settings: Settings, plan: Plan) -> list[Change]:
+def moving_of(client: KazooClient, plan: Plan) -> list[Change]:
     """Read from ZooKeeper which changes of a plan are moving now."""
     moves = reassignments_of(plan)
     if not moves:
         return []
-    with connected(settings.zookeeper) as client:
-        sync(client)
-        return [
-            change
-            for change, status, _ in reassignment_statuses(client, moves, plan)
-            if status is ReassignmentStatus.IN_PROGRESS
-        ]
+    sync(client)
+    return [
+        change
+        for change, status, _ in reassignment_statuses(client, moves, plan)
+        if status is ReassignmentStatus.IN_PROGRESS
+    ]
 
 
 @dataclass(frozen=True, slots=True)

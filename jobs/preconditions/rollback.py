@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kazoo.client import KazooClient
+
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import RefusedError, UsageError
@@ -95,18 +96,17 @@ def refuse_without_snapshot(plan: Plan) -> None:
     refuse_edited(plan)
 
 
-def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
+def find_rollback(client: KazooClient, settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions and find the steps back; raise RefusedError while the plan still moves some."""
     lake, steps_by_key = settings.lake, steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
     requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
     topics = sorted({topic for topic, _ in steps_by_key})
     destination_of = _destinations(lake, plan, to_snapshot, topics)
-    with connected(settings.zookeeper) as client:
-        state = read_cluster(client)
-        refuse_migration(state)
-        refuse_other_cluster(settings, plan, state)
-        readings = list(read_topic_rows(client, topics))
+    state = read_cluster(client)
+    refuse_migration(state)
+    refuse_other_cluster(settings, plan, state)
+    readings = list(read_topic_rows(client, topics))
     partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
     topic_rows = {row["topic"]: row for reading in readings for row in reading.topics}
     _refuse_running(plan, steps_by_key, partitions)
@@ -127,7 +127,7 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
     return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
 
 
-def close_rolled_back(settings: Settings, plan: Plan) -> None:
+def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> None:
     """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is."""
     parameters = plan.row.options
     if "rollback_of" not in parameters:
@@ -135,6 +135,7 @@ def close_rolled_back(settings: Settings, plan: Plan) -> None:
     try:
         original = read_plan(settings.lake, parameters["rollback_of"])
         close_if_back(
+            client,
             settings,
             original,
             None if parameters["to_snapshot"] == original.row.snapshot_id else parameters["to_snapshot"],
@@ -143,11 +144,11 @@ def close_rolled_back(settings: Settings, plan: Plan) -> None:
         log(f"surveyor: plan {parameters['rollback_of']} was not marked rolled_back: {error}", logging.WARNING)
 
 
-def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
+def close_if_back(client: KazooClient, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Mark a plan as rolled back if all its partitions are back; return whether they are."""
     if undone.row.status in _NOT_ROLLED_BACK:
         return False
-    rollback = find_rollback(settings, undone, to_snapshot)
+    rollback = find_rollback(client, settings, undone, to_snapshot)
     if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
         close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
         ledger = CommitLog.open(settings.lake, undone)

@@ -4,15 +4,16 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
+from kazoo.client import KazooClient
 
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
-from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
+from jobs.adapters.zookeeper.connection import Znode, children, sync
 from jobs.preconditions.changes import assigned, read_changed, understood
 from jobs.preconditions.operations import TaskZnodes, read_tasks, verdict_on
 from jobs.repositories.figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
-from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import ReassignmentStatus, status_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import steps_by_partition, steps_of
@@ -114,19 +115,18 @@ def _waits_for(znodes: TaskZnodes, live: Collection[str] | None) -> str:
     )
 
 
-def current_evenness(settings: Settings, plan: Plan) -> Figures | None:
+def current_evenness(client: KazooClient, lake: Warehouse, plan: Plan) -> Figures | None:
     """Return the least and most replicas and leaders per broker now; None for plans without figures.
 
     Partitions of the plan are read from ZooKeeper, the others from the newest snapshot.
     """
-    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(settings.lake)
+    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(lake)
     if counted is None or snapshot is None:
         return None
-    with connected(settings.zookeeper) as client:
-        sync(client)
-        changed_znodes = read_changed(client, [*{change.key: change for change in plan.changes}.values()])
+    sync(client)
+    changed_znodes = read_changed(client, [*{change.key: change for change in plan.changes}.values()])
     plan_partitions = {change.key: _held_and_led(change, topic, state) for change, topic, state in changed_znodes}
-    rows = table_as_of(settings.lake, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
+    rows = table_as_of(lake, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
     keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
     other_partitions = rows.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
     held = pc.list_flatten(other_partitions["replicas"]).to_numpy()
@@ -153,13 +153,12 @@ def _held_and_led(change: Change, topic: Znode, state: Znode) -> tuple[list[int]
     return assignment[0], NO_LEADER if state_content is None else state_content.leader
 
 
-def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, ReassignmentStatus, str]]:
+def verify_plan(client: KazooClient, plan: Plan) -> list[tuple[PlanRow, ReassignmentStatus, str]]:
     """Read the cluster and return the status of each change and operation, with details."""
-    with connected(settings.zookeeper) as client:
-        sync(client)
-        znodes = read_changed(client, plan.changes)
-        tasks = read_tasks(client, plan.tasks)
-        live = children(client, BROKER_IDS) or []
+    sync(client)
+    znodes = read_changed(client, plan.changes)
+    tasks = read_tasks(client, plan.tasks)
+    live = children(client, BROKER_IDS) or []
     steps_by_key = steps_by_partition(plan.changes)
     changes = [
         (

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import connected, poll_until, sync, with_retries
+from jobs.adapters.zookeeper.connection import poll_until, sync, with_retries
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
@@ -21,7 +21,6 @@ from jobs.preconditions.operations import judge_tasks
 from jobs.preconditions.reassignments import reassignment_statuses
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
-from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Outcome
 from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
@@ -70,7 +69,7 @@ def _as_passed(verdict: RowOutcome, reached: int) -> RowOutcome:
 
 
 def recheck_wave(
-    settings: Settings, ledger: CommitLog, wave: Sequence[PlanRow], timeout_seconds: float = PREVIOUS_WAVE_SECONDS
+    client: KazooClient, ledger: CommitLog, wave: Sequence[PlanRow], timeout_seconds: float = PREVIOUS_WAVE_SECONDS
 ) -> list[PlanRow]:
     """Read again just before requesting; return the pending rows of a wave, and record the outcomes of the others.
 
@@ -84,11 +83,10 @@ def recheck_wave(
     )
     candidates = [change for change in wave if change.key not in refused]
     tasks, changes = operations_among(candidates), changes_among(candidates)
-    with connected(settings.zookeeper) as client:
-        pending, verdicts = poll_until(
-            lambda: _reevaluate(client, changes), lambda judged: not _any_stale(judged[1]), timeout_seconds
-        )
-        pending_tasks, task_outcomes = judge_tasks(client, tasks)
+    pending, verdicts = poll_until(
+        lambda: _reevaluate(client, changes), lambda judged: not _any_stale(judged[1]), timeout_seconds
+    )
+    pending_tasks, task_outcomes = judge_tasks(client, tasks)
     ledger.judge([*verdicts, *task_outcomes])
     return [*pending, *pending_tasks]
 
@@ -102,7 +100,7 @@ def _any_stale(verdicts: Sequence[RowOutcome]) -> bool:
     return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
 
 
-def wait_complete(settings: Settings, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
+def wait_complete(client: KazooClient, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
     """Wait until these reassignments are complete; return how many are.
 
     A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may
@@ -113,10 +111,7 @@ def wait_complete(settings: Settings, ledger: CommitLog, moves: Sequence[Change]
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
     step = f"replicas move, wave {', '.join(map(str, waves))}"
-    with (
-        connected(settings.zookeeper) as client,
-        progress(step, lambda: Part(total - len(unfinished), total, "complete")),
-    ):
+    with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
         while unfinished:
             statuses = with_retries(lambda: _read_wave(client, ledger, unfinished))  # noqa: B023 - called at once
             diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]

@@ -17,14 +17,13 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER, CONTROLLER_EPOCH, PREFER
 from jobs.adapters.zookeeper.connection import (
     LOST,
     Znode,
+    ZooKeeperSession,
     commit,
-    connected,
     read,
     read_latest,
     use_kafka_acl,
     with_retries,
 )
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.rows import Key
@@ -54,7 +53,7 @@ class RequestExistsError(RefusedError):
 class ZnodeRequests:
     """Creates requests in /admin and waits until they are removed; `refuse_late` raises once that takes too long."""
 
-    endpoint: ZooKeeperEndpoint
+    zookeeper: ZooKeeperSession
     refuse_late: Callable[[], None]
 
     def reassign(
@@ -67,7 +66,7 @@ class ZnodeRequests:
         long after the first.
         """
         partitions = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
-        with connected(self.endpoint) as client:
+        with self.zookeeper.connected() as client:
             self._wait(client, REASSIGN, earlier)
         self._place_all(REASSIGN, partitions, recheck)
 
@@ -78,7 +77,7 @@ class ZnodeRequests:
     def _place_all(
         self, path: str, partitions: Sequence[TopicPartition], recheck: Recheck = lambda chunk: chunk
     ) -> None:
-        with connected(self.endpoint) as client:
+        with self.zookeeper.connected() as client:
             use_kafka_acl(client)
             for chunk in chunks(partitions, MAX_REQUEST_BYTES):
                 due = recheck(chunk)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
@@ -77,48 +77,100 @@ class Znode(NamedTuple):
         return None if self.stat is None else int(self.stat.version)
 
 
+class ZooKeeperSession:
+    """The connection of a whole command to ZooKeeper, made at its first use and closed at the end.
+
+    kazoo connects again by itself after a lost connection, and in a new session if ZooKeeper has ended the old one. So
+    a command may wait for hours, longer than its first session lives. Ephemeral znodes, such as the lease, end with the
+    session that created them: their holder compares the owner with its session before it relies on them.
+    """
+
+    def __init__(
+        self, endpoint: ZooKeeperEndpoint, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
+    ) -> None:
+        """Make the object, and no connection yet.
+
+        `timeout` is the session timeout in seconds. `first_server` is the index of the server to try first, so that
+        many readers spread over an ensemble; without it the order is random.
+        """
+        self.endpoint, self.timeout, self.first_server = endpoint, timeout, first_server
+        self._client: KazooClient | None = None
+        self._refused = Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            with uninterruptible():
+                self._client.stop()
+                self._client.close()
+
+    @contextmanager
+    def connected(self) -> Iterator[KazooClient]:
+        """Yield the client, connected; raise UnreadableError if no server answers, or none anymore in this block."""
+        try:
+            client = self._client
+            if client is None:
+                client = self._start()
+            elif poll_until(lambda: client.connected, bool, self.timeout):
+                with_retries(lambda: sync(client))  # the session may have ended unnoticed since its last use
+            if not client.connected:
+                raise UnreadableError(
+                    _authentication_failed(self.endpoint)
+                    if self._refused.is_set()
+                    else _not_connected(self.endpoint, self.timeout)
+                )
+            yield client
+        except KazooException as error:
+            if self._refused.is_set() or isinstance(error, AuthFailedError):
+                raise UnreadableError(_authentication_failed(self.endpoint)) from None
+            raise UnreadableError(
+                f"ZooKeeper at {self.endpoint} stopped answering ({type(error).__name__}); "
+                "check that the server runs and is reachable, then run the command again",
+            ) from error
+
+    def _start(self) -> KazooClient:
+        """Start a client, and wait until it is connected, for a session timeout at most."""
+        hosts = self.endpoint.hosts
+        try:
+            client = KazooClient(
+                _rotated(hosts, self.first_server or 0),
+                self.timeout,
+                logger=_QUIET,
+                randomize_hosts=self.first_server is None,
+                **kazoo_options(self.endpoint.config),
+            )
+        except ValueError as error:
+            raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
+        self._note_refusal(client)
+        with uninterruptible():
+            self._client = client
+            # not `start`, which warns of an absent chroot; `read_cluster` reports that
+            started = client.start_async()
+        started.wait(self.timeout)
+        return client
+
+    def _note_refusal(self, client: KazooClient) -> None:
+        """Note if ZooKeeper refuses the user.
+
+        kazoo counts as connected before it authenticates, and after a refusal its connection is only closed.
+        """
+
+        def note(_: str) -> None:
+            if client.client_state == KeeperState.AUTH_FAILED:
+                self._refused.set()
+
+        client.add_listener(note)
+
+
 @contextmanager
 def connected(
     endpoint: ZooKeeperEndpoint, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
 ) -> Iterator[KazooClient]:
-    """Yield a started client; raise UnreadableError if no server answers, or none anymore.
-
-    `timeout` is the session timeout in seconds. `first_server` is the index of the server to try first, so that many
-    readers spread over an ensemble; without it the order is random.
-    """
-    hosts = endpoint.hosts
-    try:
-        client = KazooClient(
-            _rotated(hosts, first_server or 0),
-            timeout,
-            logger=_QUIET,
-            randomize_hosts=first_server is None,
-            **kazoo_options(endpoint.config),
-        )
-    except ValueError as error:
-        raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
-    refused = _authentication_failure(client)
-    try:
-        with uninterruptible():
-            # not `start`, which warns of an absent chroot; `read_cluster` reports that
-            started = client.start_async()
-        started.wait(timeout)
-        if not client.connected:
-            raise UnreadableError(
-                _authentication_failed(endpoint) if refused.is_set() else _not_connected(endpoint, timeout)
-            )
+    """Yield a client in a session of its own; see ZooKeeperSession."""
+    with ZooKeeperSession(endpoint, timeout, first_server=first_server) as session, session.connected() as client:
         yield client
-    except KazooException as error:
-        if refused.is_set() or isinstance(error, AuthFailedError):
-            raise UnreadableError(_authentication_failed(endpoint)) from None
-        raise UnreadableError(
-            f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
-            "check that the server runs and is reachable, then run the command again",
-        ) from error
-    finally:
-        with uninterruptible():
-            client.stop()
-            client.close()
 
 
 def _unresolvable_hosts(hosts: str) -> list[str]:
@@ -140,21 +192,6 @@ def _unresolvable_hosts(hosts: str) -> list[str]:
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     return sorted(unknown)
-
-
-def _authentication_failure(client: KazooClient) -> Event:
-    """Return an event that is set once ZooKeeper refuses the user.
-
-    kazoo counts as connected before it authenticates, and after a refusal its connection is only closed.
-    """
-    refused = Event()
-
-    def note(_: str) -> None:
-        if client.client_state == KeeperState.AUTH_FAILED:
-            refused.set()
-
-    client.add_listener(note)
-    return refused
 
 
 def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:

@@ -23,6 +23,7 @@ from jobs.adapters.zookeeper.connection import (
     connected,
     read,
     read_latest,
+    servers_of,
     sync,
     use_kafka_acl,
     with_retries,
@@ -340,11 +341,12 @@ def await_reconnect(client: KazooClient, session: int) -> None:
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
 
 
-def current_controller(endpoint: ZooKeeperEndpoint) -> int:
+def current_controller(client: KazooClient) -> int:
     """Return the broker id in /controller after a sync, -1 if there is no controller."""
-    with connected(endpoint) as client:
-        node = read_latest(client, CONTROLLER)
+    node = with_retries(lambda: read_latest(client, CONTROLLER))
     try:
         return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
     except MalformedZnodeError as error:
-        raise UnreadableError(f"{CONTROLLER} at {endpoint} could not be decoded: {error}; repair it first") from None
+        raise UnreadableError(
+            f"{CONTROLLER} at {servers_of(client)}{client.chroot} could not be decoded: {error}; repair it first"
+        ) from None

@@ -8,7 +8,7 @@ each write that it still has the lease.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,13 +19,11 @@ from jobs.adapters.zookeeper.connection import (
     LOST,
     Znode,
     await_result,
-    connected,
     read_latest,
     use_kafka_acl,
     with_retries,
 )
-from jobs.adapters.zookeeper.controllership import session_of
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from schemas.lease import LeaseHolder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
@@ -106,13 +104,15 @@ class Lease:
             raise _lost("it has no holder now" if node.stat is None else f"{holder_of(node)} has it now")
 
     def release(self) -> None:
-        """Release the lease, so that another process can take it while this one continues without writing."""
-        if self.session:
-            self.session = 0
-            try:
+        """Release the lease, so that another process can take it while this one continues without writing.
+
+        A lease whose session has ended is not deleted: it may be another process's by now.
+        """
+        session, self.session = self.session, NOT_CONNECTED
+        with suppress(NoNodeError, *LOST):  # it ends with our session
+            node = read_latest(self.client, LEASE) if session else None
+            if node and node.stat and node.stat.ephemeralOwner == session == session_of(self.client):
                 await_result(self.client.delete_async(LEASE))
-            except (NoNodeError, *LOST):
-                pass  # it ends with our session
 
 
 class NoLease(Lease):
@@ -129,21 +129,21 @@ class NoLease(Lease):
 
 
 @contextmanager
-def leased(
-    endpoint: ZooKeeperEndpoint, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]
-) -> Iterator[Lease]:
+def leased(client: KazooClient, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease; raise LeaseHeldError if another process keeps it for more than `timeout` seconds."""
-    with connected(endpoint) as client:
-        use_kafka_acl(client)
-        lease = Lease(client, holder, notify)
+    use_kafka_acl(client)
+    lease = Lease(client, holder, notify)
+    try:
         lease.take(timeout)
-        yield lease  # ended by the end of the session
+        yield lease
+    finally:
+        if client.connected:
+            lease.release()  # otherwise it ends with the session
 
 
-def current_holder(endpoint: ZooKeeperEndpoint) -> LeaseHolder | None:
+def current_holder(client: KazooClient) -> LeaseHolder | None:
     """Return the holder of the lease, None if there is none or it cannot be decoded."""
-    with connected(endpoint) as client:
-        node = read_latest(client, LEASE)
+    node = read_latest(client, LEASE)
     try:
         return None if node.stat is None else decode_holder(node.data)
     except MalformedZnodeError:

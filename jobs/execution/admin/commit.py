@@ -12,9 +12,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kazoo.client import KazooClient
+
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
@@ -51,11 +53,12 @@ from schemas.rows import Change, PlanRow, changes_among
 
 def commit_admin(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     ledger: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
-    lease: Lease,
     *,
+    lease: Lease,
     running: ReassignmentOptions = DEFAULT,
     throttler: ConfigAdmin | None = None,
 ) -> None:
@@ -68,7 +71,7 @@ def commit_admin(
     throttle = throttle_rows(settings.lake, ledger.plan.plan_id)
     rate = rate_of(throttle) if running.throttle is None else running.throttle
     on_poll = make_poll_hook(running.max_wait, ledger, lease)
-    run = AdminCommit(settings, ledger, controller, throttler, running, lease, on_poll, rate)
+    run = AdminCommit(settings, zookeeper, ledger, controller, throttler, running, lease, on_poll, rate)
     try:
         with raise_on_signal():
             run.run_waves(pending)
@@ -94,6 +97,7 @@ class AdminCommit:
     """One commit of one plan in admin mode."""
 
     settings: Settings
+    zookeeper: ZooKeeperSession
     ledger: CommitLog
     controller: ControllerClient
     throttler: ConfigAdmin | None
@@ -137,7 +141,8 @@ class AdminCommit:
         try:
             if throttle_rows(self.settings.lake, plan_id):
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
-                end_throttle(self.settings, self.ledger.plan, self.throttler, self.ledger.attempt)
+                with self.zookeeper.connected() as client:
+                    end_throttle(self.settings, client, self.ledger.plan, self.throttler, self.ledger.attempt)
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
                     log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
@@ -150,7 +155,8 @@ class AdminCommit:
     def running_moves(self) -> list[Change]:
         """The changes of the plan that are moving now; none if ZooKeeper cannot be read."""
         try:
-            return moving_of(self.settings, self.ledger.plan)
+            with self.zookeeper.connected() as client:
+                return moving_of(client, self.ledger.plan)
         except SurveyorError:
             return []
 
@@ -160,7 +166,8 @@ class AdminCommit:
 
     def _wait(self, moves: Sequence[Change]) -> None:
         """Wait until these reassignments are complete."""
-        complete = wait_complete(self.settings, self.ledger, moves, self.on_poll)
+        with self.zookeeper.connected() as client:
+            complete = wait_complete(client, self.ledger, moves, self.on_poll)
         waves = ", ".join(map(str, sorted({move.wave for move in moves})))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
@@ -169,32 +176,37 @@ class AdminCommit:
         self.ledger.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
-        pending = recheck_wave(self.settings, self.ledger, wave, 0.0 if is_first else PREVIOUS_WAVE_SECONDS)
+        pending = self._recheck(wave, 0.0 if is_first else PREVIOUS_WAVE_SECONDS)
         if not pending:
             return
         if not self.ledger.intents_written:
             self.ledger.append_intents([*pending, *later])
         moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
-        pending = recheck_wave(self.settings, self.ledger, pending, 0.0)  # setting the throttle took time
+        pending = self._recheck(pending, 0.0)  # setting the throttle took time
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
-        request_changes(self.settings, self.ledger, self.controller, pending)
+        request_changes(self.zookeeper, self.ledger, self.controller, pending)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
+
+    def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
+        with self.zookeeper.connected() as client:
+            return recheck_wave(client, self.ledger, wave, timeout_seconds)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
         if self.rate is None or self.throttler is None:
             return
-        moves = [*moving_of(self.settings, self.ledger.plan), *upcoming]
-        if moves:
-            plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
-            set_throttle(self.settings, self.throttler, plan_id, moves, self.rate, attempt=attempt)
+        with self.zookeeper.connected() as client:
+            moves = [*moving_of(client, self.ledger.plan), *upcoming]
+            if moves:
+                plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
+                set_throttle(self.settings.lake, client, self.throttler, plan_id, moves, self.rate, attempt=attempt)
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
         moving = self.controller.reassignments()
-        with connected(self.settings.zookeeper) as client:
+        with self.zookeeper.connected() as client:
             sync(client)
             others = reassignments_among(client, moving)
         try:
@@ -204,13 +216,16 @@ class AdminCommit:
                 raise
             raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
-            clear_leftover_throttles(self.settings, self.throttler, self.ledger.plan.plan_id)
+            with self.zookeeper.connected() as client:
+                clear_leftover_throttles(self.settings.lake, client, self.throttler, self.ledger.plan.plan_id)
 
 
-def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None) -> None:
+def end_throttle(
+    settings: Settings, client: KazooClient, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None
+) -> None:
     """Remove a plan's throttle if none of its replicas move any more; otherwise report that it stays."""
     plan_id = plan.plan_id
-    moving = moving_of(settings, plan)
+    moving = moving_of(client, plan)
     if moving:
         partitions = len({move.key for move in moving})
         log(
@@ -223,24 +238,24 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, 
             f"{_retry_hint(plan_id)}"
         )
     else:
-        clear_throttle(settings, throttler, plan_id, attempt)
+        clear_throttle(settings.lake, client, throttler, plan_id, attempt)
 
 
 def _retry_hint(plan_id: str) -> str:
     return f"`surveyor commit {plan_id} --apply` removes it once they are complete"
 
 
-def maintain_throttle(settings: Settings, plan: Plan, rate: int | None) -> int:
+def maintain_throttle(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, rate: int | None) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
-    with connected(settings.zookeeper) as client:
+    with zookeeper.connected() as client:
         state = read_cluster(client)
-    refuse_other_cluster(settings, plan, state)
-    with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-        throttler = LeaseGuardedAdmin(admin, lease)
-        moving = moving_of(settings, plan)
-        if moving and rate is not None:
-            refuse_edited(plan)  # the plan determines what is throttled
-            set_throttle(settings, throttler, plan.plan_id, moving, rate)
-        elif throttle_rows(settings.lake, plan.plan_id):
-            end_throttle(settings, plan, throttler)
+        refuse_other_cluster(settings, plan, state)
+        with lease_for(settings, zookeeper, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+            throttler = LeaseGuardedAdmin(admin, lease)
+            moving = moving_of(client, plan)
+            if moving and rate is not None:
+                refuse_edited(plan)  # the plan determines what is throttled
+                set_throttle(settings.lake, client, throttler, plan.plan_id, moving, rate)
+            elif throttle_rows(settings.lake, plan.plan_id):
+                end_throttle(settings, client, plan, throttler)
     return len(moving)

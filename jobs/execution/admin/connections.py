@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -31,14 +32,20 @@ def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
 
 @contextmanager
 def controller_of(
-    settings: Settings, state: ClusterState, ledger: CommitLog, running: ReassignmentOptions, lease: Lease
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    state: ClusterState,
+    ledger: CommitLog,
+    *,
+    running: ReassignmentOptions,
+    lease: Lease,
 ) -> Iterator[tuple[ControllerClient, ConfigAdmin | None]]:
     """Yield the client of Kafka's controller, and the Admin API for throttles; None if not needed or not available."""
     if running.via is Via.ADMIN:
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ZkControllerClient.of(settings, ledger, lease, make_poll_hook(running.max_wait, ledger, lease))
+    controller = ZkControllerClient.of(zookeeper, ledger, lease, make_poll_hook(running.max_wait, ledger, lease))
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)

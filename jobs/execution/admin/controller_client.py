@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNKNOWN_OUTCOME, Admin, describe_error, error_name
-from jobs.adapters.zookeeper.connection import connected, poll_until, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.creation import creations
 from jobs.preconditions.changes import judge_for_admin
@@ -18,7 +18,6 @@ from jobs.preconditions.operations import judge_tasks
 from jobs.preconditions.reassignments import reassignment_statuses
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
-from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
@@ -58,18 +57,18 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 
 
 def request_changes(
-    settings: Settings, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
+    zookeeper: ZooKeeperSession, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers."""
-    for kind, requests in _requests(settings, ledger, controller, pending):
+    for kind, requests in _requests(zookeeper, ledger, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for verdicts in _send_in_turn(settings, requests):
+                for verdicts in _send_in_turn(zookeeper, requests):
                     ledger.judge(verdicts)
 
 
 def _requests(
-    settings: Settings, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
+    zookeeper: ZooKeeperSession, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
@@ -87,12 +86,12 @@ def _requests(
         Action.ELECT_PREFERRED,
         [(elections, lambda: controller.elect_preferred([change.key for change in elections]))],
     )
-    yield Action.REASSIGN, [(reassignments, lambda: _reassign(settings, ledger, controller, reassignments))]
+    yield Action.REASSIGN, [(reassignments, lambda: _reassign(zookeeper, ledger, controller, reassignments))]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
     yield OperationKind.DELETE_TOPIC, [(deletions, lambda: _delete_topics(admin, deletions))]
 
 
-def _send_in_turn(settings: Settings, requests: Requests) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(zookeeper: ZooKeeperSession, requests: Requests) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that ZooKeeper does not show are UNKNOWN.
@@ -107,17 +106,17 @@ def _send_in_turn(settings: Settings, requests: Requests) -> Iterator[list[RowOu
             codes, why_unknown = request(), "the controller's answer did not name it"
         except UNKNOWN_OUTCOME as error:
             lost_answer = f"no answer came ({describe_error(error)})"
-            codes, why_unknown = _read_back(settings, changes), lost_answer
+            codes, why_unknown = _read_back(zookeeper, changes), lost_answer
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
         yield [_verdict(change, codes, why_unknown) for change in changes]
 
 
-def _read_back(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
+def _read_back(zookeeper: ZooKeeperSession, changes: Sequence[PlanRow]) -> Codes:
     """Read from ZooKeeper which changes were received, if the answer was lost; none if ZooKeeper is lost, too."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
-    with suppress(UnreadableError), connected(settings.zookeeper) as client:
+    with suppress(UnreadableError), zookeeper.connected() as client:
 
         def received() -> list[Key]:
             sync(client)
@@ -149,19 +148,21 @@ def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     return RowOutcome(change, Outcome.FAILED, f"the controller refused: {reason}")
 
 
-def _reassign(settings: Settings, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
+def _reassign(
+    zookeeper: ZooKeeperSession, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]
+) -> Codes:
     codes: dict[Key, int | str | RowOutcome] = {}
     with suppress(*UNKNOWN_OUTCOME):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     unanswered = [change for change in changes if change.key not in codes]
     if unanswered:
-        codes.update(_read_back_reassignments(settings, ledger, unanswered))
+        codes.update(_read_back_reassignments(zookeeper, ledger, unanswered))
     return codes
 
 
-def _read_back_reassignments(settings: Settings, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
+def _read_back_reassignments(zookeeper: ZooKeeperSession, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
     """Read from ZooKeeper which reassignments were received, if the answer was lost."""
-    with suppress(UnreadableError), connected(settings.zookeeper) as client:
+    with suppress(UnreadableError), zookeeper.connected() as client:
 
         def received() -> list[Key]:
             sync(client)

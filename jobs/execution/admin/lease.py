@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from jobs.adapters.zookeeper import lease as adapter
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.lease import Lease, NoLease, leased
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -28,7 +29,9 @@ def this_process(command: str, plan_id: str = "") -> LeaseHolder:
 
 
 @contextmanager
-def lease_for(settings: Settings, plan_id: str, command: str, timeout_seconds: float | None = None) -> Iterator[Lease]:
+def lease_for(
+    settings: Settings, zookeeper: ZooKeeperSession, plan_id: str, command: str, timeout_seconds: float | None = None
+) -> Iterator[Lease]:
     """Hold the cluster's lease, after waiting `timeout_seconds` at most.
 
     Raises LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
@@ -36,12 +39,8 @@ def lease_for(settings: Settings, plan_id: str, command: str, timeout_seconds: f
     holder = this_process(command, plan_id)
     with raise_on_signal():
         if settings.conf.commit_lease:
-            with leased(
-                settings.zookeeper,
-                holder,
-                adapter.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
-                log,
-            ) as lease:
+            timeout = adapter.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+            with zookeeper.connected() as client, leased(client, holder, timeout, log) as lease:
                 yield lease
         else:
             yield NoLease(None, holder, log)

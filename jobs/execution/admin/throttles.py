@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
 from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
@@ -28,7 +28,6 @@ from jobs.execution.admin.reassignment_options import (
 )
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
-from jobs.runtime.settings import Settings
 from schemas.enums import Action, Step
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
@@ -58,8 +57,9 @@ def rate_of(rows: Iterable[Row]) -> int | None:
     return max(rates, default=None)
 
 
-def set_throttle(
-    settings: Settings,
+def set_throttle(  # noqa: PLR0917 - where, by which means, and what
+    lake: Warehouse,
+    client: KazooClient,
     admin: ConfigAdmin,
     plan_id: str,
     moves: Sequence[Change],
@@ -73,15 +73,13 @@ def set_throttle(
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(settings, admin, plan_id, attempt)
+        clear_throttle(lake, client, admin, plan_id, attempt)
         return
-    lake = settings.lake
     if not lake.has(_TABLE):
         lake.ensure_tables()
     rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
     configs = throttle_configs(moves, rate)
-    with connected(settings.zookeeper) as client:
-        current = _read_overrides(client, {*configs, *map(_resource, rows.values())})
+    current = _read_overrides(client, {*configs, *map(_resource, rows.values())})
     configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
@@ -98,18 +96,19 @@ def set_throttle(
     _apply(altering, admin, configs)
 
 
-def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt: int | None = None) -> list[Row]:
+def clear_throttle(
+    lake: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
+) -> list[Row]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
     Not for a plan whose replicas still move, unless they are cancelled: they would be copied at full speed.
     """
-    rows = throttle_rows(settings.lake, plan_id)
+    rows = throttle_rows(lake, plan_id)
     if not rows:
         return []
-    with connected(settings.zookeeper) as client:
-        current = _read_overrides(client, {_resource(row) for row in rows})
-    unrestored = _restore(AuditedConfigs(settings.lake, plan_id, attempt), admin, rows, current)
-    _store(settings.lake, plan_id, unrestored)
+    current = _read_overrides(client, {_resource(row) for row in rows})
+    unrestored = _restore(AuditedConfigs(lake, plan_id, attempt), admin, rows, current)
+    _store(lake, plan_id, unrestored)
     if unrestored:
         names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in unrestored}))
         log(
@@ -121,14 +120,14 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt
     return unrestored
 
 
-def clear_leftover_throttles(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
+def clear_leftover_throttles(lake: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear the throttles that other plans have left behind.
 
     To be called only while no replicas move but this plan's.
     """
-    for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
+    for other in sorted({row["plan_id"] for row in throttle_rows(lake)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
-        clear_throttle(settings, admin, other)
+        clear_throttle(lake, client, admin, other)
 
 
 def throttle_lines(lake: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:

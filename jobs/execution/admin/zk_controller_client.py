@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import Znode, connected, poll_until, sync
+from jobs.adapters.zookeeper.connection import Znode, ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import SurveyorError
@@ -22,7 +22,6 @@ from jobs.preconditions.changes import assigned, judge_for_admin, understood
 from jobs.preconditions.reassignments import moving_in_zookeeper, reassignment_statuses, reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
-from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Action
 from schemas.rows import Change, Key
@@ -41,19 +40,19 @@ COMPLETION_SECONDS: Final = 10.0
 class ZkControllerClient:
     """Kafka's controller, reached by requests in /admin; it takes one znode of reassignments at a time."""
 
-    settings: Settings
+    zookeeper: ZooKeeperSession
     ledger: CommitLog
     lease: Lease
     requests: ZnodeRequests
 
     @classmethod
     def of(
-        cls, settings: Settings, ledger: CommitLog, lease: Lease, on_poll: Callable[[], None]
+        cls, zookeeper: ZooKeeperSession, ledger: CommitLog, lease: Lease, on_poll: Callable[[], None]
     ) -> "ZkControllerClient":
-        return cls(settings, ledger, lease, ZnodeRequests(settings.zookeeper, on_poll))
+        return cls(zookeeper, ledger, lease, ZnodeRequests(zookeeper, on_poll))
 
     def reassignments(self) -> dict[Key, list[int]]:
-        with connected(self.settings.zookeeper) as client:
+        with self.zookeeper.connected() as client:
             sync(client)
             return moving_in_zookeeper(client)
 
@@ -77,7 +76,7 @@ class ZkControllerClient:
 
     def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
         """Outcomes of reassignments that must not or need not be requested any more."""
-        with connected(self.settings.zookeeper) as client:
+        with self.zookeeper.connected() as client:
             sync(client)
             _, verdicts = judge_for_admin(client, moves)
         return {verdict.change.key: verdict for verdict in verdicts}
@@ -88,7 +87,7 @@ class ZkControllerClient:
         return _poll_codes(lambda: self._election_codes(partitions), len(partitions))
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
-        with connected(self.settings.zookeeper) as client:
+        with self.zookeeper.connected() as client:
             sync(client)
             statuses = list(reassignment_statuses(client, moves, self.ledger.plan))
         refused = "the controller removed the request, and "
@@ -99,7 +98,7 @@ class ZkControllerClient:
 
     def _election_codes(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
         topics = sorted({topic for topic, _ in partitions})
-        with connected(self.settings.zookeeper) as client:
+        with self.zookeeper.connected() as client:
             sync(client)
             names = dict(zip(topics, read_many(client, [f"{TOPICS}/{topic}" for topic in topics]), strict=True))
             states = read_many(client, [f"{TOPICS}/{t}/partitions/{p}/state" for t, p in partitions])

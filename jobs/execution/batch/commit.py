@@ -19,7 +19,7 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import poll_until
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.fenced_writer import FencedWriter
@@ -85,11 +85,12 @@ def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
 
 def commit_batch(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     ledger: CommitLog,
     pending: Sequence[PlanRow],
     max_hold: float,
-    held: HeldControllership | None = None,
     *,
+    held: HeldControllership | None = None,
     silent: Collection[int] = (),
     since: int | None = None,
     above: int = 0,
@@ -105,11 +106,12 @@ def commit_batch(
     if held is not None:
         written, _, _ = _write(ledger, held.control, pending, max_hold, listener=settings.listener)
         held.notify_brokers([written_change.change for written_change in written])
-        verify_written(settings.zookeeper, NotificationResult(held.control.epoch, written))
+        with zookeeper.connected() as client:
+            verify_written(client, NotificationResult(held.control.epoch, written))
         return
     refuse_resident_drain(ledger.plan)
     with _progress_on_connection_loss(ledger):
-        _take_over_and_commit(settings, ledger, pending, HoldBudget(max_hold, silent), since, above)
+        _take_over_and_commit(settings, zookeeper, ledger, pending, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
@@ -128,7 +130,9 @@ def _progress_on_connection_loss(ledger: CommitLog) -> Iterator[None]:
         raise SessionLostError(f"{error}\n  rows of the plan so far: {progress_text}; {LEFT_TO_SUCCESSOR}") from error
 
 
-def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since: int | None) -> None:
+def take_over_above(
+    settings: Settings, zookeeper: ZooKeeperSession, ledger: CommitLog, epoch: int, *, since: int | None
+) -> None:
     """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
     The next controller takes the epoch after ours and sends the full state under it.
@@ -143,12 +147,18 @@ def take_over_above(settings: Settings, ledger: CommitLog, epoch: int, *, since:
             broker_id=control.controller_id,
         )
         seconds = control.held()
-    _wait_for_successor(settings, ledger, seconds, "")
+    _wait_for_successor(zookeeper, ledger, seconds, "")
     ledger.close()
 
 
 def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write
-    settings: Settings, ledger: CommitLog, pending: Sequence[PlanRow], hold: HoldBudget, since: int | None, above: int
+    settings: Settings,
+    zookeeper: ZooKeeperSession,
+    ledger: CommitLog,
+    pending: Sequence[PlanRow],
+    hold: HoldBudget,
+    since: int | None,
+    above: int,
 ) -> None:
     with ExitStack() as stack:
         control = _take_over(stack, settings, ledger, since, above)
@@ -163,11 +173,11 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
         seconds = control.held()
     responses = BrokerResponses.of(notified.responses)
     _record(
-        settings,
+        zookeeper,
         ledger,
         notified,
         responses,
-        _wait_for_successor(settings, ledger, seconds, notified.summary(responses)),
+        _wait_for_successor(zookeeper, ledger, seconds, notified.summary(responses)),
     )
 
 
@@ -301,7 +311,11 @@ def _written_changes(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
 
 
 def _record(
-    settings: Settings, ledger: CommitLog, notified: NotificationResult, responses: BrokerResponses, controller: int
+    zookeeper: ZooKeeperSession,
+    ledger: CommitLog,
+    notified: NotificationResult,
+    responses: BrokerResponses,
+    controller: int,
 ) -> None:
     """Store the brokers' responses, read back what was written, and report brokers that may not have been notified."""
     if not (notified.written or notified.responses):
@@ -328,7 +342,8 @@ def _record(
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:
-        verify_written(settings.zookeeper, notified)
+        with zookeeper.connected() as client:
+            verify_written(client, notified)
 
 
 def _leaderless_text(leaderless: Mapping[tuple[str, int], int]) -> str:
@@ -354,12 +369,12 @@ def _skip_undecided(ledger: CommitLog, pending: Sequence[PlanRow]) -> None:
     ledger.judge(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in undecided)
 
 
-def _wait_for_successor(settings: Settings, ledger: CommitLog, seconds: float, notified: str) -> int:
+def _wait_for_successor(zookeeper: ZooKeeperSession, ledger: CommitLog, seconds: float, notified: str) -> int:
     """Wait until a broker is the controller, record the resignation, and return the broker's id."""
     try:
-        with progress("waiting for a broker to become the controller"):
+        with progress("waiting for a broker to become the controller"), zookeeper.connected() as client:
             controller = poll_until(
-                lambda: current_controller(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
+                lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
         ledger.step(

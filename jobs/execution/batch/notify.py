@@ -10,15 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kazoo.client import KazooClient
+
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.adapters.zookeeper.connection import LOST, Znode, connected, sync, with_retries
+from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
@@ -214,16 +215,15 @@ def _refresh_callback(
     return refresh
 
 
-def verify_written(endpoint: ZooKeeperEndpoint, notified: NotificationResult) -> None:
+def verify_written(client: KazooClient, notified: NotificationResult) -> None:
     """Read back what was written; raise SurveyorError if a state is neither ours nor a later one.
 
     After the resignation the leader may have changed the ISR, or Kafka's controller the state: such a state has our
     version or a later one, and our epoch or a later one. A state that no longer exists belongs to a topic deleted
     since.
     """
-    with connected(endpoint) as client:
-        sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
-        znodes = read_many(client, [state_path(written_change.change) for written_change in notified.written])
+    sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
+    znodes = read_many(client, [state_path(written_change.change) for written_change in notified.written])
     pairs = zip(notified.written, znodes, strict=True)
     foreign = [
         znode.path for written_change, znode in pairs if not _is_ours_or_later(written_change, znode, notified.epoch)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
@@ -500,9 +500,13 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     assert controller.context.moving == {("few", 0), ("others", 0)}
     verdicts: list[RowOutcome] = []
     assert controller.plan_inbox is not None
-    given = controller.plan_inbox.settings, plan
+    settings = controller.plan_inbox.settings
 
-    cancels = Thread(target=lambda: verdicts.extend(cancel_running(*given, skip_unsafe=False)))
+    def cancel() -> None:
+        with ZooKeeperSession(settings.zookeeper) as zookeeper:
+            verdicts.extend(cancel_running(settings, zookeeper, plan, skip_unsafe=False))
+
+    cancels = Thread(target=cancel)
     cancels.start()
     assert eventually(lambda: not controller.cycle() and not cancels.is_alive(), seconds=60)
 

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
 from jobs.execution.batch.operations import write_tasks
@@ -101,12 +102,12 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflig
     pairs: list[Compared] = []
     unnamed = {"plan_id": "", "cluster": ""}
 
-    def noting(settings: Settings, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
+    def noting(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
         due = [*chain(*steps_due(surveyor.lake, tree))]
         mine = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
         tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])
         pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*mine, *tasks])))
-        return check_before_commit(settings, plan, *others)
+        return check_before_commit(settings, zookeeper, plan, *others)
 
     return noting, pairs
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
 from jobs.preconditions.waves import evaluate_waves
@@ -77,8 +78,11 @@ def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> Co
     due, verdicts = evaluate_waves(tree.client, plan.changes)
     ledger.judge(verdicts)
     if due:
-        with lease_for(settings, plan.plan_id, "commit") as lease:
-            commit_admin(settings, ledger, controller, due, lease)
+        with (
+            ZooKeeperSession(settings.zookeeper) as zookeeper,
+            lease_for(settings, zookeeper, plan.plan_id, "commit") as lease,
+        ):
+            commit_admin(settings, zookeeper, ledger, controller, due, lease=lease)
     ledger.close()
     return ledger
 

@@ -62,10 +62,10 @@ def test_controller_znode_is_kafkas_and_ephemeral(tree: KafkaTree) -> None:
 
 def test_hands_back_by_ending_the_session(tree: KafkaTree) -> None:
     with controllership(tree.endpoint, OURS):
-        assert current_controller(tree.endpoint) == OURS
+        assert current_controller(tree.client) == OURS
 
     assert tree.client.exists("/controller") is None
-    assert current_controller(tree.endpoint) == -1
+    assert current_controller(tree.client) == -1
 
 
 def test_hands_back_after_an_error(tree: KafkaTree) -> None:
@@ -123,7 +123,7 @@ def test_current_controller_is_read_after_a_sync(tree: KafkaTree, monkeypatch: p
 
     monkeypatch.setattr(KazooClient, "sync_async", catch_up)
 
-    assert current_controller(tree.endpoint) == -1
+    assert current_controller(tree.client) == -1
 
 
 def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:

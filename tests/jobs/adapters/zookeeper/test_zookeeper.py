@@ -1,12 +1,22 @@
 """A connection to ZooKeeper: its chroot, single reads, and the message if no server answers."""
 
+import operator
 import time
 
 import pytest
 
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, read
+from jobs.adapters.zookeeper.connection import (
+    ZooKeeperSession,
+    children,
+    connected,
+    poll_until,
+    read,
+    read_latest,
+    with_retries,
+)
+from jobs.adapters.zookeeper.controllership import session_of
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import _MULTI_READ_SUPPORT, read_many, supports_multi_read
 from jobs.core.errors import UnreadableError
@@ -67,6 +77,31 @@ def test_connection_lost_in_a_sync_is_unreadable(proxy: ZooKeeperProxy) -> None:
         connected(ZooKeeperEndpoint(proxy.hosts)) as client,
     ):
         read_cluster(client)
+
+
+@pytest.mark.usefixtures("tree")
+def test_command_outlives_its_first_session(proxy: ZooKeeperProxy) -> None:
+    """Also if the session ends between two uses, and nothing has noticed it yet."""
+    with ZooKeeperSession(ZooKeeperEndpoint(proxy.hosts)) as zookeeper:
+        with zookeeper.connected() as client:
+            first = session_of(client)
+            proxy.expire_session()
+            assert with_retries(lambda: read_latest(client, "/controller_epoch")).data == b"7"
+            second = session_of(client)
+        proxy.expire_session()
+        with zookeeper.connected() as client:
+            assert read(client, "/controller_epoch").data == b"7"
+            third = session_of(client)
+    assert len({first, second, third}) == 3
+
+
+def test_command_whose_server_is_gone_is_unreadable(proxy: ZooKeeperProxy) -> None:
+    with ZooKeeperSession(ZooKeeperEndpoint(proxy.hosts), 1.0) as zookeeper:
+        with zookeeper.connected() as client:
+            proxy.cut()
+            poll_until(lambda: client.connected, operator.not_, 5.0)
+        with pytest.raises(UnreadableError, match="no ZooKeeper answered at"), zookeeper.connected():
+            pass
 
 
 @pytest.mark.parametrize("knows_multi_read", [True, False])

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
+from jobs.adapters.zookeeper.connection import sync, with_retries
 from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, current_holder
 from jobs.core.errors import RefusedError
-from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
+from jobs.execution.admin.lease import LeaseGuardedAdmin
 from jobs.runtime.settings import Settings
-from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, settings_of
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, own_lease, settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
@@ -29,13 +30,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lease(settings: Settings) -> Iterator[Lease]:
-    with lease_for(settings, "p1", "commit") as mine:
+    with own_lease(settings, "p1", "commit") as mine:
         yield mine
 
 
 def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
     """A process with another warehouse on the same cluster."""
-    return lease_for(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
+    return own_lease(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
 
 
 @pytest.mark.usefixtures("impatient")
@@ -61,13 +62,13 @@ def test_of_the_same_plan_says_to_interrupt_it(tree: KafkaTree, tmp_path: Path) 
 def test_waits_until_it_is_released(
     tree: KafkaTree, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with lease_for(settings, "p1", "commit") as first:
+    with own_lease(settings, "p1", "commit") as first:
         threading.Timer(0.5, first.release).start()
         with other(tree, tmp_path) as second:
             second.refuse_lost()
-            assert current_holder(tree.endpoint) == second.holder
+            assert current_holder(tree.client) == second.holder
     assert "waiting for it, 12 s at most: that of a process that was killed ends by then" in capsys.readouterr().err
-    assert current_holder(tree.endpoint) is None
+    assert current_holder(tree.client) is None
 
 
 def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
@@ -83,24 +84,35 @@ def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: 
 
 def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
     behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path))
-    with lease_for(behind, "p1", "commit") as mine:
+    with own_lease(behind, "p1", "commit") as mine:
         mine.refuse_lost()
         proxy.expire_session()
         with pytest.raises(LeaseLostError, match="was lost"):
             mine.refuse_lost()
 
 
+def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
+    """Another process has it by then."""
+    behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path / "mine"))
+    with own_lease(behind, "p1", "commit") as mine:
+        proxy.expire_session()
+        with other(tree, tmp_path) as theirs:
+            with_retries(lambda: sync(mine.client))
+            mine.release()
+            theirs.refuse_lost()
+
+
 def test_zookeeper_denies_the_lease(tree: KafkaTree, settings: Settings) -> None:
     tree.client.create("/surveyor", acl=READ_ACL_UNSAFE)
 
-    with pytest.raises(RefusedError, match=r"NoAuth.*commit_lease = false"), lease_for(settings, "p1", "commit"):
+    with pytest.raises(RefusedError, match=r"NoAuth.*commit_lease = false"), own_lease(settings, "p1", "commit"):
         pytest.fail("it cannot be created")
 
 
 def test_no_lease_if_disabled_in_the_conf(tree: KafkaTree, settings: Settings) -> None:
     without = Settings("default", settings.warehouse, settings.conf.model_copy(update={"commit_lease": False}))
 
-    with lease_for(without, "p1", "commit") as first, lease_for(without, "p2", "commit") as second:
+    with own_lease(without, "p1", "commit") as first, own_lease(without, "p2", "commit") as second:
         first.refuse_lost()
         second.refuse_lost()
     assert tree.client.exists("/surveyor") is None
@@ -112,6 +124,6 @@ def test_manually_created_lease_stops_commits(tree: KafkaTree, settings: Setting
 
     with (
         pytest.raises(LeaseHeldError, match=r"upgrade tonight.*was created by hand"),
-        lease_for(settings, "p", "commit"),
+        own_lease(settings, "p", "commit"),
     ):
         pytest.fail("it is held")

@@ -10,15 +10,15 @@ from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.lease import LEASE, current_holder
-from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.commit_log import RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.throttled_tree import RATES, overrides, settings_of
+from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease, settings_of
 from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -118,7 +118,7 @@ def test_lease_is_held_while_a_commit_waits(
     assert "interrupt it and run this again" in met[1].stderr
     assert controller.elected == []
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
-    assert (surveyor.status(plan.plan_id), current_holder(kafka.endpoint)) == (
+    assert (surveyor.status(plan.plan_id), current_holder(kafka.client)) == (
         PlanStatus.COMMITTED,
         None,
     )
@@ -202,7 +202,7 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
     surveyor.lake.update("plans", "true", status=f"'{status}'")
     before = kafka.dump()
 
-    with lease_for(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
+    with own_lease(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
         done = run(surveyor, kafka, plan, *more, command=command)
 
     assert done.exit_code == REFUSED, done.stderr
@@ -218,7 +218,10 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     turned: list[RowOutcome] = []
 
     def cancel() -> None:
-        turned.extend(cancel_running(settings, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False))
+        with ZooKeeperSession(kafka.endpoint) as zookeeper:
+            turned.extend(
+                cancel_running(settings, zookeeper, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False)
+            )
 
     thread = threading.Thread(target=cancel)
     controller.events = [thread.start]
@@ -233,7 +236,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     assert "nothing more of it is submitted; plan again" in done.stderr
     assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"
     assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
-    assert (surveyor.status(plan.plan_id), current_holder(kafka.endpoint)) == (
+    assert (surveyor.status(plan.plan_id), current_holder(kafka.client)) == (
         PlanStatus.CANCELLED,
         None,
     )
@@ -242,7 +245,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
 def test_uncommitted_plan_is_cancelled_during_a_commit(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    with lease_for(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
+    with own_lease(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
         done = run(surveyor, kafka, plan, command="cancel")
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.CANCELLED)

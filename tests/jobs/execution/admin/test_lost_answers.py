@@ -154,10 +154,10 @@ def test_unknown_if_zookeeper_does_not_answer_either(
 ) -> None:
     plan = creates(lake, tree)
 
-    def unreadable(_: str) -> None:
+    def unreadable(*_: object) -> None:
         raise UnreadableError("no ZooKeeper answered")
 
-    monkeypatch.setattr("jobs.execution.admin.controller_client.connected", unreadable)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.poll_until", unreadable)
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 

@@ -9,6 +9,7 @@ from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
@@ -96,8 +97,11 @@ def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingCont
     kafka.write(REASSIGN, order({1: [2, 1]}))
     before = kafka.dump()
 
-    with pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"):
-        ZnodeRequests(kafka.endpoint, lambda: None).reassign({(T, 0): [3, 1]})
+    with (
+        ZooKeeperSession(kafka.endpoint) as zookeeper,
+        pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"),
+    ):
+        ZnodeRequests(zookeeper, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
 
 

@@ -17,7 +17,7 @@ from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides, settings_of
+from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides
 from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -523,8 +523,7 @@ def test_partition_in_several_waves_continues_where_it_is(
 
 
 def left_behind(kafka: KafkaTree, controller: MovingController, lake: Warehouse, plan: Plan) -> None:
-    settings = settings_of(kafka, lake.warehouse)
-    set_throttle(settings, controller, plan.plan_id, plan.changes, 1000)
+    set_throttle(lake, kafka.client, controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(

@@ -10,7 +10,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind
 from schemas.topic_configs import FOLLOWER_RATE
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.throttled_tree import overrides, settings_of
+from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
@@ -26,7 +26,7 @@ def plan(tree: KafkaTree, controller: MovingController, lake: Warehouse) -> Plan
     tree.add_topic(T, {0: [0, 1]})
     made = store_plan(lake, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled")
     controller.begin((T, 0), [0, 3])
-    set_throttle(settings_of(tree, lake.warehouse), controller, made.plan_id, made.changes, 1000)
+    set_throttle(lake, tree.client, controller, made.plan_id, made.changes, 1000)
     return made
 
 

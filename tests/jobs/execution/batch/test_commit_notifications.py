@@ -218,7 +218,7 @@ def test_lagging_zookeeper_server_is_no_alarm(tree: KafkaTree, plan: Plan, monke
 
     monkeypatch.setattr(KazooClient, "sync_async", catch_up)
 
-    verify_written(tree.endpoint, NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1)]))
+    verify_written(tree.client, NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1)]))
 
 
 def test_unreadable_registration_during_take_over_leaves_no_open_intent(
@@ -264,7 +264,7 @@ def test_later_writes_of_the_same_states_are_no_alarm(  # noqa: PLR0913 - the fi
     told = NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1, is_found)])
 
     if ours:
-        verify_written(tree.endpoint, told)
+        verify_written(tree.client, told)
     else:
         with pytest.raises(SurveyorError, match="another client writes states without being the controller"):
-            verify_written(tree.endpoint, told)
+            verify_written(tree.client, told)

@@ -69,7 +69,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     plan = move_all(topic, lake)
 
     def lose_for_good() -> None:
-        proxy.refuse()
+        proxy.cut()
         proxy.expire_session()
 
     after_multi(monkeypatch, nth, lose_for_good)

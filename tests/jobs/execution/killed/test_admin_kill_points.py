@@ -23,7 +23,7 @@ from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import KILLED, CrashRunner, Planned, planned, sampled_points
 from tests.jobs.execution.killed.fake_admin import FakeAdmin
 from tests.jobs.support.controllers.cancelling_controller import MovingController
-from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrides, settings_of
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrides
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -74,7 +74,7 @@ def called_back(lake: Warehouse, tree: KafkaTree) -> Plan:
 def throttled(lake: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue under a throttle."""
     plan = called_back(lake, tree)
-    set_throttle(settings_of(tree, lake.warehouse), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
+    set_throttle(lake, tree.client, ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
     return plan
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.commit import HeldControllership
 from jobs.execution.batch.notify import HoldBudget, notify
@@ -34,7 +35,6 @@ def commit_held(
     settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
     plan = read_plan(settings.lake, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-    assessment = check_before_commit(settings, plan, Mode.BATCH, limits)
     hold = HoldBudget(held.held() + patience)
 
     def notify_brokers(changes: Sequence[Change]) -> None:
@@ -43,5 +43,7 @@ def commit_held(
         responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.lake, responses.table(settings.lake.cluster))
 
-    apply_plan(settings, plan, assessment, hold.max_hold, HeldControllership(held, notify_brokers))
+    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        assessment = check_before_commit(settings, zookeeper, plan, Mode.BATCH, limits)
+        apply_plan(settings, zookeeper, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
     return read_plan(settings.lake, plan_id).row

@@ -1,7 +1,11 @@
 """The configuration API of Kafka's brokers: requests to the Admin API, applied to the tree."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.execution.admin.lease import lease_for
 from jobs.runtime.settings import Settings, settings_from
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import decode_config, encode_config
@@ -11,6 +15,13 @@ RATES = (LEADER_RATE, FOLLOWER_RATE)
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 Overrides = dict[str, dict[str, str]]
+
+
+@contextmanager
+def own_lease(settings: Settings, plan_id: str, command: str) -> Iterator[Lease]:
+    """The lease as a process has it that does nothing else."""
+    with ZooKeeperSession(settings.zookeeper) as zookeeper, lease_for(settings, zookeeper, plan_id, command) as lease:
+        yield lease
 
 
 class CrashError(Exception):

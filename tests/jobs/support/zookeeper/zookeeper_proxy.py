@@ -65,6 +65,12 @@ class ZooKeeperProxy:
         """Refuse all connections from now on."""
         self._refusing = True
 
+    def cut(self) -> None:
+        """End all connections, and refuse new ones from now on."""
+        self.refuse()
+        for each in self._sockets:
+            _shut(each)
+
     def expire_session(self) -> None:
         """Let ZooKeeper end the session that was last opened through here and not closed."""
         host, port = self._upstream
