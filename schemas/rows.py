@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind
-from schemas.znodes import State
+from schemas.znodes import Endpoint, State
 
 CONTROL: Final = "control"
 """Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""
@@ -56,6 +56,21 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     versions: dict[str, int] = {}
     cluster_id: str | None = None
     migration: str | None = None
+
+
+class Broker(TableRow, frozen=True, kw_only=True):
+    """One row of BROKERS. If the registration is not understood, only id, epoch and version are known."""
+
+    TABLE = "brokers"
+    snapshot_id: int | None = None
+    broker_id: int
+    broker_epoch: int
+    state_version: int | None = None
+    host: str | None = None
+    port: int | None = None
+    endpoints: list[Endpoint] | None = None
+    rack: str | None = None
+    understood: bool
 
 
 class Topic(TableRow, frozen=True, kw_only=True, gc=False):

@@ -37,7 +37,7 @@ from jobs.advice.cluster import BLOCKING_SHOWN, repair_suggestion
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import rows_as_of
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_command
@@ -45,6 +45,7 @@ from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER
+from schemas.rows import Broker
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 PROBE_TIMEOUT_SECONDS: Final = 5.0
@@ -288,7 +289,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     with suppress(SurveyorError):  # the tables have findings of their own
         snapshot = warehouse_status_if_readable(settings.lake).snapshot
         in_snapshot = (
-            {row["broker_id"] for row in as_of(settings.lake, snapshot, "brokers")} if snapshot else in_snapshot
+            {row.broker_id for row in rows_as_of(settings.lake, snapshot, Broker)} if snapshot else in_snapshot
         )
     missing = sorted(in_snapshot.difference(state.live))
     if missing:

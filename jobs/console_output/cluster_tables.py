@@ -36,7 +36,7 @@ from jobs.snapshots.health import with_derived_columns
 from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
-from schemas.rows import Snapshot, Topic
+from schemas.rows import Broker, Snapshot, Topic
 
 PARTITION_COLUMNS: Final = (
     "topic",
@@ -235,7 +235,7 @@ def _refuse_unknown_broker(settings: Settings, snapshot: Snapshot, broker: int) 
     """Raise UsageError if a broker is not registered in a snapshot and no partition refers to it."""
     if _refers_to(table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS), broker):
         return
-    if not as_of(settings.lake, snapshot, "brokers", ("broker_id", "=", broker)):
+    if not rows_as_of(settings.lake, snapshot, Broker, ("broker_id", "=", broker)):
         raise UsageError(
             f"no broker {broker} in snapshot {snapshot.snapshot_id} of {settings.cluster}; "
             "`surveyor show brokers` lists them",

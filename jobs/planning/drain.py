@@ -7,20 +7,19 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError
 from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, refuse_empty
+from jobs.repositories.snapshots import refuse_empty, rows_as_of
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
-from schemas.rows import DrainedBroker, PlanRecord, Snapshot
+from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
 
 MAX_PARTITIONS_NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has all of them."""
@@ -31,7 +30,7 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
 
     def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
-        brokers = as_of(settings.lake, at.snapshot, "brokers")
+        brokers = rows_as_of(settings.lake, at.snapshot, Broker)
         ids = _drainable(requested, brokers, at.snapshot.snapshot_id)
         _refuse_no_leaders(ids, brokers, drained_brokers(settings.lake), at.snapshot.snapshot_id)
         tables = partitions_with_requests(at), at["topics"], at["brokers"]
@@ -64,9 +63,9 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     return planner
 
 
-def _drainable(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list[int]:
+def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) -> list[int]:
     """Return the brokers that can be drained; a dead broker leads nothing, so it is an error only if all are dead."""
-    understood = {row["broker_id"]: row["understood"] for row in brokers}
+    understood = {row.broker_id: row.understood for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
     alive = ", ".join(map(str, sorted(understood))) or "none"
     why = (
@@ -93,9 +92,11 @@ def _keep_concerned(ids: Sequence[int], concerned: Container[int], why: str) -> 
     return rest
 
 
-def _refuse_no_leaders(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet[int], snapshot_id: int) -> None:
+def _refuse_no_leaders(
+    ids: Sequence[int], brokers: Sequence[Broker], drained: AbstractSet[int], snapshot_id: int
+) -> None:
     """Raise RefusedError if no broker could lead: with all brokers last, the replica order would not change."""
-    able = {row["broker_id"] for row in brokers if row["understood"]} - drained
+    able = {row.broker_id for row in brokers if row.understood} - drained
     if not able.difference(ids):
         others = f"; {', '.join(map(str, sorted(drained)))} drained already" if drained else ""
         raise RefusedError(

@@ -41,14 +41,14 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader, PlanRows
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import PlanRecord, Snapshot
+from schemas.rows import Broker, PlanRecord, Snapshot
 
 PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -190,7 +190,7 @@ def _store(tables: SparkWarehouse, snapshot: Snapshot, alias: Alias, planned: Pl
         parameters=planned.parameters,
         snapshot_id=snapshot.snapshot_id,
         cluster_id=snapshot.cluster_id,
-        broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
+        broker_epochs={row.broker_id: row.broker_epoch for row in rows_as_of(lake, snapshot, Broker)},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
         command=command,
     )

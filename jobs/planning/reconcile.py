@@ -24,7 +24,7 @@ from jobs.planning.planning_tables import vanished_states
 from jobs.planning.topics.existing_topic import operation
 from jobs.repositories.failed_log_dirs import event_lines
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, rows_as_of
+from jobs.repositories.snapshots import rows_as_of
 from jobs.runtime.console import log
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
@@ -47,7 +47,7 @@ from schemas.enums import (
 )
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NONE
-from schemas.rows import CONTROL, Topic, ZnodeRequest
+from schemas.rows import CONTROL, Broker, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
 
 MAX_WAITING_LINES: Final = 20
@@ -132,7 +132,7 @@ def _stop_confirmations(at: SnapshotTables) -> list[Row]:
     lake = at.tables.warehouse
     if _was_surveyor_control(at):
         return []
-    epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, at.snapshot, "brokers")}
+    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(lake, at.snapshot, Broker)}
     of_last = ("controller_epoch", "=", at.snapshot.controller_epoch)
     rows = lake.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
@@ -296,5 +296,5 @@ def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
 def _executor(at: SnapshotTables) -> str:
     """Return which controller executes the requests, according to the snapshot."""
     controller = at.snapshot.controller_id
-    live = {row["broker_id"] for row in as_of(at.tables.warehouse, at.snapshot, "brokers")}
+    live = {row.broker_id for row in rows_as_of(at.tables.warehouse, at.snapshot, Broker)}
     return f"broker {controller}, the controller" if controller in live else "a resident controller"

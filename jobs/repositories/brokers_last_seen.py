@@ -11,8 +11,8 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import as_of
-from schemas.rows import ClusterEvent, Snapshot
+from jobs.repositories.snapshots import as_of, rows_as_of
+from schemas.rows import Broker, ClusterEvent, Snapshot
 
 TABLE: Final = "brokers_last_seen"
 
@@ -65,7 +65,7 @@ def _seen_in(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
 
 def _from_events(lake: Warehouse, snapshot: Snapshot) -> Iterator[Row]:
     """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
-    registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers") if row["understood"]}
+    registered = {row.broker_id for row in rows_as_of(lake, snapshot, Broker) if row.understood}
     until = ("snapshot_id", "<=", snapshot.snapshot_id)
     failures = sorted(lake.typed_rows(ClusterEvent, until, ("kind", "=", BROKER_FAILED)), key=attrgetter("snapshot_id"))
     failed_in = {int(row.subject.split(" ")[1]): row.snapshot_id for row in failures}

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
 from jobs.repositories.broker_responses import latest_responses
-from jobs.repositories.snapshots import as_of, rows_as_of
+from jobs.repositories.snapshots import rows_as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR
-from schemas.rows import Snapshot, ZnodeRequest
+from schemas.rows import Broker, Snapshot, ZnodeRequest
 
 _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
@@ -29,7 +29,7 @@ def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[Row]:
     ].unique()
     if not topics:  # the usual case, for which nothing else is read
         return []
-    epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")}
+    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(lake, snapshot, Broker)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
     answers = latest_responses(lake.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
     failed = as_rows(answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))

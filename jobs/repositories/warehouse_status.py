@@ -16,10 +16,10 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.snapshots import as_of, last_snapshot
+from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
-from schemas.rows import DrainedBroker, PlanRecord, Snapshot
+from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -89,7 +89,7 @@ def missing_since(lake: Warehouse, snapshot: Snapshot, brokers: Collection[int])
 
     A broker in no snapshot counts as missing since the oldest one.
     """
-    absent = {*brokers}.difference(row["broker_id"] for row in as_of(lake, snapshot, "brokers"))
+    absent = {*brokers}.difference(row.broker_id for row in rows_as_of(lake, snapshot, Broker))
     if not absent:
         return {}
     seen = brokers_last_seen(lake, snapshot)

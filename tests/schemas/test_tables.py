@@ -12,6 +12,7 @@ from schemas.digest import HASHED
 from schemas.notices import Notice
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow
 from schemas.tables import CHECKS, KEYS, NOTICES, TABLES
+from schemas.znodes import Endpoint
 
 IDS: Final = "array<int>"
 
@@ -292,6 +293,7 @@ SIMPLE: Final[dict[str, set[Any]]] = {
     IDS: {list[int], tuple[int, ...]},
     "map<string,bigint>": {dict[str, int]},
     "array<string>": {list[str]},
+    "array<struct<listener:string,security_protocol:string,host:string,port:int>>": {list[Endpoint]},
     "array<struct<broker_id:int,broker_epoch:bigint>>": {list[BrokerEpoch]},
     "map<string,string>": {dict[str, str | None]},
 }

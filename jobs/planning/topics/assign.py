@@ -30,10 +30,10 @@ from jobs.planning.topics.new_partitions import (
 )
 from jobs.planning.topics.new_topics import NewTopic, not_alive_fault, topic_name_faults
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import rows_as_of
 from planner.topics.creation import creation_changes
 from schemas.enums import OperationKind, PlanKind
-from schemas.rows import Snapshot
+from schemas.rows import Broker, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +58,17 @@ class AssignRequest:
 
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the topics on a snapshot."""
-        registered = as_of(at.tables.warehouse, at.snapshot, "brokers")
-        live = sorted(row["broker_id"] for row in registered if row["understood"])
+        registered = rows_as_of(at.tables.warehouse, at.snapshot, Broker)
+        live = sorted(row.broker_id for row in registered if row.understood)
         if not live:
             raise RefusedError(
                 f"no broker is alive in the snapshot, so none can hold {', '.join(self._names[:3])}; "
                 "start brokers, then run `surveyor snapshot` again",
             )
         brokers = self.brokers or live
-        racks = self._racks([row for row in registered if row["broker_id"] in brokers])
+        racks = self._racks([row for row in registered if row.broker_id in brokers])
         raise_any(self._faults(at, brokers, live, racks))
-        usable = [row for row in registered if row["broker_id"] in (brokers if self._by_rule else live)]
+        usable = [row for row in registered if row.broker_id in (brokers if self._by_rule else live)]
         return self._planned(at, brokers, usable, racks if isinstance(racks, dict) else {})
 
     @property
@@ -84,7 +84,7 @@ class AssignRequest:
             for fault in topic.meaning_faults(in_file=self.from_file, unknown_allowed=self.unknown_config_allowed):
                 yield UsageError, fault
 
-    def _racks(self, brokers: Sequence[Row]) -> dict[int, str] | Fault:
+    def _racks(self, brokers: Sequence[Broker]) -> dict[int, str] | Fault:
         if not (self.rack_aware and self.strategy in RACK_AWARE and self._by_rule):
             return {}
         try:
@@ -107,7 +107,7 @@ class AssignRequest:
                 yield RefusedError, fault
 
     def _planned(
-        self, at: SnapshotTables, brokers: list[int], usable: Sequence[Row], racks: dict[int, str]
+        self, at: SnapshotTables, brokers: list[int], usable: Sequence[Broker], racks: dict[int, str]
     ) -> PlanDraft:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
         rows.sort(key=lambda row: str(row["topic"]))
@@ -131,7 +131,7 @@ class AssignRequest:
             parameters |= crowded(assigned, usable, self._crowding_advice)
         return PlanDraft(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
-    def _may_crowd(self, brokers: Sequence[Row]) -> bool:
+    def _may_crowd(self, brokers: Sequence[Broker]) -> bool:
         """Whether new partitions may have more replicas in one rack than necessary, unless racks are ignored."""
         sizes = [topic.replication_factor or 0 for topic in self._by_rule]
         freely = len(self._by_rule) < len(self.topics) or self.strategy == SIMPLE

@@ -6,7 +6,6 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import requests_of
@@ -21,11 +20,12 @@ from jobs.planning.topics.new_partitions import (
 )
 from jobs.planning.topics.new_topics import not_alive_fault
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import rows_as_of
 from planner.text import pluralise
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import INTERNAL_TOPICS, OperationKind, PlanKind
+from schemas.rows import Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class ExpandRequest:
                 f"{self.partitions} adds none, and Kafka "
                 "cannot remove any; ask for more",
             )
-        registered = as_of(at.tables.warehouse, at.snapshot, "brokers")
-        live = sorted((row for row in registered if row["understood"]), key=lambda row: row["broker_id"])
+        registered = rows_as_of(at.tables.warehouse, at.snapshot, Broker)
+        live = sorted((row for row in registered if row.understood), key=lambda row: row.broker_id)
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:
             placement |= self._placement(topic, live)
@@ -78,9 +78,9 @@ class ExpandRequest:
             placement |= crowded(assigned, live, SPREAD_LATER)
         return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[expansion])
 
-    def _placement(self, topic: ExistingTopic, live: list[Row]) -> dict[str, Any]:
+    def _placement(self, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:
         """Return the input of the algorithm."""
-        first, brokers = topic.partitions[0].replicas, [row["broker_id"] for row in live]
+        first, brokers = topic.partitions[0].replicas, [row.broker_id for row in live]
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
         if len(first) > len(brokers):
             raise RefusedError(
@@ -94,7 +94,7 @@ class ExpandRequest:
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
         return placement | racks_parameter(racks)
 
-    def _added(self, topic: ExistingTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
+    def _added(self, topic: ExistingTopic, live: list[Broker], by_hand: list[list[int]]) -> list[list[int]]:
         """Return the assignment of the added partitions, checked as in `AdminZkClient`."""
         now = [row.replicas for row in topic.partitions]
         added = self.partitions - len(now)
@@ -115,7 +115,7 @@ class ExpandRequest:
                 f"--replica-assignment has replication factor {len(assignment[0])}, partition 0 of {topic.name} has "
                 f"{len(now[0])}; all need the same",
             )
-        ids = [row["broker_id"] for row in live]
+        ids = [row.broker_id for row in live]
         unknown = sorted({broker for replicas in assignment for broker in replicas}.difference(ids))
         if unknown:
             raise RefusedError(not_alive_fault(unknown, ids))

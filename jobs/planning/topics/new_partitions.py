@@ -14,6 +14,7 @@ from jobs.core.errors import RefusedError
 from planner.topics.assignment import NEW_TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
 from planner.topics.crowding import crowding, least_crowding
 from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for
+from schemas.rows import Broker
 
 KAFKA: Final = "kafka"
 SIMPLE: Final = "simple"
@@ -53,13 +54,13 @@ def _frame(spark: SparkSession, topics: Sequence[Row]) -> DataFrame:
     return spark.createDataFrame([tuple(topic.get(name) for name in _COLUMNS) for topic in topics], NEW_TOPICS)
 
 
-def racks_of(brokers: Sequence[Row], instead: str) -> dict[int, str]:
+def racks_of(brokers: Sequence[Broker], instead: str) -> dict[int, str]:
     """Return the rack of each broker, nothing if none has one; raise RefusedError if only some have one, as Kafka does.
 
     `instead` names alternatives to setting their racks or ignoring racks.
     """
-    racks = {row["broker_id"]: row["rack"] for row in brokers if row["rack"] is not None}
-    without = sorted(row["broker_id"] for row in brokers if row["rack"] is None)
+    racks = {row.broker_id: row.rack for row in brokers if row.rack is not None}
+    without = sorted(row.broker_id for row in brokers if row.rack is None)
     if racks and without:
         raise RefusedError(
             f"brokers are in racks ({', '.join(sorted(set(racks.values())))}) but {', '.join(map(str, without))} "
@@ -73,15 +74,15 @@ def racks_parameter(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:
     return {"racks": {str(broker): rack for broker, rack in sorted(racks.items())}} if racks else {}
 
 
-def crowded(assigned: DataFrame, brokers: Sequence[Row], instead: str) -> dict[str, Any]:
+def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dict[str, Any]:
     """Return a plan parameter about new partitions with more replicas in one rack than necessary, nothing for none.
 
     `brokers`: rows of BROKERS that could be used. `instead`: the command that spreads them.
     """
-    racks = {row["broker_id"]: row["rack"] for row in brokers if row["rack"] is not None}
+    racks = {row.broker_id: row.rack for row in brokers if row.rack is not None}
     if len(set(racks.values())) <= 1:
         return {}
-    ids = [row["broker_id"] for row in brokers]
+    ids = [row.broker_id for row in brokers]
     found = Counter[tuple[int, int]]()
     for row in assigned.groupBy("replicas").count().collect():
         least = least_crowding(len(row["replicas"]), racks, ids)
@@ -94,9 +95,9 @@ def crowded(assigned: DataFrame, brokers: Sequence[Row], instead: str) -> dict[s
     return {"crowded": {"partitions": found.total(), "most": most, "least": least, "instead": instead}}
 
 
-def may_crowd(replicas: int, brokers: Sequence[Row]) -> bool:
+def may_crowd(replicas: int, brokers: Sequence[Broker]) -> bool:
     """Whether Kafka's algorithm may put more of so many replicas into one rack than necessary.
 
     Once every rack has a replica, it does not consider racks any more.
     """
-    return replicas > len({row["rack"] for row in brokers})
+    return replicas > len({row.rack for row in brokers})
