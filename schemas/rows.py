@@ -158,6 +158,32 @@ class DrainedBroker(TableRow, frozen=True, kw_only=True):
     since: datetime
 
 
+class CommitRecord(TableRow, frozen=True, kw_only=True):
+    """One row of COMMITS: an intent, an outcome or a step."""
+
+    TABLE = "commits"
+    plan_id: str
+    attempt: int
+    wave: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    action: str
+    outcome: str
+    state_version_after: int | None = None
+    committed_at: datetime
+    who: str | None = None
+    message: str | None = None
+    controller_epoch: int | None = None
+    run: str | None = None
+
+    @property
+    def change(self) -> tuple[int, str, int] | None:
+        """Wave, topic and partition; None for a row that is about no change of the plan."""
+        if self.wave is None or self.topic is None or self.partition is None:
+            return None
+        return self.wave, self.topic, self.partition
+
+
 class BrokerEpoch(Struct, frozen=True, kw_only=True):
     """A broker that is registered, and its epoch."""
 

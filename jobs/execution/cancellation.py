@@ -23,7 +23,7 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     error_name,
 )
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.lease import Lease, current_holder
 from jobs.adapters.zookeeper.plan_submission import resident
@@ -52,7 +52,7 @@ from planner.reassignment.cancellation import ReassignmentStatus
 from planner.reassignment.rollback import steps_by_partition
 from planner.text import pluralise
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import Brokers, Change, Key, PlanRow
+from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 """Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""
@@ -163,7 +163,7 @@ def _is_being_committed(client: KazooClient, plan: Plan) -> bool:
 
 def _was_requested(lake: Warehouse, plan: Plan) -> bool:
     """Whether a commit has ever requested a reassignment of the plan."""
-    return any(row["action"] == Action.REASSIGN for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)))
+    return any(row.action == Action.REASSIGN for row in lake.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +222,14 @@ class _CancellationRun:
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
-        rows = self.settings.lake.rows("commits", ("plan_id", "=", self.plan.plan_id))
-        steps = [row for row in rows if row["action"] in _STATUS_BEFORE and row["partition"] is not None]
-        ended = {_place(row) for row in steps if row["outcome"] != Outcome.PENDING}
-        unfinished = {_place(row) for row in steps} - ended
+        rows = self.settings.lake.typed_rows(CommitRecord, ("plan_id", "=", self.plan.plan_id))
+        steps = [
+            ((*row.change, row.action), row.outcome)
+            for row in rows
+            if row.action in _STATUS_BEFORE and row.change is not None
+        ]
+        ended = {step for step, outcome in steps if outcome != Outcome.PENDING}
+        unfinished = {step for step, _ in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
         statuses = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in unfinished)))
         verdicts = []
@@ -291,10 +295,6 @@ class _CancellationRun:
 
 def _replicas_before(partition: PartitionStatus) -> Brokers | None:
     return partition.change.replicas_before if isinstance(partition.change, Change) else None
-
-
-def _place(row: Row) -> tuple[int, str, int, str]:
-    return row["wave"], row["topic"], row["partition"], row["action"]
 
 
 def _row(partition: PartitionStatus, step: Step) -> PlanRow:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.repositories.plans.rows import CHANGE_COLUMNS, CommitRows, plan_condition, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import PlanRecord, PlanRow
+from schemas.rows import CommitRecord, PlanRecord, PlanRow
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
@@ -193,18 +193,18 @@ def closed_line(lake: Warehouse, plan: PlanRecord) -> str:
     if plan.status == PlanStatus.ROLLED_BACK:
         reassignments = lake.typed_rows(PlanRecord, ("kind", "=", PlanKind.REASSIGN.value))
         rollbacks = [row for row in reassignments if row.options.get("rollback_of") == plan.plan_id]
-        commits = [row for plan in rollbacks for row in lake.rows("commits", ("plan_id", "=", plan.plan_id))]
+        commits = [row for plan in rollbacks for row in lake.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))]
         return f"was rolled back{_recorded(commits)}"
-    steps = lake.rows("commits", ("plan_id", "=", plan.plan_id))
-    return f"was cancelled{_recorded([row for row in steps if row['action'] == Step.CANCEL])}"
+    steps = lake.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
+    return f"was cancelled{_recorded([row for row in steps if row.action == Step.CANCEL])}"
 
 
-def _recorded(rows: Sequence[Row]) -> str:
+def _recorded(rows: Sequence[CommitRecord]) -> str:
     if not rows:
         return ""
-    last = max(rows, key=itemgetter("committed_at"))
-    run = f" ({last['run']})" if last.get("run") else ""
-    return f" by {last['who']}{run} at {last['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
+    last = max(rows, key=attrgetter("committed_at"))
+    run = f" ({last.run})" if last.run else ""
+    return f" by {last.who}{run} at {last.committed_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]]:
@@ -212,13 +212,12 @@ def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]
 
     Changes that were already applied when a commit started, that were stale or that it never reached are excluded.
     """
-    outcomes: dict[tuple[int, int, str, int], set[str]] = {}
-    for row in lake.rows("commits", ("plan_id", "=", plan_id)):
-        if row["partition"] is not None:
-            key = (row["attempt"], row["wave"], row["topic"], row["partition"])
-            outcomes.setdefault(key, set()).add(row["outcome"])
+    outcomes: dict[tuple[int, tuple[int, str, int]], set[str]] = {}
+    for row in lake.typed_rows(CommitRecord, ("plan_id", "=", plan_id)):
+        if row.change is not None:
+            outcomes.setdefault((row.attempt, row.change), set()).add(row.outcome)
     never = {Outcome.STALE.value, Outcome.SKIPPED.value}
-    return {key[1:] for key, seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
+    return {change for (_, change), seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
 
 
 def close_plan(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
