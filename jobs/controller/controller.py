@@ -290,7 +290,9 @@ class ResidentController:
         record = self._record_cycle(decided)
         verdicts = self._write(decided, record)
         self.summary.add_cycle(verdicts, () if record is None else record.rejections)
-        self.broker_requests.send_stops(decided.others)
+        # a partition that changes, for instance because a replica of the target failed, is decided on again first
+        changing = {change.key for change in decided.changes}
+        self.broker_requests.send_stops(each for each in decided.others if each.key not in changing)
         return decided, verdicts
 
     def _poll_plans(self) -> None:

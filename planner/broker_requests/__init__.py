@@ -1,1 +1,0 @@
-"""Which control requests brokers are sent: notices, made from changes and registered brokers."""
