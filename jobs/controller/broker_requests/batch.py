@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, full_state_for, partition_notification
 from jobs.controller.decisions import Decisions
-from planner.broker_requests.notices import notices_for
+from planner.broker_requests import notices_for
 from planner.rules.decisions import Decision
 from planner.rules.partitions import PartitionInfo
 from planner.rules.topic_deletion import DeletionStep
@@ -113,21 +113,17 @@ class BrokerRequestBatch:
         metadata = by_api[UPDATE_METADATA]
         current = self.context.partitions if batch.needs_full_state else [key_of(notice) for notice in metadata]
         notices = self._metadata_notices(current, [broker])
-        if batch.needs_full_state:
-            notices += self._leader_and_isr_notices(broker, self.context.of_broker(broker))
-        else:
-            notices += self._leader_and_isr_retries(broker, by_api[LEADER_AND_ISR])
+        refused = {key_of(notice) for notice in by_api[LEADER_AND_ISR]}
+        held = self.context.of_broker(broker)
+        new = {key_of(notice) for notice in by_api[LEADER_AND_ISR] if notice.is_new}
+        states = self._leader_and_isr_notices(broker, held if batch.needs_full_state else held & refused)
+        # a replica that was new stays so until the broker accepts it
+        notices += [replace(notice, is_new=key_of(notice) in new) for notice in states]
         # metadata of a deleted topic is sent as before, because the topic may no longer exist
         deleted_metadata = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._is_kept(n.topic)]
         notices += [replace(notice, brokers=(broker,)) for notice in deleted_metadata]
         self.send(notices, live_brokers_to=[broker] if batch.needs_full_state else ())
         return self._retry_stops(broker, by_api[STOP_REPLICA])
-
-    def _leader_and_isr_retries(self, broker: int, notices: Sequence[Notice]) -> list[Notice]:
-        """Return LeaderAndIsr notices again; a replica that was new stays so until the broker accepts it."""
-        new = {key_of(notice) for notice in notices if notice.is_new}
-        current = self._leader_and_isr_notices(broker, {*map(key_of, notices)} & self.context.of_broker(broker))
-        return [replace(notice, is_new=key_of(notice) in new) for notice in current]
 
     def _retry_stops(self, broker: int, notices: Sequence[Notice]) -> set[Key]:
         """Forget that these StopReplica were sent; send those of a drained broker again immediately."""

@@ -50,9 +50,9 @@ class RetryBatch(NamedTuple):
     broker: int
     notices: Sequence[Notice]
     needs_full_state: bool
-    """The broker did not accept the list of live brokers, so it must be sent the full state.
+    """The broker did not accept an UpdateMetadata, so it must be sent the full state.
 
-    Followers ignore leaders that are not alive by their metadata.
+    Followers ignore leaders that are not alive by their metadata, and answer a LeaderAndIsr without an error.
     """
 
 
@@ -108,21 +108,20 @@ class RetryQueue:
                 codes.add(error)
             elif broker in self._backoffs:
                 self._backoffs[broker].notices.pop(_notice_key(notice), None)
-        is_live_brokers_only = not (response.notices or _is_settled(response, response.error))
-        if refused or is_live_brokers_only:
-            self._add_refusal(response, refused, is_live_brokers_only=is_live_brokers_only)
+        # each UpdateMetadata has the live brokers, and a follower ignores a LeaderAndIsr whose leader it does not know
+        lacks_brokers = response.api == UPDATE_METADATA and not _is_settled(response, response.error)
+        if refused or lacks_brokers:
+            self._add_refusal(response, refused, lacks_brokers=lacks_brokers)
             self._log_refusal(broker, response.api, codes or {response.error})
 
-    def _add_refusal(
-        self, response: BrokerResponse, notices: dict[NoticeKey, Notice], *, is_live_brokers_only: bool
-    ) -> None:
+    def _add_refusal(self, response: BrokerResponse, notices: dict[NoticeKey, Notice], *, lacks_brokers: bool) -> None:
         broker, epoch = response.broker_id, response.broker_epoch
         backoff = self._backoffs.get(broker)
         if backoff is None or backoff.broker_epoch != epoch:
             backoff = self._backoffs[broker] = _BrokerBackoff(epoch, time.monotonic() + FIRST_DELAY_SECONDS)
         elif backoff.was_resent:
             backoff.refuse_again()
-        backoff.needs_full_state |= is_live_brokers_only
+        backoff.needs_full_state |= lacks_brokers
         for notice_key, notice in notices.items():
             # a new replica stays so until the broker accepts it
             was_new = notice_key in backoff.notices and backoff.notices[notice_key].is_new

@@ -61,6 +61,26 @@ def test_failed_leader_and_isr_is_retried(
     assert len([line for line in log if "broker 1 answered" in line]) == 1
 
 
+def test_states_are_sent_again_after_a_refused_update_metadata(
+    tree: KafkaTree, controller: ResidentController, wait: Wait
+) -> None:
+    """A follower ignores a LeaderAndIsr whose leader it does not know, and answers without an error."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    initialize(controller)
+    assert tree.brokers is not None
+    tree.brokers[1].refuses = FAILED
+    tree.bounce(1)
+    run_until_quiet(controller)
+    tree.brokers[1].refuses = 0
+    before = len(tree.brokers[1].received)
+
+    wait(1.0)
+    run_until_quiet(controller)
+
+    apis = [request.api for request in tree.brokers[1].received[before:]]
+    assert (apis[0], apis.count("leader_and_isr")) == ("update_metadata", 1)
+
+
 def test_deletion_continues_after_a_retry(tree: KafkaTree, controller: ResidentController, wait: Wait) -> None:
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
     initialize(controller)
@@ -164,7 +184,9 @@ def test_which_errors_are_retried(wait: Wait, api: str, error: int, top: int, *,
     harness.respond([error], notice(api), api=api, top=top)
     wait(1.0)
 
-    assert harness.due_batches() == ([RetryBatch(1, [notice(api)], needs_full_state=False)] if is_retried else [])
+    # a broker without metadata ignores states whose leader it does not know
+    batch = RetryBatch(1, [notice(api)], needs_full_state=api == UPDATE_METADATA)
+    assert harness.due_batches() == ([batch] if is_retried else [])
 
 
 def test_delay_doubles_up_to_the_maximum_and_resets(wait: Wait) -> None:
