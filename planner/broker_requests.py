@@ -1,7 +1,8 @@
-"""Control requests for changes, on typed rows: the rule of `planner.broker_requests.spark`, without Spark.
+"""Control requests for changes and for topics that are being deleted.
 
-It also covers topics that are being deleted, as `planner.reconciliation.topic_deletion` does. Tests compare both
-implementations.
+Corresponds to `ControllerBrokerRequestBatch.addLeaderAndIsrRequestForBrokers`, which sends the state to the named
+brokers and the metadata to all live brokers, to `addStopReplicaRequestForBrokers`, and to
+`TopicDeletionManager.onTopicDeletion`. In: changes and registered brokers. Out: notices.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

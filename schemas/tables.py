@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from schemas import columns, notices
+from schemas import columns
 
 KEYS: Final = columns.KEYS
 CHECKS: Final = columns.CHECKS
@@ -39,6 +39,3 @@ DRAINED: Final = TABLES["drained"]
 THROTTLES: Final = TABLES["throttles"]
 COMMITS: Final = TABLES["commits"]
 ANSWERS: Final = TABLES["answers"]
-
-NOTICES: Final = StructType.fromJson(notices.NOTICES.json)
-"""Partition states to send to brokers; no table stores them."""

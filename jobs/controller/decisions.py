@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.controller.context import ControllerContext
 from jobs.repositories.drained_brokers import has_registered_again
+from planner.broker_requests import notices_for_deletion
 from planner.rules.cycle import CycleState
 from planner.rules.decisions import Decision
 from planner.rules.partitions import NONE, BrokerConfig, BrokerSets, ControllerConfig
-from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_notices, deletion_step
+from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replicas_to_delete
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, Action, DrainMode, RequestKind
 from schemas.notices import Notice
 from schemas.rows import Change, DrainedBroker, Key
@@ -146,8 +147,8 @@ def _deletion_notices(
     for step in steps:
         if step.step is DeletionStep.DELETE:
             rows = [context.partitions[key] for key in context.of_topic(step.topic)]
-            confirmed = _confirmed(context, step.topic)
-            yield from deletion_notices(step.topic_id, rows, state.brokers, confirmed, delete=delete)
+            replicas = replicas_to_delete(rows, _confirmed(context, step.topic))
+            yield from notices_for_deletion(step.topic, step.topic_id, replicas, state.brokers.eligible, delete=delete)
 
 
 def _confirmed(context: ControllerContext, topic: str) -> dict[int, set[int]]:

@@ -3,7 +3,7 @@
 Corresponds to what `KafkaController.process` does on its events, for all of them at once: a cycle sees the present
 state and not what has happened. Each rule decides for each partition; the first one in `Precedence` makes the change,
 and the others wait for the next cycle. No state is kept, so a cycle after a crash continues from the cluster as it is.
-In: the tables, of all partitions or of those to be decided on. Out: DECISIONS, DELETIONS and NOTICES.
+In: the tables, of all partitions or of those to be decided on. Out: DECISIONS and DELETIONS.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdic
 from planner.leadership.preferred import preferred_verdicts
 from planner.reconciliation.decisions import Precedence, one_change_per_partition, to_decisions
 from planner.reconciliation.reassignment_steps import reassignment_decisions
-from planner.reconciliation.topic_deletion import deletion_notices, deletions, replicas_of
+from planner.reconciliation.topic_deletion import deletions, replicas_of
 from schemas.enums import LEADER_DURING_DELETE, Action, RequestKind
 
 _PREFERRED: Final = {
@@ -114,13 +114,6 @@ class Cycle:
         """Return DELETIONS: the next step for each topic that is queued for deletion."""
         t = self.tables
         return deletions(t.requests, self._queued, t.topics, self._replicas, t.broker_configs)
-
-    def deletion_notices(self, *, delete: bool) -> DataFrame:
-        """Return NOTICES of topics that are being deleted.
-
-        Those without `delete` must be sent first, those with it next.
-        """
-        return deletion_notices(self.deletions, self._queued, self._replicas, self.tables.brokers, delete=delete)
 
     @property
     def replicas_to_delete(self) -> DataFrame:

@@ -4,7 +4,7 @@ Corresponds to `TopicDeletionManager.resumeDeletions`, as far as the tables cont
 is confirmed by the broker's response to StopReplica, and everything else is in ZooKeeper. A topic is left alone while a
 replica that is not deleted yet is unreachable, while a partition is moving, or while a preferred election is requested.
 In: topics queued for deletion with their partitions, the brokers, REQUESTS, and which replicas are confirmed. Out:
-DELETIONS, one for each queued topic; and NOTICES for the replicas to be deleted.
+DELETIONS, one for each queued topic.
 """
 
 from typing import Final
@@ -13,14 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from planner.broker_requests.spark import notices
-from planner.columns.broker_sets import EMPTY, FAILED, no_brokers
+from planner.columns.broker_sets import EMPTY, FAILED
 from planner.columns.configs import boolean
 from planner.columns.shape import shaped
 from planner.rules.reassigned import IS_REASSIGNED
 from planner.rules.topic_deletion import DeletionStep
-from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
-from schemas.tables import NOTICES
+from schemas.enums import RejectionCode, RequestKind
 from schemas.topic_configs import DELETION_ENABLED
 
 DELETIONS: Final = StructType(
@@ -117,40 +115,3 @@ _REASON: Final = f"""CASE code
         ELSE concat('unreachable replicas on brokers ', out_of_reach)
     END
 END"""
-
-
-def deletion_notices(
-    decided: DataFrame, partitions: DataFrame, replicas: DataFrame, brokers: DataFrame, *, delete: bool
-) -> DataFrame:
-    """Return the notices of topics that are being deleted.
-
-    Without `delete` these set the leader to -2 (being deleted) and stop replicas; with it they delete the logs.
-    Corresponds to `TopicDeletionManager.onTopicDeletion` and `ControllerBrokerRequestBatch`, where a topic that is
-    queued for deletion has leader and leader epoch -2.
-    """
-    going = decided.where(f"step = '{DeletionStep.DELETE}'").select("topic", "topic_id")
-    holders = (
-        replicas.where("NOT deleted")
-        .groupBy("topic", "partition")
-        .agg(F.sort_array(F.collect_set("broker_id")).alias("stop_replica_to"))
-    )
-    live = brokers.where("understood").agg(F.sort_array(F.collect_set("broker_id")).alias("live"))
-    rows = (
-        partitions.join(F.broadcast(going), "topic")
-        .join(holders, ["topic", "partition"])
-        .crossJoin(F.broadcast(live))
-        .withColumns(
-            {
-                "leader_and_isr_to": no_brokers(),
-                "update_metadata_to": no_brokers() if delete else F.col("live"),
-                "delete_partition": F.lit(delete),
-                "leader": F.lit(LEADER_DURING_DELETE),
-                "leader_epoch": F.lit(LEADER_DURING_DELETE),
-                "isr": F.coalesce("isr", no_brokers()),
-                "state_version": F.lit(0),
-                "is_new": F.lit(False),  # noqa: FBT003 - a Spark literal
-                "leader_recovery_state": F.lit(0),
-            },
-        )
-    )
-    return rows.transform(notices).transform(shaped, NOTICES)

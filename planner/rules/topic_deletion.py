@@ -1,18 +1,17 @@
-"""The next step for a topic that is queued for deletion, and the requests that stop and delete its replicas.
+"""The next step for a topic that is queued for deletion, and the replicas to be deleted.
 
 Corresponds to `TopicDeletionManager.resumeDeletions` and `onTopicDeletion`. The same as
 `planner.reconciliation.topic_deletion`, which explains the steps, without Spark.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from planner.rules.partitions import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo, ids
-from schemas.enums import LEADER_DURING_DELETE, RejectionCode
-from schemas.notices import STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.enums import RejectionCode
 
 
 class DeletionStep(StrEnum):
@@ -76,6 +75,12 @@ def deletion_step(  # noqa: PLR0911, PLR0913 - what a step depends on, and a lin
     return Deletion(topic=name, topic_id=topic.topic_id, step=DeletionStep.DELETE if left else DeletionStep.REMOVE)
 
 
+def replicas_to_delete(partitions: Iterable[PartitionInfo], confirmed: Confirmed) -> dict[int, list[int]]:
+    """Return by partition the brokers that have not confirmed the deletion of their replica."""
+    left = {row.partition: _not_deleted(row, confirmed) for row in partitions}
+    return {partition: brokers for partition, brokers in left.items() if brokers}
+
+
 def _not_deleted(row: PartitionInfo, confirmed: Confirmed) -> list[int]:
     deleted = confirmed.get(row.partition, NONE)
     return [broker for broker in row.replicas if broker not in deleted]
@@ -88,39 +93,3 @@ def _refused(name: str, topic: TopicInfo | None, code: RejectionCode, reason: st
 
 def _waits(name: str, topic: TopicInfo, code: RejectionCode, reason: str) -> Deletion:
     return Deletion(topic=name, topic_id=topic.topic_id, step=DeletionStep.WAIT, code=code, reason=reason)
-
-
-def deletion_notices(
-    topic_id: str | None,
-    partitions: Iterable[PartitionInfo],
-    brokers: BrokerSets,
-    confirmed: Confirmed,
-    *,
-    delete: bool,
-) -> Iterator[Notice]:
-    """Yield the notices of a topic that is being deleted.
-
-    Without `delete` these set the leader to -2 (being deleted) and stop replicas; with it they delete the logs.
-    """
-    live = tuple(sorted(brokers.eligible))
-    for row in partitions:
-        holders = sorted(_not_deleted(row, confirmed))
-        if not holders:
-            continue
-        common: dict[str, Any] = {
-            "topic": row.topic,
-            "topic_id": topic_id,
-            "partition": row.partition,
-            "leader": LEADER_DURING_DELETE,
-            "leader_epoch": LEADER_DURING_DELETE,
-            "isr": row.isr or [],
-            "replicas": row.replicas,
-            "adding_replicas": row.adding_replicas,
-            "removing_replicas": row.removing_replicas,
-            "is_new": False,
-            "leader_recovery_state": 0,
-            "state_version": 0,
-        }
-        if not delete and live:
-            yield Notice(api=UPDATE_METADATA, brokers=live, delete_partition=False, **common)
-        yield Notice(api=STOP_REPLICA, brokers=tuple(holders), delete_partition=delete, **common)

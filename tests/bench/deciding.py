@@ -21,7 +21,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.decisions import DecisionEngine
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
-from planner.broker_requests.notices import notices_for
+from planner.broker_requests import notices_for
 from planner.rules.partitions import PartitionInfo, TopicInfo
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure

@@ -1,20 +1,12 @@
-"""Notices for changes: one example of each kind, and the transform compared with the rule on typed rows."""
+"""Notices for changes and deletions: one example of each kind, and an oracle of their recipients."""
 
-from typing import Any
-
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
-from planner.broker_requests.notices import notices_for as due_without_spark
-from planner.broker_requests.spark import notices, notices_due
-from schemas.enums import Action
-from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
-from schemas.rows import Change
-from schemas.tables import BROKERS, CHANGES
-from tests.planner.frames import as_rows, broker_row, frame
-from tests.planner.worlds import BATCHES
+from planner.broker_requests import notices_for, notices_for_deletion
+from schemas.enums import LEADER_DURING_DELETE, Action
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from schemas.rows import Change, Key
 from tests.typed_rows import typed
 
 IDS = st.lists(st.integers(0, 5), max_size=4, unique=True)
@@ -43,33 +35,38 @@ changes = st.lists(
 )
 
 
-def as_notices(rows: Any) -> list[Notice]:  # noqa: ANN401 - a DataFrame, which types its methods as unknown
-    return msgspec.convert(as_rows(rows), list[Notice])
+def recipients(change: Change, live: set[int]) -> dict[tuple[str, int], bool]:
+    """Return by API and broker whether the replica is new: the oracle, one broker at a time."""
+    sent: dict[tuple[str, int], bool] = {}
+    if change.leader_epoch_after is None or change.leader_recovery_state_after is None:
+        return sent
+    for broker in live:
+        sent[UPDATE_METADATA, broker] = change.is_new
+        if broker in change.leader_and_isr_to:
+            is_added = change.action == Action.START_REASSIGNMENT and broker in change.adding_after
+            sent[LEADER_AND_ISR, broker] = is_added or change.is_new
+        if broker in (change.stop_replica_to or ()):
+            sent[STOP_REPLICA, broker] = change.is_new
+    return sent
 
 
-def in_order(rows: list[Notice]) -> list[Notice]:
-    return sorted(rows, key=lambda row: (row.api, row.topic, row.partition, row.is_new))
+@given(changes, st.sets(st.integers(0, 5)))
+def test_recipients(decided: list[Change], live: set[int]) -> None:
+    sent: dict[Key, dict[tuple[str, int], bool]] = {change.key: {} for change in decided}
+    for notice in notices_for(decided, live):
+        of_change = sent[notice.topic, notice.partition]
+        assert notice.brokers
+        assert not {(notice.api, broker) for broker in notice.brokers} & of_change.keys(), "a broker gets it twice"
+        of_change |= {(notice.api, broker): notice.is_new for broker in notice.brokers}
 
-
-def by_spark(spark: SparkSession, decided: list[Change], understood: dict[int, bool]) -> list[Notice]:
-    rows = frame(spark, [msgspec.structs.asdict(change) for change in decided], CHANGES)
-    brokers = [broker_row(broker, understood=known) for broker, known in understood.items()]
-    return as_notices(notices_due(rows, frame(spark, brokers, BROKERS)))
-
-
-@BATCHES
-@given(changes, st.dictionaries(st.integers(0, 5), st.booleans()))
-def test_spark_and_typed_rows_agree(spark: SparkSession, decided: list[Change], understood: dict[int, bool]) -> None:
-    live = {broker for broker, known in understood.items() if known}
-
-    assert in_order(by_spark(spark, decided, understood)) == in_order(due_without_spark(decided, live))
+    assert sent == {change.key: recipients(change, live) for change in decided}
 
 
 def test_recipients_of_state_and_metadata() -> None:
     state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, "state_version": 2}
     change = typed(leader_and_isr_to=[3, 1, 9], stop_replica_to=[2], **state)
 
-    rows = due_without_spark([change], [3, 2, 1, 0])
+    rows = notices_for([change], [3, 2, 1, 0])
 
     assert [(row.api, row.brokers) for row in rows] == [
         (LEADER_AND_ISR, (3, 1)),
@@ -85,8 +82,8 @@ def test_added_replicas_are_new_and_leaving_ones_unassigned() -> None:
     moving = {"replicas_after": [3, 1], "adding_after": [3], "removing_after": [1], "leader_and_isr_to": [1, 3]}
     state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, **moving}
 
-    start = due_without_spark([typed(action=Action.START_REASSIGNMENT, **state)], [1, 2, 3])
-    narrow = due_without_spark([typed(action=Action.NARROW_TO_TARGET, stop_replica_to=[1], **state)], [1, 2, 3])
+    start = notices_for([typed(action=Action.START_REASSIGNMENT, **state)], [1, 2, 3])
+    narrow = notices_for([typed(action=Action.NARROW_TO_TARGET, stop_replica_to=[1], **state)], [1, 2, 3])
 
     assert [(row.api, row.brokers, row.is_new) for row in start] == [
         (LEADER_AND_ISR, (3,), True),
@@ -99,24 +96,15 @@ def test_added_replicas_are_new_and_leaving_ones_unassigned() -> None:
 
 
 def test_changes_decided_by_kafka_have_no_notices() -> None:
-    assert due_without_spark([typed(leader_and_isr_to=[1])], [1]) == []
+    assert notices_for([typed(leader_and_isr_to=[1])], [1]) == []
 
 
-def test_partitions_from_other_sources_have_their_recipients(spark: SparkSession) -> None:
-    """As for a broker that has just started: all metadata, and the state of its replicas; and a log that is deleted."""
-    partitions = spark.range(1).selectExpr(
-        "'t' AS topic",
-        "0 AS partition",
-        "array(2) AS leader_and_isr_to",
-        "array(2) AS update_metadata_to",
-        "array(1) AS stop_replica_to",
-        "true AS delete_partition",
-    )
+def test_a_deleted_topic_has_no_leader_and_then_no_replicas() -> None:
+    first, then = (notices_for_deletion("t", "id", {0: [2, 1]}, {1, 2, 3}, delete=delete) for delete in (False, True))
 
-    rows = as_rows(notices(partitions))
-
-    assert [(row["api"], row["brokers"], row["delete_partition"]) for row in rows] == [
-        (LEADER_AND_ISR, [2], False),
-        (UPDATE_METADATA, [2], False),
-        (STOP_REPLICA, [1], True),
+    assert [(row.api, row.brokers, row.delete_partition) for row in (*first, *then)] == [
+        (UPDATE_METADATA, (1, 2, 3), False),
+        (STOP_REPLICA, (1, 2), False),
+        (STOP_REPLICA, (1, 2), True),
     ]
+    assert {(row.leader, row.leader_epoch) for row in first} == {(LEADER_DURING_DELETE, LEADER_DURING_DELETE)}

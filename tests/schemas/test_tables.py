@@ -9,9 +9,8 @@ from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
-from schemas.notices import Notice
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow
-from schemas.tables import CHECKS, KEYS, NOTICES, TABLES
+from schemas.tables import CHECKS, KEYS, TABLES
 from schemas.znodes import Endpoint
 
 IDS: Final = "array<int>"
@@ -302,7 +301,6 @@ SIMPLE: Final[dict[str, set[Any]]] = {
 TYPED: Final[dict[type[Struct], StructType]] = {
     Change: TABLES["changes"],
     Operation: TABLES["operations"],
-    Notice: NOTICES,
     **{row: TABLES[row.TABLE] for row in TableRow.__subclasses__()},
 }
 
@@ -316,7 +314,3 @@ def test_typed_rows_have_the_columns_of_their_table(row: type[Struct]) -> None:
     assert all(
         typed[name] in {form for kind in kinds for form in (kind, kind | None)} for name, kinds in columns.items()
     )
-
-
-def test_every_column_of_a_notice_says_what_it_is() -> None:
-    assert _without_comment(NOTICES) == []

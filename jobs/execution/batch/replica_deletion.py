@@ -14,7 +14,7 @@ from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.execution.batch.notify import NotificationResult
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
-from planner.broker_requests.notices import notices_for, notices_for_deletion
+from planner.broker_requests import notices_for, notices_for_deletion
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.response_codes import NONE

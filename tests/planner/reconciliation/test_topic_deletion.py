@@ -1,13 +1,11 @@
-"""Topics queued for deletion: which are deleted, which wait and for what, and which notices brokers are sent."""
+"""Topics queued for deletion: which are deleted, and which wait and for what."""
 
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from planner.broker_requests.notices import notices_for_deletion
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
-from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from tests.planner.frames import Row, as_rows, config_row, partition_row, topic_row
 from tests.planner.reconciliation.cycles import cycle_of, request_row, stopped_row
 
@@ -52,7 +50,7 @@ def _partitions() -> list[Row]:
     ]
 
 
-def test_deletion_steps_and_notices(spark: SparkSession) -> None:
+def test_deletion_steps(spark: SparkSession) -> None:
     topics = [
         topic_row(
             name,
@@ -72,28 +70,6 @@ def test_deletion_steps_and_notices(spark: SparkSession) -> None:
         **{name: (step, code) for name, (_, _, step, code) in CASES.items()},
         "unknown": (S.REFUSE, CODES.UNKNOWN_TOPIC),
     }
-    first, then = ([*as_rows(cycle.deletion_notices(delete=delete))] for delete in (False, True))
-    told = {(row["topic"], row["api"], row["delete_partition"]): row["brokers"] for row in (*first, *then)}
-    assert told == {
-        (topic, api, delete): brokers
-        for topic, holders in (
-            *((topic, [1, 2]) for topic in ("plain", "new", "unborn", "config")),
-            ("half", [2]),
-        )
-        for api, delete, brokers in (
-            (UPDATE_METADATA, False, [1, 2, 3]),
-            (STOP_REPLICA, False, holders),
-            (STOP_REPLICA, True, holders),
-        )
-    }
-    assert {(row["leader"], row["leader_epoch"]) for row in first} == {(LEADER_DURING_DELETE, LEADER_DURING_DELETE)}
-    for delete, wave in ((False, first), (True, then)):
-        rows = notices_for_deletion("plain", None, {0: [1, 2]}, LIVE, delete=delete)
-        alike = [row for row in wave if row["topic"] == "plain"]
-        same = ("api", "partition", "delete_partition", "leader", "leader_epoch", "is_new", "state_version")
-        assert {(*(getattr(n, name) for name in same), n.brokers) for n in rows} == {
-            (*(row[name] for name in same), tuple(row["brokers"])) for row in alike
-        }
 
 
 def test_disabled_deletion_refuses_requests(spark: SparkSession) -> None:
@@ -108,5 +84,4 @@ def test_disabled_deletion_refuses_requests(spark: SparkSession) -> None:
 
     (deletion,) = as_rows(cycle.deletions)
     assert (deletion["step"], deletion["code"]) == (S.REFUSE, CODES.DELETION_DISABLED)
-    assert as_rows(cycle.deletion_notices(delete=True)) == []
     assert as_rows(cycle.decisions) == []  # no leader is elected in a queued topic

@@ -10,9 +10,8 @@ from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
 from planner.rules.decisions import Decision
-from planner.rules.topic_deletion import deletion_notices, deletion_step
+from planner.rules.topic_deletion import deletion_step
 from schemas.enums import LEADER_DURING_DELETE, RequestKind
-from schemas.notices import Notice
 from schemas.rows import Change
 from tests.planner.frames import Row, as_rows
 from tests.planner.rules.clusters import RandomCluster
@@ -51,7 +50,7 @@ def test_deletions(spark: SparkSession, cluster: RandomCluster) -> None:
     cycle, state = cluster.tables(spark), cluster.state()
     queued = {row["topic"] for row in cluster.requests if row["kind"] == RequestKind.DELETE_TOPIC}
     elected = {topic for topic, _ in state.elections}
-    steps, notices = [], []
+    steps = []
     for name in sorted(queued):
         partitions = [row for row in state.partitions.values() if row.topic == name]
         confirmed: dict[int, set[int]] = {}
@@ -70,16 +69,6 @@ def test_deletions(spark: SparkSession, cluster: RandomCluster) -> None:
             failed=failed,
         )
         steps.append(step)
-        if step.step == "delete":
-            for delete in (False, True):
-                given_facts = step.topic_id, partitions, state.brokers, confirmed
-                notices += [(delete, notice) for notice in deletion_notices(*given_facts, delete=delete)]
 
     of_spark = sorted(as_rows(cycle.deletions), key=lambda row: row["topic"])
     assert [asdict(step) for step in steps] == of_spark
-    notices_of_spark = [
-        (delete, msgspec.convert(row, Notice))
-        for delete in (False, True)
-        for row in as_rows(cycle.deletion_notices(delete=delete))
-    ]
-    assert sorted(notices, key=repr) == sorted(notices_of_spark, key=repr)

@@ -26,7 +26,7 @@ from jobs.adapters.brokers.control_encoding import (
     as_uuid,
     header,
 )
-from planner.broker_requests.notices import notices_for
+from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from tests.typed_rows import typed
 

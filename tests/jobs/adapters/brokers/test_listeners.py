@@ -29,7 +29,7 @@ from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
-from planner.broker_requests.notices import notices_for
+from planner.broker_requests import notices_for
 from tests.jobs.support.kafka.fake_brokers import FakeBroker
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates

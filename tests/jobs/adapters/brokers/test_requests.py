@@ -19,7 +19,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, controllershi
 from jobs.execution.batch.commit import _written_changes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.repositories.plans.commit_log import RowOutcome
-from planner.broker_requests.notices import notices_for
+from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import NOT_SENT
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, seen_by

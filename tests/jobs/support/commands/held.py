@@ -19,7 +19,7 @@ from jobs.repositories import broker_responses
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.settings import settings_from
-from planner.broker_requests.notices import notices_for
+from planner.broker_requests import notices_for
 from schemas.rows import Change, PlanRecord
 from tests.jobs.support.commands.commands import Surveyor
 
