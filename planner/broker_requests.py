@@ -8,9 +8,9 @@ brokers and the metadata to all live brokers, to `addStopReplicaRequestForBroker
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from planner.reassignment.replica_assignment import target
 from schemas.enums import LEADER_DURING_DELETE, Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.replica_assignment import target
 from schemas.rows import Change
 
 

@@ -21,9 +21,9 @@ from jobs.repositories.controller_epochs import set_back
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
-from planner.text import abbreviate, plan_size, pluralise
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 from schemas.rows import PlanRecord
+from schemas.text import abbreviate, plan_size, pluralise
 from schemas.znode_json import LAST_EPOCH
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0

@@ -43,9 +43,9 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_command
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
-from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import Broker
+from schemas.text import pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 PROBE_TIMEOUT_SECONDS: Final = 5.0

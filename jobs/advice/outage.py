@@ -21,9 +21,9 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import Start, StartOrder, start_order
-from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
 from schemas.rows import Key, PlanRecord, Snapshot
+from schemas.text import abbreviate, pluralise
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)
 

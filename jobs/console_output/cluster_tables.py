@@ -33,10 +33,10 @@ from jobs.runtime.console import emit_result, show, stream
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, with_last_known_replicas
 from jobs.snapshots.health import with_derived_columns
-from planner.text import pluralise
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.rows import Broker, Snapshot, Topic
+from schemas.text import pluralise
 
 PARTITION_COLUMNS: Final = (
     "topic",

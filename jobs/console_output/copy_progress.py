@@ -16,7 +16,7 @@ from planner.reassignment.copy_rate import (
     copy_rate_of,
     slowest,
 )
-from planner.text import pluralise
+from schemas.text import pluralise
 
 PARTITIONS_SHOWN: Final = 10
 BROKERS_SHOWN: Final = 20

@@ -9,7 +9,7 @@ from jobs.advice.doctor import CheckResult, CheckStatus, run_checks
 from jobs.core.errors import ExitCode
 from jobs.runtime.console import emit_result, wrapped
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
+from schemas.text import pluralise
 
 _MARKS: Final = {CheckStatus.FINE: "ok", CheckStatus.WARNING: "WARN", CheckStatus.FAULT: "FAULT"}
 _LABEL_WIDTH: Final = 25

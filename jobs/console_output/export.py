@@ -17,8 +17,8 @@ from jobs.runtime.cli_enums import Format
 from jobs.runtime.console import Result, emit_result, log, next_in_json, next_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from planner.text import pluralise
 from schemas.enums import Action, PlanStatus
+from schemas.text import pluralise
 
 
 def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> list[Row]:

@@ -11,7 +11,7 @@ import msgspec
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.runtime.input_files import ANY_LOG_DIR, CURRENT, PROPOSED
-from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.replica_assignment import ReplicaAssignment
 
 STATUS: Final = "Status of partition reassignment:"
 

@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from jobs.core.units import format_bytes
 from jobs.repositories.figures import Figures, figures_in
-from planner.text import pluralise
 from schemas.rows import PlanRecord
+from schemas.text import pluralise
 
 WAVES_SHOWN: Final = 20
 

@@ -47,9 +47,9 @@ from jobs.runtime.console import (
 )
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.text import DRAINED_LEADS, plan_size, pluralise
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation, PlanRecord
+from schemas.text import DRAINED_LEADS, plan_size, pluralise
 
 GROUPS_SHOWN: Final = 20
 """Topics, brokers and reasons in the text summary."""

@@ -14,9 +14,9 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import LINES_SHOWN, format_cell, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.text import DRAINED_LEADS, join_words, plan_size, pluralise
 from schemas.enums import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation, PlanRecord, PlanRow, operations_among
+from schemas.text import DRAINED_LEADS, join_words, plan_size, pluralise
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
 

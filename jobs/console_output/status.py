@@ -31,8 +31,8 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import view_now, view_of, with_last_known_replicas
 from jobs.snapshots.health import Health, health_of
-from planner.text import abbreviate, pluralise
 from schemas.enums import NO_CONTROLLER
+from schemas.text import abbreviate, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 LABEL_WIDTH: Final = 18

@@ -23,9 +23,9 @@ from jobs.runtime.console import emit_result, log, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
-from planner.text import plan_size, pluralise
 from schemas.enums import PlanStatus
 from schemas.rows import PlanRecord, Snapshot
+from schemas.text import plan_size, pluralise
 
 ROWS_SHOWN: Final = 200
 

@@ -45,9 +45,9 @@ from jobs.repositories.drained_brokers import carry_over
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.runtime.settings import Settings
 from planner.rules.topic_deletion import DeletionStep
-from planner.text import pluralise
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.rows import Change, Key, Snapshot
+from schemas.text import pluralise
 
 POLL_INTERVAL_SECONDS: Final = 2.0
 """Seconds after which a cycle starts, although nothing woke the controller."""

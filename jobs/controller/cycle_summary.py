@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans.commit_log import RowOutcome
 from planner.rules.decisions import Decision
-from planner.text import DRAINED_LEADS, pluralise
 from schemas.enums import Outcome
 from schemas.rows import Key, changes_among
+from schemas.text import DRAINED_LEADS, pluralise
 
 
 @dataclass(slots=True)

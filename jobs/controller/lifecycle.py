@@ -45,9 +45,9 @@ from jobs.runtime.console import confirm, emit_result, is_terminal, log, truncat
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Key, Snapshot
+from schemas.text import pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers to return their settings; those that do not are asked once more."""

@@ -37,9 +37,9 @@ from jobs.runtime.console import Result, confirm, emit_result, is_terminal, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, stated_command, suggestion
-from planner.text import pluralise
 from schemas.enums import Outcome, RejectionCode
 from schemas.rows import Place, PlanRow
+from schemas.text import pluralise
 
 MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing or plan the same, after which the command ends."""

@@ -32,9 +32,9 @@ from jobs.repositories.plans import digest
 from jobs.repositories.plans.commit_log import RowOutcome, set_status
 from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
-from planner.text import pluralise
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import CONTROL, Change, DrainedBroker
+from schemas.text import pluralise
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
 """Seconds in which rows are collected before they are written."""

@@ -50,9 +50,9 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.cancellation import ReassignmentStatus
 from planner.reassignment.rollback import steps_by_partition
-from planner.text import pluralise
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
+from schemas.text import pluralise
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 """Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""

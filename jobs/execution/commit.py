@@ -34,8 +34,8 @@ from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
 from schemas.enums import Outcome, PlanStatus
+from schemas.text import pluralise
 
 
 def apply_plan(

@@ -24,7 +24,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
-from planner.text import pluralise
+from schemas.text import pluralise
 
 DEFAULT_BROKER_ZNODE: Final = "<default>"
 """Name of the znode with the defaults of all brokers; the Admin API uses the empty name."""

@@ -46,10 +46,10 @@ from jobs.runtime.console import LINES_SHOWN, confirm, emit_result, is_terminal,
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.cancellation import CancellationRisk, cancellation_risk
-from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import pluralise
 from schemas.enums import Outcome, Step
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
+from schemas.text import pluralise
 from schemas.znodes import MalformedZnodeError
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0

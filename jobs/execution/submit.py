@@ -22,8 +22,8 @@ from jobs.repositories.plans.repository import Plan, record_submission
 from jobs.runtime.console import emit_result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
+from schemas.text import pluralise
 from schemas.znodes import MalformedZnodeError
 
 _POLL_SECONDS: Final = 0.2

@@ -28,8 +28,8 @@ from jobs.runtime.console import Result, emit_result, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.reassignment.cancellation import ReassignmentStatus
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import steps_by_partition
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import PlanRow, changes_among
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}

@@ -32,7 +32,6 @@ from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.decisions import FULFILLED
-from planner.rules.reassigned import IS_REASSIGNED
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import (
     CONFIRMED_UNDER,
@@ -46,6 +45,7 @@ from schemas.enums import (
     RequestKind,
 )
 from schemas.notices import STOP_REPLICA
+from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
 from schemas.rows import CONTROL, Broker, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS

@@ -30,12 +30,12 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
-from planner.text import pluralise
 from planner.topics.crowding import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
 from planner.whatif.numpy_impact import lost_partitions
 from schemas.enums import FailureScenario
 from schemas.rows import Snapshot
+from schemas.text import pluralise
 
 COLUMNS: Final = (
     "scenario",

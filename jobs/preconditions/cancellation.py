@@ -23,9 +23,9 @@ from jobs.preconditions.verification import verify_plan
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import steps_by_partition, steps_of
 from schemas.enums import Action, PlanStatus, RejectionCode, RequestKind
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
 

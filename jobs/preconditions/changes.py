@@ -25,10 +25,10 @@ from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from planner.reassignment.cancellation import ReassignmentStatus, status_towards
-from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import other_topic as other_topic_in_words
 from schemas.enums import NO_VERSION, Action, Outcome, RequestKind
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change
+from schemas.text import other_topic as other_topic_in_words
 from schemas.znodes import FORBIDDEN, Assignment, MalformedZnodeError, State, decode_state, read_assignment
 
 Assigned = tuple[list[int], list[int], list[int]]

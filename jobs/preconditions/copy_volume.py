@@ -15,9 +15,9 @@ import pyarrow as pa
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.units import format_bytes, format_duration
 from jobs.repositories.stored_rows import Ints, StoredRows
-from planner.text import abbreviate, pluralise
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change
+from schemas.text import abbreviate, pluralise
 
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that the volume is computed from."""

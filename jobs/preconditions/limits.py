@@ -16,8 +16,8 @@ from jobs.repositories.plans.checked_configs import refuse_bad_configs
 from jobs.repositories.plans.commit_log import CLOSED
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
 from schemas.enums import PlanStatus
+from schemas.text import pluralise
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
 """Number of brokers below which a majority says nothing."""

@@ -23,9 +23,9 @@ from jobs.adapters.zookeeper.cluster import (
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many, read_permitted
 from jobs.repositories.plans.commit_log import RowOutcome
-from planner.text import other_topic
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Operation
+from schemas.text import other_topic
 from schemas.topic_configs import conflicts
 from schemas.znodes import MalformedZnodeError, decode_config, read_assignment, read_partitions
 

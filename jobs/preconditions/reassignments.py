@@ -29,11 +29,10 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
 from planner.reassignment.cancellation import ReassignmentStatus, status_towards
 from planner.reassignment.obstacles import Reassignment, reassignment
-from planner.reassignment.replica_assignment import ReplicaAssignment, target
-from planner.rules.reassigned import is_reassigned
-from planner.text import abbreviate, pluralise
 from schemas.enums import Action
+from schemas.replica_assignment import ReplicaAssignment, is_reassigned, target
 from schemas.rows import Change, Key
+from schemas.text import abbreviate, pluralise
 from schemas.znodes import Assignment, MalformedZnodeError, State, read_assignment
 
 _MAX_PARTITIONS_PER_COMMAND: Final = 100

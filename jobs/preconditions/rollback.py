@@ -36,10 +36,10 @@ from planner.reassignment.rollback import (
     steps_of,
     with_waves_numbered,
 )
-from planner.rules.reassigned import is_reassigned
-from planner.text import pluralise
 from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
+from schemas.replica_assignment import is_reassigned
 from schemas.rows import Change, Key, Topic
+from schemas.text import pluralise
 
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 

@@ -11,10 +11,10 @@ from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.repositories.stored_rows import StoredRows
-from planner.text import pluralise
 from planner.topics.crowding import crowding, least_crowding
 from schemas.enums import Action
 from schemas.rows import Change, Key, PlanRecord
+from schemas.text import pluralise
 
 Lists = dict[Key, tuple[Sequence[int], Sequence[int]]]
 """Replicas of each partition before the first wave of a plan and after its last."""

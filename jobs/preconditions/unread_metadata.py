@@ -13,9 +13,9 @@ from typing import Any, Final
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
-from planner.text import join_words, pluralise
 from schemas.enums import PlanKind
 from schemas.rows import Partition, PlanRecord, Snapshot
+from schemas.text import join_words, pluralise
 
 SHOWN: Final = "`surveyor show quarantine`"
 

@@ -15,11 +15,11 @@ from jobs.repositories.figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from planner.reassignment.cancellation import ReassignmentStatus, status_of
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import steps_by_partition, steps_of
-from planner.text import abbreviate
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Operation, PlanRow
+from schemas.text import abbreviate
 from schemas.znodes import MalformedZnodeError, State, read_assignment
 
 

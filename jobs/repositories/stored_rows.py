@@ -90,7 +90,7 @@ class StoredRows:
         return marks
 
     def is_reassigned(self) -> Bools:
-        """Mark the partitions that are being reassigned, as `planner.rules.reassigned` does."""
+        """Mark the partitions that are being reassigned, as `schemas.replica_assignment` does."""
         adding, removing = (
             pc.fill_null(pc.list_value_length(self.table[name]), 0).to_numpy()
             for name in ("adding_replicas", "removing_replicas")

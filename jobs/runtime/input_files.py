@@ -17,7 +17,7 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_files import read_text_file
 from jobs.runtime.console import log
-from planner.text import pluralise
+from schemas.text import pluralise
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from jobs.snapshots.cluster_view import ClusterView, TopicConfig
 from planner.columns.numpy_rules import PartitionArrays, PartitionMasks, has_broker, is_in, min_isr_of, partition_masks
 from planner.leadership.numpy_leadership import imbalance, repair_masks
 from planner.reassignment.obstacles import Reassignment, reassignment
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decoders import Blocked
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
 from schemas.znode_json import LAST_EPOCH

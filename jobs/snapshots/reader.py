@@ -32,7 +32,7 @@ from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
+from schemas.text import pluralise
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""

@@ -22,8 +22,8 @@ from jobs.runtime.console import Result, emit_result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from planner.text import pluralise
 from schemas.columns import TABLES
+from schemas.text import pluralise
 
 MAX_LISTED: Final = 20
 """Brokers and log dirs listed on stderr; --json lists all."""

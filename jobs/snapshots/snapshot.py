@@ -30,9 +30,9 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
-from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER
 from schemas.tables import TABLES
+from schemas.text import pluralise
 
 RESULT_FIELDS = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
 

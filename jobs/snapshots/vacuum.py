@@ -27,9 +27,9 @@ from jobs.repositories.snapshots import find_snapshot, rows_to_keep
 from jobs.runtime.console import Result, emit_result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
 from schemas.columns import TABLES
 from schemas.rows import PlanRecord
+from schemas.text import pluralise
 
 GRACE_HOURS: Final = 1
 """Files replaced or written within this time are kept, because a running snapshot may be about to name them."""

@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.text import DRAINED_LEADS
 from schemas.enums import DrainMode
+from schemas.text import DRAINED_LEADS
 
 DRAIN_MODE: Final = "drain_mode"
 """Additional column of BROKERS frames: the drain mode of the broker, null if it is not drained."""

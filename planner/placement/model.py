@@ -13,8 +13,8 @@ from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partition
 from planner.placement.racks import NO_RACK, crowding, given_up, spanned
 from planner.placement.removal_order import in_sync_of, in_sync_to_keep, removal_ranks
 from planner.placement.replica_arrays import arrivals, count_replicas
-from planner.text import pluralise
 from schemas.enums import LintCode, RejectionCode
+from schemas.text import pluralise
 
 MAX_DENSE_ID: Final = 1 << 20
 """Broker ids below this are looked up in a table."""

@@ -15,7 +15,7 @@ from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
 from planner.placement.reasons import reasons
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
-from planner.text import pluralise
+from schemas.text import pluralise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
 from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.result import SearchResult, placement_of, shortage
-from planner.text import pluralise
+from schemas.text import pluralise
 
 
 def place(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> Placement:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import RejectionCode
+from schemas.replica_assignment import ReplicaAssignment
 
 
 class ReassignmentStatus(StrEnum):

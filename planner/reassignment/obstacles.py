@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import abbreviate
 from schemas.enums import RejectionCode
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
+from schemas.text import abbreviate
 
 
 class Obstacle(NamedTuple):

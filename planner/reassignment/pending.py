@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import format_ids
-from planner.rules.reassigned import IS_REASSIGNED
+from schemas.replica_assignment import IS_REASSIGNED
 
 ORDERED: Final = "ordered"
 """Additional column of PARTITIONS frames: the requested replicas, null without a request."""

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 
 from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.cancellation import ReassignmentStatus, ReassignmentStep, status_of
-from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.text import other_topic, pluralise
 from schemas.columns import CHANGES
 from schemas.enums import Action, LintCode, RejectionCode
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
+from schemas.text import other_topic, pluralise
 from schemas.topic_configs import MIN_ISR
 
 Row = dict[str, Any]

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, format_ids, intersect, live_brokers
-from planner.rules.reassigned import IS_REASSIGNED
 from schemas.enums import LintCode, RejectionCode
+from schemas.replica_assignment import IS_REASSIGNED
 
 
 def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables

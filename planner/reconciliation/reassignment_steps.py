@@ -21,8 +21,8 @@ from planner.columns.changes import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decisions import Precedence, to_decisions
-from planner.rules.reassigned import IS_REASSIGNED
 from schemas.enums import Action, RejectionCode
+from schemas.replica_assignment import IS_REASSIGNED
 
 _START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT
 _CODES: Final = RejectionCode

@@ -16,9 +16,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from planner.columns.broker_sets import EMPTY, FAILED
 from planner.columns.configs import boolean
 from planner.columns.shape import shaped
-from planner.rules.reassigned import IS_REASSIGNED
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import RejectionCode, RequestKind
+from schemas.replica_assignment import IS_REASSIGNED
 from schemas.topic_configs import DELETION_ENABLED
 
 DELETIONS: Final = StructType(

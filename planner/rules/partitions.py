@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, Self
 
 from msgspec import Struct
 
-from planner.rules.reassigned import is_reassigned
-from planner.text import DRAINED_LEADS
 from schemas.enums import RECOVERING, DrainMode
+from schemas.replica_assignment import is_reassigned
 from schemas.rows import Key
+from schemas.text import DRAINED_LEADS
 from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
 
 NONE: Final[frozenset[int]] = frozenset()

@@ -29,9 +29,9 @@ from kafka.net import manager
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import quiet_logger
 from jobs.core.properties import read_key_values
-from planner.reassignment.replica_assignment import target
-from planner.text import abbreviate
+from schemas.replica_assignment import target
 from schemas.rows import Key
+from schemas.text import abbreviate
 
 Row = dict[str, Any]
 

@@ -16,9 +16,9 @@ from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.connection import error_of
 from jobs.adapters.brokers.control_encoding import Row, as_uuid
 from jobs.adapters.delta.warehouse import schema_of
-from planner.text import pluralise
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
+from schemas.text import pluralise
 
 
 @contextmanager

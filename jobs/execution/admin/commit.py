@@ -46,9 +46,9 @@ from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, PlanRow, changes_among
+from schemas.text import pluralise
 
 
 def commit_admin(

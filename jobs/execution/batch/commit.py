@@ -46,9 +46,9 @@ from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from planner.text import pluralise
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
+from schemas.text import pluralise
 
 RESIGN_TIMEOUT_SECONDS: Final = 20.0
 """Seconds to wait for a broker to become the controller after Surveyor resigns."""

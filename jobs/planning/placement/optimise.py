@@ -40,8 +40,8 @@ from planner.placement.problem import (
 )
 from planner.placement.solve import evaluate_given, place
 from planner.placement.waves import WaveLimits, cut_into_waves, fewest_waves
-from planner.text import pluralise
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
+from schemas.text import pluralise
 
 REJECTED_COLUMNS: Final = "topic string, partition int, code string, reason string"
 

@@ -8,8 +8,8 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
-from planner.rules.reassigned import is_reassigned
 from schemas.enums import OperationKind
+from schemas.replica_assignment import is_reassigned
 from schemas.rows import Partition, Topic
 from schemas.znodes import MalformedZnodeError, check_topic_name
 

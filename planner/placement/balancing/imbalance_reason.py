@@ -14,7 +14,7 @@ from planner.placement.balancing.shortest_paths import reachable
 from planner.placement.model import PlacementModel
 from planner.placement.problem import Bools, PlacementGoal
 from planner.placement.removal_order import is_kept
-from planner.text import pluralise
+from schemas.text import pluralise
 
 MAX_BROKERS_NAMED: Final = 5
 """Broker ids in one message."""

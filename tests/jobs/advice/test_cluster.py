@@ -15,8 +15,8 @@ from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import NO_CONTROLLER, DrainMode
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import DrainedBroker, PlanRecord, Snapshot
 from tests.docs.shown import fault
 from tests.jobs.support.rows.lake_rows import NOW

@@ -15,10 +15,10 @@ from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.offline import changes_of, offline_verdicts
 from planner.leadership.replica_restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
-from planner.text import DRAINED_LEADS
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import Key
 from schemas.tables import CHANGES, DRAINED
+from schemas.text import DRAINED_LEADS
 from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.leadership import drains
 from tests.planner.verdicts import preferred_changes, preferred_rejections, reconcile_changes

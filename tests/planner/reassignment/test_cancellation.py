@@ -14,8 +14,8 @@ from planner.reassignment.cancellation import (
     cancelled_replicas,
     status_of,
 )
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import RejectionCode
+from schemas.replica_assignment import ReplicaAssignment
 
 WAY: Final = [ReassignmentStep([1, 2, 3], [4, 2, 3]), ReassignmentStep([4, 2, 3], [4, 5, 3])]
 UP: Final = [ReassignmentStep([1, 2], [1, 2, 3])]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.reassignment.obstacles import obstacle, reassignment
-from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.enums import RejectionCode as Code
+from schemas.replica_assignment import ReplicaAssignment
 
 Brokers = list[int]
 

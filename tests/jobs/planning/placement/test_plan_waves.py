@@ -15,8 +15,8 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.waves import by_wave, evaluate_waves
-from planner.text import pluralise
 from schemas.rows import Change
+from schemas.text import pluralise
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot

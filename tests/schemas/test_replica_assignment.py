@@ -9,7 +9,7 @@ from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.repositories.stored_rows import StoredRows
 from jobs.sql_views.database import Summaries
-from planner.rules.reassigned import IS_REASSIGNED, is_reassigned
+from schemas.replica_assignment import IS_REASSIGNED, is_reassigned
 
 Lists = tuple[list[int], list[int]]
 BROKERS = st.lists(st.integers(0, 3), max_size=2)

@@ -2,12 +2,22 @@
 
 Corresponds to `ReplicaAssignment` in ControllerContext.scala, in plain Python for callers that handle single partitions
 without Spark. In: lists of broker ids as in /brokers/topics/T. Out: the same.
+
+A partition is being reassigned if replicas are being added or removed (`ReplicaAssignment.isBeingReassigned`). This
+condition is here in plain Python and in Spark's SQL; `StoredRows.is_reassigned` is the same on Arrow, and a test
+compares them.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
 
-from planner.rules.reassigned import is_reassigned
+IS_REASSIGNED: Final = "size(adding_replicas) + size(removing_replicas) > 0"
+"""Condition on rows of PARTITIONS; null if the lists are not understood."""
+
+
+def is_reassigned(adding: Collection[int] | None, removing: Collection[int] | None) -> bool:
+    """Whether a partition with these adding and removing replicas is being reassigned."""
+    return bool(adding or removing)
 
 
 def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
