@@ -23,6 +23,16 @@ def control(
     until_quiet: Annotated[bool, typer.Option("--until-quiet", help="Resign as soon as no work is due.")] = False,
     allow_unclean: AllowUnclean = False,
     allow_silent: AllowSilent = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby", help="Wait while another `surveyor control` is the controller, and follow it when it ends."
+        ),
+    ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Take over from a running `surveyor control`, which then ends or stands by."),
+    ] = False,
 ) -> ExitCode:
     """Run as the cluster's controller until stopped."""
     from jobs.controller.lifecycle import ControlOptions, control_cluster
@@ -30,7 +40,13 @@ def control(
 
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
     options = ControlOptions(
-        apply=apply, yes=yes, until_quiet=until_quiet, allow_unclean=allow_unclean, allow_silent=silent
+        apply=apply,
+        yes=yes,
+        until_quiet=until_quiet,
+        allow_unclean=allow_unclean,
+        allow_silent=silent,
+        standby=standby,
+        replace=replace,
     )
     return control_cluster(settings, options)
 

@@ -8,20 +8,23 @@ no dead leader is replaced.
 import gc
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from threading import Event
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.cluster import CONTROLLER, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
+    RELEASE_TIMEOUT_SECONDS,
+    ControllershipHeldError,
     SessionLostError,
     controllership,
     current_controller,
@@ -35,7 +38,7 @@ from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
-from jobs.core.errors import ExitCode, FencedError, SurveyorError
+from jobs.core.errors import ExitCode, FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.repositories.controller_epochs import latest_recorded_epoch
@@ -46,11 +49,20 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_CONTROLLER, Step
-from schemas.rows import Key, Snapshot
+from schemas.rows import Snapshot
 from schemas.text import pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers to return their settings; those that do not are asked once more."""
+
+PREPARE_AGAIN_SECONDS: Final = 300.0
+"""Seconds after which a standby reads the cluster and the brokers' settings again."""
+
+POLL_SECONDS: Final = 5.0
+"""Seconds after which a standby looks at /controller, although its watch has not fired."""
+
+RECONNECT_SECONDS: Final = 1.0
+"""Seconds after which a standby connects again to a ZooKeeper that does not answer."""
 
 NO_SNAPSHOT: Final = 0
 """Snapshot id of the plans of a controller whose warehouse has no snapshot yet."""
@@ -65,25 +77,113 @@ class ControlOptions:
     until_quiet: bool
     allow_unclean: bool
     allow_silent: frozenset[int]
+    standby: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a controller needs before its take-over."""
+
+    cluster_id: str | None
+    engine: DecisionEngine
+    context: ControllerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One controllership that has ended: its totals, and the error that ended it, None if it resigned."""
+
+    line: str
+    result: dict[str, Any]
+    ended: FencedError | SessionLostError | None
 
 
 def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
     settings.lake.ensure_tables()
     with connected(settings.zookeeper) as client:
-        state, engine = _prepare(settings, options, client)
-        context = _first_context(settings, client)
-    due = engine.decide(context, context.partitions.keys(), deletions=True)
+        prepared = _prepare(settings, options, client)
     if not options.apply:
-        return _report_dry(settings, due)
+        keys = prepared.context.partitions.keys()
+        return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
     if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        return _run_as_controller(settings, options, engine, state, context.lost_states)
+        if options.standby:
+            return _stand_by(settings, options, prepared)
+        term = _run_term(settings, options, prepared, None if options.replace else RELEASE_TIMEOUT_SECONDS)
+        if term.ended is not None:
+            raise type(term.ended)(term.line, term.result)
+        return _report(settings, term)
 
 
-def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -> tuple[ClusterState, DecisionEngine]:
-    """Read brokers and their settings, and make the checks before a take-over."""
+def _report(settings: Settings, term: Term) -> ExitCode:
+    emit_result(settings, term.result, f"resigned: {term.line}")
+    return exit_code() if interrupted() else ExitCode.DONE
+
+
+def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation) -> ExitCode:
+    """Be the controller whenever no other Surveyor is, until a signal arrives.
+
+    A broker that became the controller in between is taken over from. A term that ends because another controller took
+    over, or because the session was lost, is followed by waiting again.
+    """
+    replaces, terms = options.replace, 0
+    while not interrupted():
+        try:
+            if not replaces:
+                prepared = _await_turn(settings, options, prepared)
+            if interrupted():
+                break
+            term = _run_term(settings, options, prepared, None if replaces else 0.0)
+        except ControllershipHeldError:
+            continue  # another standby was faster
+        except UnreadableError as error:
+            log(f"surveyor: {error}; standing by", logging.WARNING)
+            time.sleep(RECONNECT_SECONDS)
+            continue
+        finally:
+            replaces = False
+        terms += 1
+        if term.ended is None:
+            return _report(settings, term)
+        log(f"surveyor: {term.line}; standing by again", logging.WARNING)
+    emit_result(settings, {"terms": terms}, f"ended while standing by, after {pluralise(terms, 'term')} as controller")
+    return exit_code()
+
+
+def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparation) -> Preparation:
+    """Wait while another Surveyor is the controller; prepare again from time to time, so that nothing is outdated."""
+    changed, prepared_at, announced = Event(), time.monotonic(), False
+    with connected(settings.zookeeper) as client:
+        while not interrupted():
+            changed.clear()
+            client.exists_async(CONTROLLER, watch=lambda _: changed.set())
+            if with_retries(lambda: current_controller(client)) != settings.conf.controller_id:
+                return prepared
+            if not announced:
+                log(f"surveyor: standing by: another Surveyor is the controller, id {settings.conf.controller_id}")
+            announced = True
+            changed.wait(POLL_SECONDS)
+            if time.monotonic() - prepared_at > PREPARE_AGAIN_SECONDS:
+                prepared, prepared_at = _prepare_again(settings, options, client, prepared), time.monotonic()
+    return prepared
+
+
+def _prepare_again(
+    settings: Settings, options: ControlOptions, client: KazooClient, prepared: Preparation
+) -> Preparation:
+    """Prepare again; keep the previous preparation where that is refused, as while a broker does not answer."""
+    try:
+        return _prepare(settings, options, client)
+    except RefusedError as error:
+        log(f"surveyor: {error}; standing by with what was read before", logging.WARNING)
+        return prepared
+
+
+def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -> Preparation:
+    """Read the cluster and the brokers' settings, and make the checks before a take-over."""
     state = with_retries(lambda: read_cluster(client))
     refuse_take_over(state, settings.conf.controller_id)
     refuse_unreachable(state, settings.listener)
@@ -96,7 +196,7 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
     engine = DecisionEngine(settings.lake, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
-    return state, engine
+    return Preparation(state.cluster_id, engine, _first_context(settings, client))
 
 
 def _first_context(settings: Settings, client: KazooClient) -> ControllerContext:
@@ -132,14 +232,15 @@ def _report_dry(settings: Settings, due: Decisions) -> ExitCode:
     return ExitCode.DONE
 
 
-def _run_as_controller(
-    settings: Settings, options: ControlOptions, engine: DecisionEngine, state: ClusterState, lost: Collection[Key]
-) -> ExitCode:
+def _run_term(
+    settings: Settings, options: ControlOptions, prepared: Preparation, release_timeout: float | None
+) -> Term:
+    """Be the controller once; wait `release_timeout` seconds for another Surveyor, or with None take over from it."""
     log_writer = WriteBehindLog(settings.lake)
     log_writer.start()
     try:
-        with _controllership(settings, engine, state, log_writer) as controller:
-            controller.context.lost_states |= {*lost}
+        with _controllership(settings, prepared, log_writer, release_timeout) as controller:
+            controller.context.lost_states |= prepared.context.lost_states
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
         why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
@@ -151,10 +252,7 @@ def _run_as_controller(
     finally:
         log_writer.close()
     result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
-    if ended is not None:
-        raise type(ended)(line, result)
-    emit_result(settings, result, f"resigned: {line}")
-    return exit_code() if interrupted() else ExitCode.DONE
+    return Term(line, result, ended)
 
 
 def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> FencedError | SessionLostError | None:
@@ -165,6 +263,8 @@ def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> Fe
         controller.run(until_quiet=until_quiet)
     except (FencedError, SessionLostError) as error:
         return error
+    finally:
+        gc.unfreeze()
     return None
 
 
@@ -181,15 +281,16 @@ def _initialize(controller: ResidentController) -> None:
 
 @contextmanager
 def _controllership(
-    settings: Settings, engine: DecisionEngine, state: ClusterState, log_writer: WriteBehindLog
+    settings: Settings, prepared: Preparation, log_writer: WriteBehindLog, release_timeout: float | None
 ) -> Iterator[ResidentController]:
     """Take the controllership, and resign by ending the session."""
-    recorded = latest_recorded_epoch(settings.lake, state.cluster_id)
+    recorded = latest_recorded_epoch(settings.lake, prepared.cluster_id)
     with controllership(
         settings.zookeeper,
         settings.conf.controller_id,
         lambda line: log(f"  {line}"),
         latest_known_epoch=recorded,
+        release_timeout=release_timeout,
     ) as control:
         log(
             f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}",
@@ -199,8 +300,8 @@ def _controllership(
         for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
             log(line)
         newest = last_snapshot(settings.lake) or Snapshot(snapshot_id=NO_SNAPSHOT, taken_at=datetime.now(UTC))
-        snapshot = replace(newest, cluster_id=state.cluster_id)
-        controller = ResidentController(control, engine, log_writer, snapshot, log, settings)
+        snapshot = replace(newest, cluster_id=prepared.cluster_id)
+        controller = ResidentController(control, prepared.engine, log_writer, snapshot, log, settings)
         log_writer.record(controller.cycle_record(verdicts=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:

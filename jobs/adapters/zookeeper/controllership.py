@@ -58,6 +58,10 @@ class OvertakenError(FencedError):
     """Another controller took over after the caller had read the cluster and before our take-over."""
 
 
+class ControllershipHeldError(RefusedError):
+    """Another Surveyor is the controller."""
+
+
 class SessionLostError(SurveyorError):
     """The session ended; requests that were in flight may or may not have been executed."""
 
@@ -190,6 +194,7 @@ def controllership(
     *,
     expected_epoch: int | None = None,
     latest_known_epoch: int = 0,
+    release_timeout: float | None = RELEASE_TIMEOUT_SECONDS,
 ) -> Iterator[Controllership]:
     """Take over the controllership as `take_over` does; release it at the end by closing the session."""
     with connected(endpoint) as client:
@@ -200,6 +205,7 @@ def controllership(
             record_intent,
             expected_epoch=expected_epoch,
             latest_known_epoch=latest_known_epoch,
+            release_timeout=release_timeout,
         )
 
 
@@ -211,6 +217,7 @@ def take_over(
     *,
     expected_epoch: int | None = None,
     latest_known_epoch: int = 0,
+    release_timeout: float | None = RELEASE_TIMEOUT_SECONDS,
 ) -> Controllership:
     """Become the controller, or raise an error and change nothing.
 
@@ -218,10 +225,12 @@ def take_over(
     each attempt, so that the caller can audit it. `expected_epoch` is the controller epoch at which the caller read the
     cluster; OvertakenError is raised if the epoch is different now. `latest_known_epoch` is the latest controller epoch
     in partition states and in the warehouse, since /controller_epoch may have been deleted or set back.
+    `release_timeout` is how many seconds another Surveyor is waited for; None takes over from it at once, and its next
+    write is fenced.
     """
     use_kafka_acl(client)
     for _ in range(MAX_TAKEOVER_ATTEMPTS):
-        state = _wait_until_free(client, controller_id, notify)
+        state = _wait_until_free(client, controller_id, notify, release_timeout)
         if expected_epoch not in {None, state.epoch}:
             raise OvertakenError(f"another controller took over in the meantime, with epoch {state.epoch}")
         multi = client.transaction()
@@ -267,23 +276,26 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 
 
-def _wait_until_free(client: KazooClient, controller_id: int, notify: Notify) -> ClusterState:
-    """Read the cluster; wait while another Surveyor is the controller.
+def _wait_until_free(
+    client: KazooClient, controller_id: int, notify: Notify, release_timeout: float | None
+) -> ClusterState:
+    """Read the cluster; wait while another Surveyor is the controller, unless `release_timeout` is None.
 
-    A killed process is still the controller until ZooKeeper expires its session. Raise RefusedError after
-    RELEASE_TIMEOUT_SECONDS.
+    A killed process is still the controller until ZooKeeper expires its session. Raise ControllershipHeldError after
+    `release_timeout` seconds.
     """
-    deadline = time.monotonic() + RELEASE_TIMEOUT_SECONDS
+    deadline = time.monotonic() + (release_timeout or 0.0)
     announced = False
     while True:
         state = read_cluster(client)
         refuse_take_over(state, controller_id)
-        if state.controller.broker_id != controller_id:
+        if state.controller.broker_id != controller_id or release_timeout is None:
             return state
         if time.monotonic() > deadline:
-            raise RefusedError(
+            raise ControllershipHeldError(
                 f"another Surveyor holds the controllership (/controller names {controller_id}); "
-                "wait until it has handed back: its session ends with its process",
+                "wait until it has handed back: its session ends with its process. `surveyor control` waits beside it "
+                "with --standby, and takes over from it with --replace",
             )
         if not announced:
             notify(_waiting_message(client, controller_id))

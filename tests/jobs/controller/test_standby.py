@@ -1,0 +1,158 @@
+"""`surveyor control --standby`: processes that wait beside an active controller, and follow it."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+OURS = 2147483647
+CONTROL = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
+
+
+@dataclass
+class Controller:
+    """One process of `surveyor control`."""
+
+    process: "subprocess.Popen[str]"
+    log: Path
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def logged(self, text: str) -> bool:
+        return bool(eventually(lambda: text in self.output or self.process.poll() is not None)) and text in self.output
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def start(tree: KafkaTree, tmp_path: Path) -> Iterator["Start"]:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    with ExitStack() as stack:
+        yield Start(tree, tmp_path, stack)
+
+
+@dataclass
+class Start:
+    """Starts controllers that share a warehouse, and kills them at the end."""
+
+    tree: KafkaTree
+    folder: Path
+    stack: ExitStack
+
+    def __call__(self, *options: str) -> Controller:
+        log = self.folder / f"{len([*self.folder.glob('*.log')])}.log"
+        return self.stack.enter_context(self._started([*CONTROL, *options], log))
+
+    @contextmanager
+    def _started(self, arguments: list[str], log: Path) -> Iterator[Controller]:
+        place = ["--zookeeper", self.tree.hosts, "--warehouse", str(self.folder / "w")]
+        command = [sys.executable, "-m", "jobs.entry", *arguments, *place]
+        with log.open("w") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, text=True)
+        try:
+            yield Controller(process, log)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def owner(tree: KafkaTree) -> int | None:
+    stat = tree.client.exists("/controller")
+    return None if stat is None else int(stat.ephemeralOwner)
+
+
+def epoch(tree: KafkaTree) -> int:
+    return int(tree.client.get("/controller_epoch")[0])
+
+
+def test_a_standby_follows_a_killed_controller(tree: KafkaTree, start: Start) -> None:
+    """A broker becomes the controller in between, and is taken over from."""
+    active = start()
+    assert active.logged("  read 3 brokers")
+    standby = start("--standby")
+    assert standby.logged("standing by: another Surveyor is the controller")
+    before = epoch(tree)
+
+    active.process.kill()
+    killed_at = time.monotonic()
+    assert eventually(lambda: epoch(tree) > before, 60)
+
+    assert time.monotonic() - killed_at < SESSION_TIMEOUT + 6.0
+    assert standby.logged("  read 3 brokers")
+    tree.unregister(0)
+    assert eventually(lambda: tree.state("orders").leader == 1)
+    assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
+
+
+def test_of_two_standbys_one_wins_and_the_other_waits(start: Start) -> None:
+    active = start()
+    assert active.logged("  read 3 brokers")
+    standbys = [start("--standby"), start("--standby")]
+    assert all(standby.logged("standing by") for standby in standbys)
+
+    assert active.end(signal.SIGTERM) == 128 + signal.SIGTERM
+
+    assert eventually(lambda: sum("controllership taken over" in standby.output for standby in standbys) == 1)
+    (winner,) = [standby for standby in standbys if "controllership taken over" in standby.output]
+    (waiting,) = [standby for standby in standbys if standby is not winner]
+    assert winner.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    assert waiting.logged("controllership taken over")
+
+
+def test_a_running_controller_is_replaced(tree: KafkaTree, start: Start) -> None:
+    active = start()
+    assert active.logged("  read 3 brokers")
+
+    successor = start("--replace")
+
+    assert successor.logged("controllership taken over")
+    assert active.process.wait(60) == 20
+    assert "another controller took over after our epoch" in active.output
+    assert owner(tree) is not None
+
+
+def test_a_replaced_standby_stands_by_again(start: Start) -> None:
+    active = start("--standby")
+    assert active.logged("  read 3 brokers")
+
+    successor = start("--replace")
+
+    assert successor.logged("  read 3 brokers")
+    assert active.logged("standing by again")
+    assert successor.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    assert eventually(lambda: active.output.count("controllership taken over") == 2)
+
+
+def test_without_standby_a_second_controller_is_refused(start: Start) -> None:
+    active = start()
+    assert active.logged("  read 3 brokers")
+
+    second = start()
+
+    assert second.process.wait(60) == 23
+    assert "with --standby, and takes over from it with --replace" in second.output
+    assert active.process.poll() is None
+
+
+def test_a_standby_ends_with_a_signal(start: Start) -> None:
+    active = start()
+    assert active.logged("  read 3 brokers")
+    standby = start("--standby")
+    assert standby.logged("standing by")
+
+    assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    assert "ended while standing by" in standby.output
