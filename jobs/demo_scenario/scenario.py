@@ -5,12 +5,14 @@ Every step runs a Surveyor command as a user would type it, and shows the comman
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGINT, SIGTERM
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row
@@ -22,7 +24,6 @@ from jobs.adapters.zookeeper.controllership import current_controller
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import raise_on_signal
-from jobs.demo_scenario.resident_process import run_resident
 from jobs.demo_scenario.traffic import Traffic, read_everything
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.runtime.console import emit_result, stdout
@@ -253,3 +254,39 @@ def _warehouse(settings: Settings) -> Iterator[str]:
             yield folder
         finally:
             stop_session()
+
+
+STOP_TIMEOUT_SECONDS: Final = 60.0
+"""Time limit for the process to resign."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentProcess:
+    process: "subprocess.Popen[bytes]"
+
+    def until(self, happened: Callable[[], bool]) -> Callable[[], bool]:
+        """Wrap a condition so that it raises SurveyorError if the process has ended."""
+
+        def checked() -> bool:
+            if self.process.poll() is not None:
+                raise SurveyorError(f"`surveyor control` ended with exit code {self.process.returncode}")
+            return happened()
+
+        return checked
+
+
+@contextmanager
+def run_resident(arguments: Sequence[str]) -> Iterator[ResidentProcess]:
+    """Run `surveyor control` within the block.
+
+    The process has its own session, so Ctrl-C reaches only the demo, which then stops the process.
+    """
+    command = [sys.executable, "-m", "jobs.entry", "control", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as process:  # noqa: S603 - ours
+        try:
+            yield ResidentProcess(process)
+        finally:
+            process.send_signal(SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_TIMEOUT_SECONDS)
+            process.kill()

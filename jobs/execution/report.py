@@ -3,32 +3,34 @@
 Shared by all commands that commit. `extras` are fields and lines that such a command adds to its result.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.advice.plans import after_commit, after_dry_run, list_all_command
 from jobs.console_output.plan_figures import rack_warnings
 from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.signals import exit_code, interrupted
+from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_lines
-from jobs.execution.confirm_deletion import agrees_to_delete, deletions_due
 from jobs.execution.mode_selection import why_controller_unreachable
 from jobs.execution.preflight import Preflight
 from jobs.preconditions.copy_volume import space_warnings, volume_of
-from jobs.preconditions.deletion_impact import DeletionImpact
+from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact
 from jobs.preconditions.min_isr import below_min_isr, short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, rollback_rack_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.plans.commit_log import CLOSED, CommitLog, RowOutcome, closed_line
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import Result, confirm, emit_result, is_terminal, keep_warnings, log, truncate
+from jobs.runtime.console import Result, confirm, emit_result, is_terminal, keep_warnings, log, truncate, typed_answer
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from schemas.enums import Outcome
-from schemas.rows import changes_among
+from schemas.enums import OperationKind, Outcome
+from schemas.rows import changes_among, operations_among
 from schemas.submitted_plan import PlanResult
 
 
@@ -64,7 +66,7 @@ def report_dry(
     obstacle = _apply_obstacle(settings, preflight, running)
     if obstacle:
         result["in_the_way"] = obstacle
-    deletions = deletions_due(settings, plan, preflight)
+    deletions = _deletions_due(settings, plan, preflight)
     if deletions:
         result["deleted"] = [asdict(deletion) for deletion in deletions]
     warned = _warnings(settings, plan, everything=everything) if preflight.pending else []
@@ -152,14 +154,14 @@ def refuse_unless_agreed(
             log(line)
     if yes:
         return
-    deletions = deletions_due(settings, plan, preflight)
+    deletions = _deletions_due(settings, plan, preflight)
     if not is_terminal():
         _refuse_to_delete(plan, deletions)
         return
     review = _review(settings, plan, preflight, running, warned, everything=everything)
     for line in (*review, *deletion_lines(deletions, everything=everything), *extras.lines):
         log(line)
-    if not (agrees_to_delete(deletions) if deletions else confirm("write them to the cluster?")):
+    if not (_agrees_to_delete(deletions) if deletions else confirm("write them to the cluster?")):
         expected = "as it asks" if deletions else "with yes"
         raise SurveyorError(f"not applied: the question was not answered {expected}; plan {plan.title} is stored")
 
@@ -234,3 +236,33 @@ def _stale_lines(verdicts: Sequence[RowOutcome]) -> list[str]:
         for verdict in verdicts
         if verdict.outcome is not Outcome.APPLIED
     ]
+
+
+def _deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list[DeletionImpact]:
+    """Return what is deleted with the topics of a commit; in admin mode the brokers are asked for their offsets."""
+    topics = [row.topic for row in operations_among(preflight.pending) if row.kind == OperationKind.DELETE_TOPIC]
+    if not topics:
+        return []
+    records = _records(settings, preflight, topics) if preflight.mode is Mode.ADMIN else {}
+    return deletion_impact(settings.lake, plan.row, topics, records)
+
+
+def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) -> Mapping[str, int]:
+    """Ask the leaders for the number of records by topic; topics are missing whose leaders do not answer.
+
+    A missing number does not prevent the deletion.
+    """
+    try:
+        with progress("asking brokers for their offsets"), admin_of(settings, preflight.state) as admin:
+            return {topic: records for topic in topics if (records := admin.record_count(topic)) is not None}
+    except (AdminUnavailableError, *UNKNOWN_OUTCOME):
+        return {}
+
+
+def _agrees_to_delete(deleted: Sequence[DeletionImpact]) -> bool:
+    """Ask for the topic's name, or for the number of topics: a plain yes is given too quickly for a deletion."""
+    if len(deleted) == 1:
+        expected, prompt = deleted[0].topic, "the topic's name"
+    else:
+        expected, prompt = str(len(deleted)), "the number of topics to be deleted"
+    return typed_answer(f"this cannot be undone; type {prompt} to delete") == expected

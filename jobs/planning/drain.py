@@ -16,8 +16,14 @@ from jobs.repositories.snapshots import refuse_empty, rows_as_of
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
-from planner.leadership.replica_restart import restart_changes, restart_rejections
-from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
+from planner.leadership.undrain import (
+    not_drained,
+    restart_changes,
+    restart_rejections,
+    undrain_changes,
+    undrain_rejections,
+    undrain_targets,
+)
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
 from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
 

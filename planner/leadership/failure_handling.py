@@ -23,7 +23,6 @@ from planner.columns.broker_sets import (
     with_topic,
 )
 from planner.columns.changes import as_rejections, changed, leader_and_isr_recipients
-from planner.leadership.candidates import SOURCE_COLUMNS, needing_attention
 from planner.leadership.election import (
     ASSUMED_FAILED,
     ELECTED,
@@ -33,6 +32,7 @@ from planner.leadership.election import (
 )
 from planner.leadership.unclean_config import with_unclean_allowed
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
+from schemas.tables import PARTITIONS
 
 # an ISR member that is registered but not understood may hold the data, so the partition stays as it is
 ACTION: Final = f"""CASE
@@ -60,6 +60,18 @@ ALIVE: Final = f"""IF(
 """The first ISR of a new partition; a replica that a drain stops is in it only if no other replica is alive."""
 
 _FIRST_LEADER: Final = f"get({in_order_of_choice('alive')}, 0)"
+
+_DERIVED: Final = {
+    "snapshot_id",
+    "partition_state",
+    "offline_replicas",
+    "under_replicated",
+    "under_min_isr",
+    "vanished",
+}
+
+SOURCE_COLUMNS: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
+"""The columns of PARTITIONS that rules read: those that are not derived from others."""
 
 VERDICT_COLUMNS: Final = (
     *SOURCE_COLUMNS,
@@ -159,4 +171,37 @@ def rejection_reason() -> Column:
         F.when(~F.col("understood"), "its znode is in quarantine: no change is planned for it")
         .when(never_up, none_alive)
         .otherwise(no_leader_reason())
+    )
+
+
+_REFERENCED_BROKERS: Final = f"""CASE
+    WHEN NOT understood OR leader IS NULL OR isr IS NULL {{}} THEN array({NO_LEADER})
+    WHEN array_contains(isr, leader) THEN isr
+    ELSE concat(isr, array(leader))
+END"""
+"""The ISR and the leader; if rules must see the partition anyway, NO_LEADER, which is never registered."""
+
+_OR_REFERENCES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
+
+
+def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Return partitions that were not understood, have no state, or reference a leader or ISR member not registered.
+
+    Also returns partitions whose leader or ISR includes a replica whose log dir failed. Kafka handles such a replica at
+    once and does not wait for its leader to remove it (`onReplicasBecomeOffline`). Only SOURCE_COLUMNS are selected, as
+    columns that are not needed are not even read.
+
+    A dead broker concerns a few in a hundred of a million partitions. Joining anything to all of them costs more than
+    reading them.
+    """
+    failed, or_references_failed = ([FAILED], _OR_REFERENCES_FAILED) if FAILED in partitions.columns else ([], "")
+    registered = brokers.select(F.col("broker_id").alias("named"))
+    return (
+        # a join on each broker id is many times faster than a set operation per row
+        partitions.selectExpr(
+            *SOURCE_COLUMNS, *failed, f"explode({_REFERENCED_BROKERS.format(or_references_failed)}) AS named"
+        )
+        .join(F.broadcast(registered), "named", "left_anti")
+        .drop("named")
+        .distinct()  # a row per broker id that is not registered
     )

@@ -2,7 +2,8 @@
 
 The lower bound is the number of copies that single partitions require, or, if brokers must be even, the number without
 which brokers cannot become as even. If brokers become fully even, that is what those below their even share lack, else
-what `lower_bound` finds for the evenness reached. In: a finished PlacementModel. Out: a Placement.
+what `lower_bound` finds for the evenness reached. In: a finished PlacementModel. Each changed
+partition has a reason: the rule its moves serve, and its brokers' loads. Out: a Placement.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from planner.placement.lower_bound import fewest_copies, fewest_in_any_order
 from planner.placement.model import PlacementModel, copies
 from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
-from planner.placement.reasons import reasons
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
 from schemas.text import pluralise
 
@@ -51,7 +51,7 @@ def placement_of(model: PlacementModel, partitions: Partitions, goal: PlacementG
     return Placement(
         replicas=lists,
         changed=inputs,
-        reasons=reasons(model, goal, changed, moves, brokers),
+        reasons=_reasons(model, goal, changed, moves, brokers),
         moves=Moves(row=model.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
         copies=copies(model),
         lower_bound=lower,
@@ -173,3 +173,72 @@ def shortage(model: PlacementModel) -> tuple[int, str]:
     recipients = "those that have fewer" if fresh.all() else "those that may take replicas"
     shared = f"{pluralise(len(had), 'broker', 'shares', 'share')} {pluralise(total, 'replica')}"
     return lack, f"{shared}, {share} each and one more on {over}; {recipients}"
+
+
+Pair = tuple[int, int]
+
+
+def _reasons(
+    model: PlacementModel, goal: PlacementGoal, changed: Ints, moves: Moves, tally: LoadSummary
+) -> tuple[str, ...]:
+    """Return one text per row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
+    firsts = np.searchsorted(moves.row, changed)
+    lasts = np.searchsorted(moves.row, changed, side="right")
+    racks = [model.racks[lists[:, changed]] for lists in (model.before, model.after)]
+    spans, most = ([measure(some).tolist() for some in racks] for measure in (spanned, crowding))
+    factors = [(lists[:, changed] != NO_BROKER).sum(axis=0).tolist() for lists in (model.before, model.after)]
+    leaders = [lists[0, changed].tolist() for lists in (model.before, model.after)]
+    holds, preferred = _count_texts(tally, tally.replicas), _count_texts(tally, tally.leaders)
+    pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
+    rule = _Rules(model, goal)
+    texts = []
+    for n, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
+        parts = []
+        if first < last:
+            row_pairs = pairs[first:last]
+            span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
+            parts.append(rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])))
+            parts.append(
+                "holds " + ", ".join(holds[b] for b in sorted({b for pair in row_pairs for b in pair} - {NO_BROKER}))
+            )
+        was, becomes = leaders[0][n], leaders[1][n]
+        if was != becomes:
+            why = "" if was in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
+            counts = ", ".join(preferred[broker] for broker in sorted((was, becomes)))
+            parts.append(f"{why}preferred leader {tally.names[was]} → {tally.names[becomes]}; preferred {counts}")
+        texts.append("; ".join(parts) or "order of replicas changes")
+    return tuple(texts)
+
+
+def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
+    """Format each broker's count before and after, once for all rows."""
+    before, after = (count.tolist() for count in counts)
+    return [f"{name}: {was} → {becomes}" for name, was, becomes in zip(tally.names, before, after, strict=True)]
+
+
+class _Rules:
+    """Names the rule that a row's moves serve."""
+
+    def __init__(self, model: PlacementModel, goal: PlacementGoal) -> None:
+        self.names = [str(broker) for broker in model.ids.tolist()] + ["none"]
+        self.emptied = [*model.emptied.tolist(), False]
+        self.replaced = set(goal.replacements)
+        self.of_replicas, self.of_leaders = (
+            ("as given", "as given") if goal.given else ("evens out replicas", "evens out leaders")
+        )
+
+    def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:
+        rules = [] if factors[0] == factors[1] else [f"replication factor {factors[0]} → {factors[1]}"]
+        rules += [self._leaving(pair) for pair in pairs if self.emptied[pair[0]]]
+        if spans[0] < spans[1]:
+            rules.append(f"racks {spans[0]} → {spans[1]}")
+        elif most[1] < most[0] and factors[1] >= factors[0]:
+            rules.append(f"most in one rack {most[0]} → {most[1]}")
+        if not rules:
+            rules.append(self.of_replicas)
+        moved = ", ".join(f"{self.names[source]} → {self.names[target]}" for source, target in pairs)
+        return f"{', '.join(rules)}: {moved}"
+
+    def _leaving(self, pair: tuple[int, int]) -> str:
+        source, target = (int(self.names[broker]) if broker != NO_BROKER else NO_BROKER for broker in pair)
+        return f"replaces {source} by {target}" if (source, target) in self.replaced else f"empties {source}"

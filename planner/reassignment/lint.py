@@ -69,7 +69,7 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
     """Return the faults of `targets`: topic, partition, code, fault; a plan with a fault is refused as a whole."""
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     return (
-        lists.transform(with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
+        lists.transform(_with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
         .transform(explode_faults, _faults(rules.given_up, factor_may_change=factor_may_change))
         .unionByName(_named_twice(lists))
         .unionByName(_large_znodes(lists, partitions))
@@ -77,7 +77,7 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
     )
 
 
-def with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and facts about racks
+def _with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and facts about racks
     lists: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
@@ -114,11 +114,11 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
         _fault(exists & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
         _fault((F.size(target) == 0) & changes, LintCode.NO_REPLICAS, "no replicas"),
-        duplicate_fault(target),
-        dead_fault(target, changes),
-        min_isr_fault(target, changes & exists),
-        rack_fault(target, F.size(target), exists & changes, given_up),
-        crowded_fault(target, exists & changes, given_up),
+        _duplicate_fault(target),
+        _dead_fault(target, changes),
+        _min_isr_fault(target, changes & exists),
+        _rack_fault(target, F.size(target), exists & changes, given_up),
+        _crowded_fault(target, exists & changes, given_up),
     ]
     if factor_may_change:
         return faults
@@ -127,19 +127,19 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
     return [*faults, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, text)]
 
 
-def duplicate_fault(target: Column) -> Column:
+def _duplicate_fault(target: Column) -> Column:
     text = F.concat(F.lit("names a broker twice: "), format_ids(target))
     return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, text)
 
 
-def dead_fault(target: Column, concerned: Column) -> Column:
+def _dead_fault(target: Column, concerned: Column) -> Column:
     """A fault if dead brokers are added; a dead replica that stays is only a warning of the review."""
     dead = difference(difference(target, F.coalesce("replicas", no_brokers())), F.col("eligible"))
     text = F.concat(F.lit("adds brokers not alive in the snapshot: "), format_ids(dead))
     return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, text)
 
 
-def min_isr_fault(target: Column, concerned: Column) -> Column:
+def _min_isr_fault(target: Column, concerned: Column) -> Column:
     """A fault if there are fewer replicas than min.insync.replicas, and fewer than now."""
     least = F.coalesce(min_isr_override(), "default_min_isr")
     after, before = F.size(F.array_distinct(target)), F.size(F.array_distinct(F.coalesce("replicas", no_brokers())))
@@ -190,7 +190,7 @@ def _least_in_one() -> Column:
     return F.when(brokers > 0, F.transform(counts, least)).otherwise(F.array().cast("array<int>"))
 
 
-def crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str], goal: Column | None = None) -> Column:
+def _crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str], goal: Column | None = None) -> Column:
     """A fault if more replicas share a rack than now, than necessary, and than in the final list (`goal`).
 
     If racks are lost, that fault is reported instead.
@@ -213,7 +213,7 @@ def _most_in_one(broker_ids: Column) -> Column:
     return F.when(apart, F.least(F.size(racks), F.lit(1))).otherwise(F.array_max(counts))
 
 
-def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
+def _rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
     """A fault if there are fewer racks than now and fewer than `size` replicas can have.
 
     Brokers that are gone count with their last rack. Racks `given_up` do not count.
@@ -289,3 +289,37 @@ def _bytes_of(replicas: Column) -> Column:
     """Return the bytes of `"P":[1,2],`, 0 for an empty list."""
     written = F.length(F.array_join(replicas.cast("array<string>"), ",")) + F.length(F.col("partition").cast("string"))
     return F.when(F.size(replicas) > 0, written + len('"":[],')).otherwise(0)
+
+
+def intermediate_faults(  # noqa: PLR0913 - five tables, and facts about racks
+    ways: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    rules: RackRules = NO_RULES,
+) -> DataFrame:
+    """Return the faults of lists that a later wave replaces; a plan with one is refused as a whole.
+
+    An intermediate list was not requested. It has no broker twice or dead, no fewer racks than now (if the final list
+    can have as many), no more replicas in one rack than at the worse end, and is no further below min.insync.replicas
+    than now. The znode is not measured again, as it is never larger than with all moves at once. `ways` has topic,
+    partition, wave, replicas, and goal, the final list.
+    """
+    lists = ways.select("topic", "partition", "wave", "goal", F.col("replicas").alias("target"))
+    target, known = F.col("target"), F.col("replicas").isNotNull()
+    faults = [
+        _duplicate_fault(target),
+        _dead_fault(target, known),
+        _min_isr_fault(target, known),
+        _rack_fault(target, F.least(F.size(target), F.size("goal")), known, rules.given_up),
+        _crowded_fault(target, known, rules.given_up, F.col("goal")),
+    ]
+    text = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
+    return (
+        lists.transform(_with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
+        .select("topic", "partition", "wave", F.explode(F.array_compact(F.array(*faults))).alias("fault"))
+        .select("topic", "partition", "fault.code", text.alias("fault"))
+        .orderBy("topic", "partition", "code", "fault")
+    )

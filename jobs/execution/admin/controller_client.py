@@ -4,15 +4,23 @@ Outcomes follow from the answers. If an answer is lost, the state in ZooKeeper s
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
 
-from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNKNOWN_OUTCOME, Admin, describe_error, error_name
+from jobs.adapters.brokers.admin import (
+    ELECTION_NOT_NEEDED,
+    NONE,
+    UNKNOWN_OUTCOME,
+    Admin,
+    Creation,
+    describe_error,
+    error_name,
+)
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.core.errors import UnreadableError
-from jobs.execution.admin.creation import creations
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.operations import judge_tasks
 from jobs.preconditions.reassignments import reassignment_statuses
@@ -24,6 +32,11 @@ from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operati
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
+
+MAX_PARTITIONS_PER_REQUEST: Final = 1000
+"""Partitions of new topics in one request: they take the controller a second or two of its 20; a larger topic gets a
+request of its own.
+"""
 
 READ_BACK_SECONDS: Final = 15.0
 """Seconds for a received request whose answer was lost to show in ZooKeeper."""
@@ -81,7 +94,7 @@ def _requests(
         [operation for operation in operations_among(pending) if operation.kind == kind]
         for kind in (OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC)
     )
-    yield Action.CREATE, creations(ledger, admin, creations_due)
+    yield Action.CREATE, _creations(ledger, admin, creations_due)
     yield (
         Action.ELECT_PREFERRED,
         [(elections, lambda: controller.elect_preferred([change.key for change in elections]))],
@@ -180,3 +193,52 @@ def _alter_config(admin: Admin, task: Operation) -> Codes:
 def _delete_topics(admin: Admin, tasks: Sequence[Operation]) -> Codes:
     codes = admin.delete_topics({task.topic: json.loads(task.data)["topic_id"] for task in tasks})
     return {(topic, WHOLE_TOPIC): code for topic, code in codes.items()}
+
+
+def _creations(
+    ledger: CommitLog, admin: Admin, changes: Sequence[Change]
+) -> Iterator[tuple[list[Change], Callable[[], Codes]]]:
+    """Split new topics and partitions into requests; yield the changes of each, and the function that sends it."""
+    changes_by_topic: dict[str, dict[int, Change]] = defaultdict(dict)
+    for change in changes:
+        changes_by_topic[change.topic][change.partition] = change
+    topics: dict[str, Creation] = {}
+    for operation in ledger.plan.operations:
+        topic, data = operation.topic, json.loads(operation.data)
+        rows = changes_by_topic.get(topic)
+        if rows and operation.kind == OperationKind.CREATE_TOPIC:
+            topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
+        elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
+            added = [rows[number].replicas_after for number in sorted(rows)]
+            yield [*rows.values()], partial(_expand, admin, topic, data["partitions"], added, [*rows])
+    for request in creation_requests(topics):
+        yield [row for topic in request for row in changes_by_topic[topic].values()], partial(_create, admin, request)
+
+
+def _expand(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> Codes:
+    code = admin.create_partitions(topic, total, added)
+    return {(topic, number): code for number in numbers}
+
+
+def _create(admin: Admin, request: Mapping[str, Creation]) -> Codes:
+    answered = admin.create_topics(request).items()
+    return {(topic, number): code for topic, code in answered for number in request[topic][0]}
+
+
+def creation_requests(topics: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
+    """Split new topics into requests of a limited number of partitions: the controller answers once all are created.
+
+    >>> few, many = ({partition: [0] for partition in range(count)} for count in (MAX_PARTITIONS_PER_REQUEST - 1, 9999))
+    >>> [list(request) for request in creation_requests({"a": (few, {}), "b": ({0: [0]}, {}), "c": (many, {})})]
+    [['a', 'b'], ['c']]
+    """
+    request: dict[str, Creation] = {}
+    remaining = MAX_PARTITIONS_PER_REQUEST
+    for topic, (replicas, config) in topics.items():
+        if request and len(replicas) > remaining:
+            yield request
+            request, remaining = {}, MAX_PARTITIONS_PER_REQUEST
+        request[topic] = (replicas, config)
+        remaining -= len(replicas)
+    if request:
+        yield request

@@ -3,20 +3,27 @@
 Corresponds to `kafka-reassign-partitions --execute`. In: the targets and the limits given with them. Out: a Planner.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.core.errors import UsageError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.placement.lint import KEY, Lint, StatedTargets
 from jobs.planning.placement.optimise import evaluate_targets
+from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
-from jobs.planning.placement.snapshot_targets import snapshot_targets
 from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.input_files import read_reassignment
+from planner.columns.changes import as_rejections
+from planner.reassignment.snapshot_targets import snapshot_targets
 from planner.reassignment.targets import reassignment_rejections
+from schemas.enums import Action
 
 FROM_FILE: Final = "--reassignment-json-file"
 TO_SNAPSHOT: Final = "--to-snapshot"
@@ -49,7 +56,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
     def planner(at: SnapshotTables) -> PlanDraft:
-        past = snapshot_targets(at, snapshot_id, limits.scope())
+        past = _snapshot_targets(at, snapshot_id, limits.scope())
         tables = partitions_with_requests(at), at["topics"], at["brokers"]
         held = reassignment_rejections(past.targets, *tables).localCheckpoint()
         free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
@@ -76,3 +83,47 @@ def _draft_of(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimit
         faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()
     parameters = {**targets.parameters, "figures": answer.figures}
     return replace(targets, rows=answer.targets, parameters=parameters).draft(at, faults)
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotTargets:
+    """Targets as reassignment plans take them, and rejections."""
+
+    targets: DataFrame
+    held: DataFrame
+
+
+def _snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> _SnapshotTargets:
+    """Compare two snapshots; raise UsageError for a missing snapshot, RefusedError if the scope is empty."""
+    then = SnapshotTables(at.tables, find_snapshot(at.tables.warehouse, snapshot_id))
+    both = {"then": then, "now": at}
+    topic_names = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
+    inside = scope.among(topic_names["then"] | topic_names["now"])
+    tables = {when: _in_scope(each, topic_names[when], inside) for when, each in both.items()}
+    if not any(topics.count() for topics in tables.values()):
+        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot.snapshot_id} is requested")
+    rows = snapshot_targets(
+        _of(then, tables["then"]),
+        tables["then"],
+        _of(at, tables["now"]),
+        tables["now"],
+        at["brokers"],
+        then=snapshot_id,
+    ).localCheckpoint()
+    return _SnapshotTargets(
+        targets=rows.where(F.col("code").isNull()).select("topic", "partition", "replicas"),
+        held=rows.transform(as_rejections, Action.REASSIGN),
+    )
+
+
+def _in_scope(tables: SnapshotTables, names: set[str], inside: set[str]) -> DataFrame:
+    """Return the topics that may change; their names fit on the driver, which has Python's regular expressions."""
+    topics = tables["topics"]
+    if names <= inside:
+        return topics
+    chosen = tables.tables.spark.createDataFrame([(name,) for name in sorted(names & inside)], "topic string")
+    return topics.join(F.broadcast(chosen), "topic", "left_semi")
+
+
+def _of(tables: SnapshotTables, topics: DataFrame) -> DataFrame:
+    return tables["partitions"].join(F.broadcast(topics.select("topic")), "topic", "left_semi")

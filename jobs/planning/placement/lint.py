@@ -15,8 +15,7 @@ from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.changes import as_rejections
-from planner.reassignment.lint import RackRules, placement_faults
-from planner.reassignment.lint_waves import intermediate_faults
+from planner.reassignment.lint import RackRules, intermediate_faults, placement_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from planner.leadership.candidates import SOURCE_COLUMNS, needing_attention
+from planner.leadership.failure_handling import SOURCE_COLUMNS, needing_attention
 from schemas.enums import NO_LEADER
 from schemas.tables import PARTITIONS
 from tests.planner.frames import World, as_rows, frame, partition_row

@@ -13,8 +13,14 @@ from planner.columns.broker_sets import with_drained
 from planner.columns.requested_partitions import join_requested
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.offline import changes_of, offline_verdicts
-from planner.leadership.replica_restart import restart_changes, restart_rejections
-from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
+from planner.leadership.undrain import (
+    not_drained,
+    restart_changes,
+    restart_rejections,
+    undrain_changes,
+    undrain_rejections,
+    undrain_targets,
+)
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import Key
 from schemas.tables import CHANGES, DRAINED

@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from planner.reassignment.lint_waves import intermediate_faults
+from planner.reassignment.lint import intermediate_faults
 from schemas.enums import LintCode
 from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import as_rows, broker_row, config_row, frame, partition_row, topic_row
