@@ -33,8 +33,16 @@ def control(
         bool,
         typer.Option("--replace", help="Take over from a running `surveyor control`, which then ends or stands by."),
     ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve /metrics and /healthz until the end; PORT alone listens on the loopback address.",
+        ),
+    ] = None,
 ) -> ExitCode:
     """Run as the cluster's controller until stopped."""
+    from jobs.console_output.metrics import parse_address
     from jobs.controller.lifecycle import ControlOptions, control_cluster
     from jobs.runtime.input_files import parse_broker_ids
 
@@ -47,6 +55,7 @@ def control(
         allow_silent=silent,
         standby=standby,
         replace=replace,
+        metrics=None if metrics is None else parse_address("--metrics", metrics),
     )
     return control_cluster(settings, options)
 

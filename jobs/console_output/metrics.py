@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 PATH: Final = "/metrics"
+HEALTH_PATH: Final = "/healthz"
 
 LOOPBACK: Final = "127.0.0.1"
 """Where the metrics are served unless another address is given, since any client that connects can read them."""
@@ -141,10 +142,19 @@ class MetricsCollector:
     collect: Callable[[], list[Metric]]
 
 
-class MetricsServer(ThreadingWSGIServer):
-    """Serves the metrics that `read` returns at PATH, and answers an error with 503 and one line."""
+def _no_fault() -> None:
+    """Report that the process is well."""
 
-    def __init__(self, address: tuple[str, int], read: Callable[[], list[Metric]]) -> None:
+
+class MetricsServer(ThreadingWSGIServer):
+    """Serves the metrics that `read` returns at PATH, and answers an error with 503 and one line.
+
+    At HEALTH_PATH it answers 200, or 503 with the `fault` of the process.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], read: Callable[[], list[Metric]], fault: Callable[[], str | None] = _no_fault
+    ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         try:
@@ -154,7 +164,7 @@ class MetricsServer(ThreadingWSGIServer):
                 f"cannot listen on {address[0]}:{address[1]} ({error.strerror or error}); give another port, or an "
                 "address of this machine",
             ) from None
-        self.set_app(_application(read))
+        self.set_app(_application(read, fault))
 
     @property
     def url(self) -> str:
@@ -171,7 +181,7 @@ class _RequestHandler(WSGIRequestHandler):
         """Log no requests: they come every few seconds."""
 
 
-def _application(read: Callable[[], list[Metric]]) -> "WSGIApplication":
+def _application(read: Callable[[], list[Metric]], fault: Callable[[], str | None]) -> "WSGIApplication":
     metrics_application: WSGIApplication = make_wsgi_app(MetricsCollector(read))
     lock = Lock()
 
@@ -180,7 +190,11 @@ def _application(read: Callable[[], list[Metric]]) -> "WSGIApplication":
             if environ["PATH_INFO"] == PATH:
                 with lock:  # the tables are read for one request at a time
                     return metrics_application(environ | {"QUERY_STRING": ""}, start_response)
-            status, line = HTTPStatus.NOT_FOUND, f"only {PATH} exists here"
+            if environ["PATH_INFO"] == HEALTH_PATH:
+                why = fault()
+                status, line = (HTTPStatus.OK, "ok") if why is None else (HTTPStatus.SERVICE_UNAVAILABLE, why)
+            else:
+                status, line = HTTPStatus.NOT_FOUND, f"only {PATH} and {HEALTH_PATH} exist here"
         except SurveyorError as error:
             status, line = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
         except Exception as error:  # noqa: BLE001 - the server must answer each request

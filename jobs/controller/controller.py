@@ -68,6 +68,10 @@ MAX_DOUBLINGS: Final = 6
 """Limit for the number of times that this pause is doubled."""
 
 
+def _ignore(_: float) -> None:
+    """Discard the duration of a cycle."""
+
+
 @dataclass(slots=True)
 class ResidentController:
     """One controllership, from its take-over to its end."""
@@ -98,6 +102,8 @@ class ResidentController:
     resync: Resync = field(init=False)
     config_poller: BrokerConfigPoller | None = field(init=False)
     startup: BrokerStartup = field(init=False)
+    on_cycle: Callable[[float], None] = _ignore
+    """Called with the duration of each cycle in seconds."""
     _dirty_partitions: set[Key] = field(default_factory=set)
     """Partitions to be decided on in the next cycle."""
     _unhandled_failures: dict[int, int] = field(default_factory=dict)
@@ -223,6 +229,13 @@ class ResidentController:
 
     def cycle(self) -> bool:
         """Read, decide, write and send; return whether something was done or is due immediately."""
+        started = time.monotonic()
+        try:
+            return self._cycle()
+        finally:
+            self.on_cycle(time.monotonic() - started)
+
+    def _cycle(self) -> bool:
         self.summary.cycles += 1
         idle = self.broker_requests.channels.idle
         effects = self.responses.drain()

@@ -36,6 +36,7 @@ from jobs.controller.controller import ResidentController
 from jobs.controller.decisions import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.metrics import ControllerMetrics, serve
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import ExitCode, FencedError, RefusedError, SurveyorError, UnreadableError
@@ -79,6 +80,8 @@ class ControlOptions:
     allow_silent: frozenset[int]
     standby: bool = False
     replace: bool = False
+    metrics: tuple[str, int] | None = None
+    """Where metrics and health are served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,29 @@ def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
         return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
     if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
-    with defer_signals():
+    with defer_signals(), _metrics(settings, options) as metrics:
         if options.standby:
-            return _stand_by(settings, options, prepared)
-        term = _run_term(settings, options, prepared, None if options.replace else RELEASE_TIMEOUT_SECONDS)
+            return _stand_by(settings, options, prepared, metrics)
+        timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
+        term = _run_term(settings, options, prepared, metrics, timeout)
         if term.ended is not None:
             raise type(term.ended)(term.line, term.result)
         return _report(settings, term)
+
+
+@contextmanager
+def _metrics(settings: Settings, options: ControlOptions) -> Iterator[ControllerMetrics]:
+    """Yield the metrics of this process, served if that was asked for."""
+    metrics = ControllerMetrics(settings.cluster)
+    if options.metrics is None:
+        yield metrics
+        return
+    with serve(options.metrics, metrics) as server:
+        log(f"surveyor: metrics at {server.url}")
+        try:
+            yield metrics
+        finally:
+            server.shutdown()
 
 
 def _report(settings: Settings, term: Term) -> ExitCode:
@@ -123,7 +142,9 @@ def _report(settings: Settings, term: Term) -> ExitCode:
     return exit_code() if interrupted() else ExitCode.DONE
 
 
-def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation) -> ExitCode:
+def _stand_by(
+    settings: Settings, options: ControlOptions, prepared: Preparation, metrics: ControllerMetrics
+) -> ExitCode:
     """Be the controller whenever no other Surveyor is, until a signal arrives.
 
     A broker that became the controller in between is taken over from. A term that ends because another controller took
@@ -136,7 +157,7 @@ def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation
                 prepared = _await_turn(settings, options, prepared)
             if interrupted():
                 break
-            term = _run_term(settings, options, prepared, None if replaces else 0.0)
+            term = _run_term(settings, options, prepared, metrics, None if replaces else 0.0)
         except ControllershipHeldError:
             continue  # another standby was faster
         except UnreadableError as error:
@@ -233,7 +254,11 @@ def _report_dry(settings: Settings, due: Decisions) -> ExitCode:
 
 
 def _run_term(
-    settings: Settings, options: ControlOptions, prepared: Preparation, release_timeout: float | None
+    settings: Settings,
+    options: ControlOptions,
+    prepared: Preparation,
+    metrics: ControllerMetrics,
+    release_timeout: float | None,
 ) -> Term:
     """Be the controller once; wait `release_timeout` seconds for another Surveyor, or with None take over from it."""
     log_writer = WriteBehindLog(settings.lake)
@@ -241,6 +266,7 @@ def _run_term(
     try:
         with _controllership(settings, prepared, log_writer, release_timeout) as controller:
             controller.context.lost_states |= prepared.context.lost_states
+            metrics.begin(controller)
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
         why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
@@ -250,6 +276,7 @@ def _run_term(
         log_writer.record(AuditEntry(Step.HAND_BACK, str(error)))
         raise
     finally:
+        metrics.end()
         log_writer.close()
     result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
     return Term(line, result, ended)

@@ -129,6 +129,8 @@ class WriteBehindLog:
     """The plan of the last cycle, to which a take-over and a resignation belong."""
     _epoch: int | None = None
     """The controller epoch of that cycle."""
+    _pending_since: float | None = None
+    """Time of time.monotonic of the oldest record that is not yet in the warehouse; None if all are."""
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
@@ -139,7 +141,15 @@ class WriteBehindLog:
         """Why the last write failed; None if everything was written."""
         return next(iter(self._failures.values()), None)
 
+    @property
+    def lag_seconds(self) -> float:
+        """The age of the oldest record that is not yet in the warehouse."""
+        since = self._pending_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def record(self, item: "CycleRecord | BrokerResponse | AuditEntry | EndedDrains") -> None:
+        if self._pending_since is None:
+            self._pending_since = time.monotonic()
         self._work.put(item)
 
     def finish(self, record: CycleRecord, verdicts: Sequence[RowOutcome]) -> None:
@@ -160,6 +170,8 @@ class WriteBehindLog:
             for item in work:
                 self._buffer(item)
             self._write()
+            if not self._buffered_rows and self._work.empty():
+                self._pending_since = None
         if rows := self._buffered_rows:
             lost = f"{pluralise(rows, 'row')} could not be written to the warehouse before the end, and are lost"
             log(f"surveyor: {lost}", logging.ERROR)

@@ -50,6 +50,7 @@ class QueuedBatch:
     """Whether to send the live brokers even without partitions."""
     is_starting: bool = False
     """Whether the broker is starting; all metadata is sent first then (`KafkaController.onBrokerStartup`)."""
+    queued_at: float = field(default_factory=time.monotonic)
 
     def requests(self, broker_id: int) -> list[Request]:
         """Return the requests for the broker, in order.
@@ -85,6 +86,8 @@ class BrokerQueue:
     _batches: list[QueuedBatch] = field(default_factory=list)
     _changed: Condition = field(default_factory=Condition)
     _is_busy: bool = False
+    _sent_at: float = 0.0
+    """When the oldest batch that is being sent was queued."""
     _cancelled: Event = field(default_factory=Event)
     """Set to cancel the batch that is being sent; each batch gets a new one."""
     _connection: BrokerConnection | None = None
@@ -105,6 +108,13 @@ class BrokerQueue:
         """Whether all requests are answered, cancelled or too late, and the responses were handed over."""
         with self._changed:
             return not self._batches and not self._is_busy
+
+    @property
+    def backlog(self) -> tuple[int, float]:
+        """The number of batches that wait, and the age in seconds of the oldest, or of the one that is being sent."""
+        with self._changed:
+            times = [*([self._sent_at] if self._is_busy else []), *(batch.queued_at for batch in self._batches)]
+            return len(self._batches), max(0.0, time.monotonic() - min(times)) if times else 0.0
 
     def update_endpoints(self, broker: Row) -> None:
         """Connect to other endpoints from now on; unanswered requests are sent again there."""
@@ -146,7 +156,7 @@ class BrokerQueue:
             if self.is_stopped:
                 return []
             batches, self._batches = self._batches, []
-            self._is_busy, self._cancelled = True, Event()
+            self._is_busy, self._cancelled, self._sent_at = True, Event(), batches[0].queued_at
         return batches
 
     def _send(self, batches: Sequence[QueuedBatch]) -> None:
@@ -246,6 +256,7 @@ def _merge(batches: Sequence[QueuedBatch], broker: Row) -> QueuedBatch:
         newest.on_response,
         send_live_brokers=any(batch.send_live_brokers for batch in batches),
         is_starting=any(batch.is_starting for batch in batches),
+        queued_at=batches[0].queued_at,
     )
 
 
@@ -326,6 +337,14 @@ class ChannelManager:
         with self._lock:
             if broker_id in self._queues and self._queues[broker_id].is_provisional:
                 self._queues.pop(broker_id).stop()
+
+    def backlog(self) -> tuple[dict[int, int], dict[int, float]]:
+        """Return by broker the batches that wait, and the age in seconds of the oldest or of the one being sent."""
+        with self._lock:
+            backlogs = {broker: queue.backlog for broker, queue in self._queues.items()}
+        return {broker: depth for broker, (depth, _) in backlogs.items()}, {
+            broker: age for broker, (_, age) in backlogs.items()
+        }
 
     def retain(self, brokers: Sequence[Row]) -> None:
         """Keep a queue for each of these registrations; drop all others with their pending batches.

@@ -162,6 +162,10 @@ class RetryQueue:
             0.0, min([longest, *(backoff.retry_at - now for backoff in self._backoffs.values() if backoff.is_due)])
         )
 
+    def refusals(self) -> dict[int, int]:
+        """Return by broker the refusals in a row of what is sent to it again."""
+        return {broker: backoff.refusals for broker, backoff in self._backoffs.copy().items()}
+
     @property
     def is_quiet(self) -> bool:
         """Whether no broker has retries pending, except for those that have exhausted them."""

@@ -223,7 +223,7 @@ def test_an_answer_for_each_who_asks() -> None:
         page.shutdown()
 
     assert answers == [
-        (HTTPStatus.NOT_FOUND, "only /metrics exists here\n"),
+        (HTTPStatus.NOT_FOUND, "only /metrics and /healthz exist here\n"),
         (HTTPStatus.SERVICE_UNAVAILABLE, "no table\n"),
         (HTTPStatus.SERVICE_UNAVAILABLE, "unexpected ValueError: odd\n"),
         (HTTPStatus.OK, "# HELP fine One value.\n# TYPE fine gauge\nfine 1.0\n"),

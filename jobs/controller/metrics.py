@@ -1,0 +1,159 @@
+"""Metrics of a running `surveyor control`, and its health for probes, served over HTTP.
+
+Corresponds to the metrics of `ControllerStats`, `ControllerEventManager` and `ControllerChannelManager`. They are read
+from the context in memory when they are asked for. A standby serves them as well, without a controllership.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from jobs.console_output.metrics import MetricsServer
+from jobs.controller.context import ControllerContext
+from jobs.controller.controller import ResidentController
+from planner.rules.partitions import PartitionInfo
+
+BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+"""Seconds of a cycle."""
+
+STALLED_SECONDS: Final = 60.0
+"""Seconds without the end of a cycle after which a controller counts as stalled."""
+
+
+@dataclass(slots=True)
+class ControllerMetrics:
+    """Metrics of one process, over all its controllerships."""
+
+    cluster: str
+    controller: ResidentController | None = None
+    """The present controllership; None while the process stands by."""
+    _registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    _cycle_seconds: Histogram = field(init=False)
+    _last_cycle: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._cycle_seconds = Histogram(
+            "surveyor_control_cycle_seconds",
+            "Duration of a cycle.",
+            ["cluster"],
+            registry=self._registry,
+            buckets=BUCKETS,
+        )
+
+    def observe_cycle(self, seconds: float) -> None:
+        """Add a cycle that has ended."""
+        self._cycle_seconds.labels(self.cluster).observe(seconds)
+        self._last_cycle = time.monotonic()
+
+    def begin(self, controller: ResidentController) -> None:
+        """Serve the metrics of this controllership from now on."""
+        controller.on_cycle = self.observe_cycle
+        self._last_cycle = time.monotonic()
+        self.controller = controller
+
+    def end(self) -> None:
+        """Serve the metrics of a process without a controllership from now on."""
+        self.controller = None
+
+    def fault(self) -> str | None:
+        """Return why the process should be restarted, None if it is well."""
+        silence = time.monotonic() - self._last_cycle
+        if self.controller is None or silence < STALLED_SECONDS:
+            return None
+        return f"no cycle has ended for {silence:.0f} s"
+
+    def collect(self) -> list[Metric]:
+        """Return all metrics."""
+        return [*self._registry.collect(), *self._families()]
+
+    def _families(self) -> Iterator[Metric]:
+        controller = self.controller
+        yield self._gauge("control_active", "Whether this process is the controller.", float(controller is not None))
+        if controller is None:
+            return
+        yield self._gauge("controller_epoch", "Our controller epoch.", controller.control.epoch)
+        yield from self._of_cluster(controller.context)
+        yield from self._of_brokers(controller)
+        written = controller.summary.by_action.copy()
+        yield self._by("action", "control_changes_total", "Changes written.", dict(written), CounterMetricFamily)
+        yield self._gauge("control_stale_total", "Changes that were outdated.", controller.summary.stale)
+        log = controller.log
+        yield self._gauge(
+            "control_unwritten_seconds", "Age of the oldest row not yet in the warehouse.", log.lag_seconds
+        )
+        yield self._gauge(
+            "control_warehouse_failing", "Whether writing to the warehouse fails.", float(bool(log.failed))
+        )
+
+    def _of_cluster(self, context: ControllerContext) -> Iterator[Metric]:
+        rows = [*context.partitions.values()]  # the cycle's thread may add or remove some meanwhile
+        live = {broker for broker, row in context.brokers.items() if row["understood"]}
+        counts = Counter(health for row in rows for health in _health(row, live))
+        yield self._gauge("brokers", "Live brokers.", len(live))
+        yield self._gauge("partitions", "Partitions.", len(rows))
+        for name, text in PARTITIONS.items():
+            yield self._gauge(f"{name}_partitions", text, counts[name])
+        yield self._gauge("control_leader_epoch_max", "The latest leader epoch.", _latest_leader_epoch(rows))
+
+    def _of_brokers(self, controller: ResidentController) -> Iterator[Metric]:
+        depths, ages = controller.broker_requests.channels.backlog()
+        yield self._by("broker", "control_queue_batches", "Batches of requests that wait for a broker.", depths)
+        yield self._by("broker", "control_queue_oldest_seconds", "Age of the oldest of them, or of the one sent.", ages)
+        refusals = controller.retries.refusals()
+        yield self._by("broker", "control_refusals", "Refusals in a row of a request that is retried.", refusals)
+
+    def _gauge(self, name: str, text: str, value: float) -> Metric:
+        family = GaugeMetricFamily(f"surveyor_{name}", text, labels=["cluster"])
+        family.add_metric([self.cluster], value)
+        return family
+
+    def _by(
+        self,
+        label: str,
+        name: str,
+        text: str,
+        values: dict[int, float] | dict[str, int] | dict[int, int],
+        kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
+    ) -> Metric:
+        family = kind(f"surveyor_{name}", text, labels=["cluster", label])
+        for of, value in values.items():
+            family.add_metric([self.cluster, str(of)], value)
+        return family
+
+
+PARTITIONS: Final = {
+    "offline": "Partitions without a live leader.",
+    "under_replicated": "Partitions with a replica that is not in sync.",
+    "moving": "Partitions that are being reassigned.",
+    "not_understood": "Partitions with a znode that could not be parsed; they count in no other metric.",
+}
+"""Counts of partitions, as `surveyor metrics` has them of a snapshot."""
+
+
+def _health(row: PartitionInfo, live: set[int]) -> Iterator[str]:
+    if not row.understood:
+        yield "not_understood"
+        return
+    if row.leader is not None and row.leader not in live:
+        yield "offline"
+    if row.leader is not None and not set(row.replicas) <= {*(row.isr or ())}:
+        yield "under_replicated"
+    if row.is_moving:
+        yield "moving"
+
+
+def _latest_leader_epoch(rows: list[PartitionInfo]) -> int:
+    return max((row.leader_epoch for row in rows if row.leader_epoch is not None), default=0)
+
+
+def serve(address: tuple[str, int], metrics: ControllerMetrics) -> MetricsServer:
+    """Serve metrics and health in a thread of their own, until the server is closed."""
+    server = MetricsServer(address, metrics.collect, metrics.fault)
+    Thread(target=server.serve_forever, daemon=True, name="metrics").start()
+    return server
