@@ -112,6 +112,8 @@ class ResidentController:
     A broker may have re-registered in the meantime. After the last retry it is sent the full state anyway, so that a
     partition that cannot be written does not keep the broker from starting.
     """
+    _resuming: set[Key] = field(default_factory=set)
+    """Partitions that were moving at the take-over, until they have been decided on."""
     _requests_due: bool = True
     _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
     """By how much our epoch is raised each time that a broker refuses it."""
@@ -151,6 +153,7 @@ class ResidentController:
         self.notifications.delete_all()
         self.reader.load_all()
         self._dirty_partitions = set(self.context.partitions)
+        self._resuming = set(self.context.moving)
         self.broker_requests.send_full_state(
             self.context.live, have_started=False
         )  # as at Kafka's fail-over, the live brokers come first
@@ -302,6 +305,8 @@ class ResidentController:
         decided = self._decide(due, balance, requests_due=requests_due)
         record = self._record_cycle(decided)
         verdicts = self._write(decided, record)
+        written = {verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED}
+        self._resuming -= due - {change.key for change in decided.changes if change.key not in written}
         self.summary.add_cycle(verdicts, () if record is None else record.rejections)
         # a partition that changes, for instance because a replica of the target failed, is decided on again first
         changing = {change.key for change in decided.changes}
@@ -363,7 +368,14 @@ class ResidentController:
         if not (due or balance or requests_due):
             return Decisions()
         bounced = self._bounced
-        decisions = self.engine.decide(self.context, due, deletions=requests_due, balance=balance, assumed_dead=bounced)
+        decisions = self.engine.decide(
+            self.context,
+            due,
+            deletions=requests_due,
+            balance=balance,
+            assumed_dead=bounced,
+            resuming=self._resuming,
+        )
         # a bounced broker still has its log, so its replica stays assigned until it has stopped
         changes = [
             c for c in self.writer.without_backed_off(decisions.changes) if bounced.isdisjoint(released_replicas(c))
@@ -448,6 +460,7 @@ class ResidentController:
         back = sorted(bounced - self._unhandled_failures.keys())
         if back:
             self.broker_requests.send_full_state(back)
+            self._requests_due = True  # a deletion may have waited for them
             self._dirty_partitions |= {key for broker in back for key in self.context.of_broker(broker)}
 
     def _write(self, decided: Decisions, record: CycleRecord | None) -> list[RowOutcome]:

@@ -70,16 +70,17 @@ class DecisionEngine:
         deletions: bool,
         balance: Collection[Key] = (),
         assumed_dead: Collection[int] = (),
+        resuming: Collection[Key] = frozenset(),
     ) -> Decisions:
         """Decide on these partitions and on the requests.
 
         `deletions`: decide on topics that are queued for deletion, too. `balance`: partitions that should be led by
         their preferred replica if possible, although no request names them. `assumed_dead`: brokers that count as
-        failed, although they are registered.
+        failed, although they are registered. `resuming`: partitions whose reassignment resumes after a take-over.
         """
         requested = _requested(context, RequestKind.PREFERRED_ELECTION)
         elections = frozenset((*requested, *balance))
-        state = self._state(context, elections, assumed_dead)
+        state = self._state(context, elections, assumed_dead, resuming)
         decided = [
             decision
             for decision in state.decisions(sorted(keys))
@@ -100,7 +101,11 @@ class DecisionEngine:
         )
 
     def _state(
-        self, context: ControllerContext, elections: frozenset[Key], assumed_dead: Collection[int]
+        self,
+        context: ControllerContext,
+        elections: frozenset[Key],
+        assumed_dead: Collection[int],
+        resuming: Collection[Key],
     ) -> CycleState:
         understood = {b: bool(row["understood"]) for b, row in context.brokers.items() if b not in assumed_dead}
         modes = {row.broker_id: DrainMode(row.mode) for row in self.drained}
@@ -113,6 +118,7 @@ class DecisionEngine:
             stopped=context.stopped,
             reassignments=_requested(context, RequestKind.REASSIGN),
             elections=elections,
+            resuming=resuming,
         )
 
 

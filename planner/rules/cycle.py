@@ -32,6 +32,8 @@ class CycleState:
     """Requested replicas."""
     elections: Collection[Key] = frozenset()
     """Partitions whose preferred replica is to be elected."""
+    resuming: Collection[Key] = frozenset()
+    """Partitions whose reassignment resumes after a take-over."""
     is_resident: bool = True
 
     def decisions(self, keys: Collection[Key]) -> Iterator[Decision]:
@@ -62,6 +64,7 @@ class CycleState:
                     requested=self.reassignments.get(key),
                     stopped=[broker for broker, at in self.stopped.get(key, {}).items() if at == epoch],
                     is_resident=self.is_resident,
+                    resumes=key in self.resuming,
                 )
             )
         if key in self.elections:

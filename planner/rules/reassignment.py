@@ -15,6 +15,9 @@ from schemas.rows import Key
 
 _CODES: Final = RejectionCode
 
+_WAITS: Final = frozenset({_CODES.WAITS_FOR_BROKER, _CODES.WAITS_FOR_ISR})
+"""Codes of a move whose target is not in sync yet."""
+
 _WITHDRAWN: Final = frozenset(
     {_CODES.UNKNOWN_PARTITION, _CODES.INVALID_TARGET, _CODES.DELETION_REQUESTED, _CODES.ALREADY_ASSIGNED}
 )
@@ -63,6 +66,12 @@ class _Move:
         return without(self.target, self.row.isr or ())
 
     @property
+    def left_behind(self) -> list[int]:
+        """The leaving replicas that are alive and not in the ISR."""
+        alive = among(self.row.removing_replicas, self.brokers.live)
+        return without(alive, self.row.isr or ())
+
+    @property
     def heir(self) -> int | None:
         """The replica of the target that would lead."""
         return self.brokers.first_choice(among(self.target, self.row.isr or ()))
@@ -93,11 +102,15 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
     requested: Sequence[int] | None = None,
     stopped: Collection[int] = (),
     is_resident: bool = True,
+    resumes: bool = False,
 ) -> Decision | None:
     """Decide on a partition that is moving, or that a request names; None if nothing is due and nothing is waited for.
 
     `requested`: the replicas that a request names. `stopped`: brokers that have stopped their replica at the present
-    leader epoch. `is_resident`: the controller waits for leaving replicas to stop, and asks them again.
+    leader epoch. `is_resident`: the controller waits for leaving replicas to stop, and asks them again. `resumes`: the
+    controller has just taken over. The former one may have told the leader that leaving replicas are no longer
+    assigned, so a leader that waits for its target is told of all replicas again, at the next leader epoch, as in the
+    phase A that Kafka's fail-over repeats.
     """
     if row is None:
         is_unread = topic is not None and not topic.understood
@@ -106,6 +119,9 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
         return _decision(key, code=code, why_not=why_not, is_requested=requested is not None)
     move = _Move(row, requested, brokers, stopped)
     refusal = _refusal(move, is_deleting=topic is not None and topic.deletion_requested)
+    if resumes and refusal is not None and refusal[0] in _WAITS and move.left_behind:
+        change = changed(row, topic, brokers, **_resume(move))
+        return _decision(key, change=change, is_requested=requested is not None)
     if refusal is None and is_resident and move.is_narrowed and move.unstopped:
         refusal = _CODES.WAITS_FOR_STOP, f"to be stopped: {ids(move.unstopped)}"
     if refusal is not None:
@@ -172,6 +188,16 @@ def _step(move: _Move, *, is_resident: bool) -> dict[str, Any]:
     else:
         step = _narrow(move, is_resident=is_resident)
     return {"leader_epoch_after": epoch, **step}
+
+
+def _resume(move: _Move) -> dict[str, Any]:
+    row = move.row
+    return {
+        "action": Action.START_REPLICA,
+        "leader_epoch_after": None if row.leader_epoch is None else row.leader_epoch + 1,
+        "requires_live": [_leader(row)],
+        "reason": f"its reassignment resumes: {ids(move.left_behind)} must follow again until the target is in sync",
+    }
 
 
 def _start(move: _Move) -> dict[str, Any]:

@@ -21,15 +21,19 @@ def _topic_violations(cluster: SimulatedCluster) -> Iterator[str]:
         for number, replicas in sorted(assignment.partitions.items()):
             key = topic, number
             if not cluster.is_queued(topic):
+                leaving = assignment.removing_replicas.get(number, [])
                 yield from (
-                    f"{topic}-{number}: {violation}" for violation in _partition_violations(cluster, key, replicas)
+                    f"{topic}-{number}: {violation}"
+                    for violation in _partition_violations(cluster, key, replicas, leaving)
                 )
                 yield from (
                     f"{topic}-{number}: {violation}" for violation in _reassignment_violations(cluster, key, assignment)
                 )
 
 
-def _partition_violations(cluster: SimulatedCluster, key: Key, replicas: list[int]) -> Iterator[str]:
+def _partition_violations(
+    cluster: SimulatedCluster, key: Key, replicas: list[int], leaving: list[int]
+) -> Iterator[str]:
     znode = cluster.state(key)
     healthy = [broker for broker in replicas if cluster.is_healthy(broker, key)]
     if znode is None:
@@ -55,7 +59,9 @@ def _partition_violations(cluster: SimulatedCluster, key: Key, replicas: list[in
         version,
     ):
         yield f"its leader has another state: {state} at version {version}, the leader has {leader}"
-    yield from _follower_violations(cluster, key, state, healthy)
+    # a leaving replica may have stopped before a replica of the target was lost for good, which the move waits for
+    followers = [broker for broker in healthy if broker in state.isr or broker not in leaving]
+    yield from _follower_violations(cluster, key, state, followers)
 
 
 def _follower_violations(cluster: SimulatedCluster, key: Key, state: State, healthy: list[int]) -> Iterator[str]:
