@@ -73,6 +73,20 @@ class Broker(TableRow, frozen=True, kw_only=True):
     understood: bool
 
 
+class LastSeenBroker(TableRow, frozen=True, kw_only=True):
+    """One row of BROKERS_LAST_SEEN."""
+
+    TABLE = "brokers_last_seen"
+    snapshot_id: int
+    broker_id: int
+    broker_epoch: int
+    host: str | None = None
+    port: int | None = None
+    endpoints: list[Endpoint] | None = None
+    rack: str | None = None
+    last_seen_at: datetime
+
+
 class Topic(TableRow, frozen=True, kw_only=True, gc=False):
     """One row of TOPICS."""
 

@@ -79,7 +79,7 @@ class Endpoint(Struct, frozen=True):
     port: int
 
 
-class Broker(Struct, frozen=True):
+class BrokerRegistration(Struct, frozen=True):
     """A registration in /brokers/ids/N: `{"version":5,"host":H,"port":P,"endpoints":["L://h:p"],"rack":R,...}`."""
 
     endpoints: tuple[Endpoint, ...]
@@ -280,7 +280,7 @@ def _refuse_features(features: Mapping[str, Mapping[str, int]]) -> None:
             raise MalformedZnodeError(f"feature {name[:300]!r} has no range of versions: {versions}")
 
 
-def decode_broker(data: bytes | None) -> Broker:
+def decode_broker(data: bytes | None) -> BrokerRegistration:
     """Decode /brokers/ids/N of any version from 1 on (`BrokerIdZNode.decode`).
 
     >>> decode_broker(b'{"version":1,"jmx_port":-1,"host":"a","port":9092}').endpoints
@@ -298,7 +298,7 @@ def decode_broker(data: bytes | None) -> Broker:
         raise MalformedZnodeError("no endpoints")
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
         raise MalformedZnodeError(f"two endpoints of one listener: {texts}")
-    return Broker(endpoints, registration.host, registration.port, registration.rack)
+    return BrokerRegistration(endpoints, registration.host, registration.port, registration.rack)
 
 
 def decode_assignment(data: bytes | None) -> Assignment:

@@ -272,7 +272,7 @@ def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
 
 
 def _last_written(client: KazooClient, state: ClusterState) -> float:
-    paths = [CONTROLLER, CONTROLLER_EPOCH, *(f"{BROKER_IDS}/{row['broker_id']}" for row in state.brokers)]
+    paths = [CONTROLLER, CONTROLLER_EPOCH, *(f"{BROKER_IDS}/{row.broker_id}" for row in state.brokers)]
     znodes = (read(client, path) for path in paths)
     return max((znode.stat.mtime / 1000 for znode in znodes if znode.stat is not None), default=0.0)
 
@@ -344,7 +344,7 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
             "batch mode, `reconcile` and `control` need a reachable listener and a user with ClusterAction; admin mode "
             "does not",
         )
-    endpoints = [endpoint["listener"] for row in state.brokers if (endpoint := listener.endpoint(row))]
+    endpoints = [endpoint.listener for row in state.brokers if (endpoint := listener.endpoint(row))]
     planes = {row["value"] for row in configs if row["name"] == CONTROL_PLANE and row["value"]}
     if unused_planes := sorted(planes.difference(endpoints)):
         text = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"

@@ -168,7 +168,7 @@ def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot:
         return None
     rows = view.partitions.filter(pa.array(offline)).combine_chunks()
     last_isr = _last_isr(lake, rows, snapshot)
-    registered = [row["broker_id"] for row in view.brokers]
+    registered = [row.broker_id for row in view.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
     failed_rows: list[Row] = []
     if lake is not None and snapshot is not None and order.alive and lake.has("answers"):

@@ -35,7 +35,7 @@ from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, wi
 from jobs.snapshots.health import with_derived_columns
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
-from schemas.rows import Broker, Snapshot, Topic
+from schemas.rows import Broker, LastSeenBroker, Snapshot, Topic
 from schemas.text import pluralise
 
 PARTITION_COLUMNS: Final = (
@@ -109,9 +109,9 @@ class _Cluster:
     """A cluster at a snapshot, or live from ZooKeeper."""
 
     partitions: pa.Table
-    registered: list[Row]
+    registered: list[Broker]
     controller_id: int | None
-    last_seen: Mapping[int, Row]
+    last_seen: Mapping[int, LastSeenBroker]
     """Last registrations of brokers that are not registered now."""
     about: Row
     """Snapshot id and time, for the JSON result."""
@@ -170,7 +170,7 @@ def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snap
 
 
 def _of_snapshot(
-    snapshot: Snapshot, partitions: pa.Table, registered: list[Row], last_seen: Mapping[int, Row]
+    snapshot: Snapshot, partitions: pa.Table, registered: list[Broker], last_seen: Mapping[int, LastSeenBroker]
 ) -> _Cluster:
     return _Cluster(
         partitions=partitions,
@@ -202,7 +202,7 @@ def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluste
         partitions=with_derived_columns(view, default_min_isr_of(settings.lake, last)),
         registered=view.brokers,
         controller_id=view.controller_id,
-        last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, view.brokers)},
+        last_seen={row.broker_id: row for row in last_seen_after(settings.lake, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
         where=str(settings.zookeeper),
     )
@@ -214,8 +214,8 @@ def _refers_to(partitions: pa.Table, broker: int) -> bool:
     return any((rows.brokers(name) == broker).any() for name in _BROKER_COLUMNS)
 
 
-def _ids(brokers: Iterable[Row]) -> set[int]:
-    return {row["broker_id"] for row in brokers}
+def _ids(brokers: Iterable[Broker]) -> set[int]:
+    return {row.broker_id for row in brokers}
 
 
 def _with_deletions(settings: Settings, snapshot: Snapshot, partitions: pa.Table) -> pa.Table:
@@ -252,9 +252,9 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
     partitions = StoredRows(cluster.partitions)
     leaders, replicas, in_sync = (_count_by_broker(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
     gone = {*leaders, *replicas, *in_sync} - _ids(cluster.registered)
-    empty: Row = {**dict.fromkeys(BROKERS.names), "last_seen_at": None}
-    registered = [empty | row | {"live": True} for row in cluster.registered]
-    unregistered = [empty | cluster.last_seen.get(broker, {}) | {"broker_id": broker, "live": False} for broker in gone]
+    registered = [_columns(row) | {"live": True} for row in cluster.registered]
+    last_seen = cluster.last_seen
+    unregistered = [_columns(last_seen.get(broker)) | {"broker_id": broker, "live": False} for broker in gone]
     rows = [
         {
             **row,
@@ -269,10 +269,16 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
     emit_result(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
 
 
+def _columns(broker: Broker | LastSeenBroker | None) -> Row:
+    """Return the columns of a broker; a row that is in no warehouse has no cluster."""
+    known = {} if broker is None else broker.columns() | {"cluster": broker.cluster or None}
+    return dict.fromkeys([*BROKERS.names, "last_seen_at"]) | known
+
+
 def _brokers_at_snapshot(settings: Settings, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show brokers --now")
     partitions = table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS)
-    registered = as_of(settings.lake, snapshot, "brokers")
+    registered = rows_as_of(settings.lake, snapshot, Broker)
     return _of_snapshot(snapshot, partitions, registered, brokers_last_seen(settings.lake, snapshot))
 
 

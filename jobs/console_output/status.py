@@ -136,7 +136,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
         plans = [plan for plan in recent.plans if plan.snapshot_id <= snapshot.snapshot_id]
         recent = replace(recent, plans=plans, latest_epoch=0)
     config_snapshot = snapshot or recent.snapshot
-    registered = {row["broker_id"]: row["broker_epoch"] for row in view.brokers}
+    registered = {row.broker_id: row.broker_epoch for row in view.brokers}
     recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
     drained = [row.broker_id for row in recent.drained]
     min_isr = known_min_isr_of(settings.lake, config_snapshot)

@@ -19,6 +19,7 @@ from jobs.adapters.brokers.configs import read_configs_and_failures, read_overri
 from jobs.adapters.delta.warehouse import Row
 from jobs.controller.broker_protocols import IBP, unsupported_protocols
 from jobs.runtime.settings import Settings
+from schemas.rows import Broker
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
 """Seconds in which all brokers must respond, in the thread that asks them."""
@@ -30,19 +31,19 @@ MAX_TRIES: Final = 10
 A broker that starts is registered in ZooKeeper some seconds before it accepts connections.
 """
 
-ConfigReader = Callable[[Sequence[Row]], tuple[list[Row], dict[int, str]]]
+ConfigReader = Callable[[Sequence[Broker]], tuple[list[Row], dict[int, str]]]
 """Reads the settings of brokers, given as rows of BROKERS.
 
 It also returns, by broker id, why a broker did not respond.
 """
 
-_PollResult = tuple[Sequence[Row], list[Row], dict[int, str]]
+_PollResult = tuple[Sequence[Broker], list[Row], dict[int, str]]
 
 
 def admin_config_reader(client: KazooClient, settings: Settings) -> ConfigReader:
     """Return a function that reads settings as a snapshot does."""
 
-    def request_configs(brokers: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
+    def request_configs(brokers: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
         overrides, _ = read_overrides(client)
         return read_configs_and_failures(brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS)
 
@@ -57,16 +58,16 @@ class BrokerConfigPoller:
     configs: list[Row]
     log_line: Callable[[str], None]
     wakeup: Callable[[], None]
-    _due: dict[int, Row] = field(default_factory=dict)
+    _due: dict[int, Broker] = field(default_factory=dict)
     """Brokers of the next batch."""
     _results: SimpleQueue[_PollResult] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     _warned_epochs: dict[int, int] = field(default_factory=dict)
     """By broker, the broker epoch for which something was logged."""
 
-    def request_configs(self, brokers: Iterable[Row]) -> None:
+    def request_configs(self, brokers: Iterable[Broker]) -> None:
         """Read the settings of these brokers as soon as the batch in progress is done."""
-        self._due |= {row["broker_id"]: row for row in brokers}
+        self._due |= {row.broker_id: row for row in brokers}
         self._start_if_due()
 
     def _start_if_due(self) -> None:
@@ -75,24 +76,24 @@ class BrokerConfigPoller:
             self._thread = Thread(target=self._run, args=(brokers,), daemon=True, name="ask-settings")
             self._thread.start()
 
-    def _run(self, brokers: Sequence[Row]) -> None:
+    def _run(self, brokers: Sequence[Broker]) -> None:
         pending, deadline = brokers, time.monotonic() + REQUEST_TIMEOUT_SECONDS
         for tries in count(1):
             rows, errors = self._read_configs(pending)
-            answered = [row for row in pending if row["broker_id"] not in errors]
+            answered = [row for row in pending if row.broker_id not in errors]
             is_last = tries >= MAX_TRIES or time.monotonic() > deadline
             self._results.put((pending, rows, errors) if is_last else (answered, _of_brokers(answered, rows), {}))
             self.wakeup()
-            pending = [row for row in pending if row["broker_id"] in errors]
+            pending = [row for row in pending if row.broker_id in errors]
             if is_last or not pending:
                 return
             time.sleep(RETRY_SECONDS)
 
-    def _read_configs(self, brokers: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
+    def _read_configs(self, brokers: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
         try:
             return self.read_configs(brokers)
         except Exception as error:  # noqa: BLE001 - the known settings hold until the next attempt
-            return [], {row["broker_id"]: str(error) or type(error).__name__ for row in brokers}
+            return [], {row.broker_id: str(error) or type(error).__name__ for row in brokers}
 
     def take_changed(self, registered: Iterable[int]) -> list[Row] | None:
         """Return the settings of all brokers if they have changed, else None.
@@ -120,11 +121,11 @@ class BrokerConfigPoller:
         except Empty:
             return None
 
-    def _log_failures(self, brokers: Sequence[Row], rows: Sequence[Row], errors: dict[int, str]) -> None:
+    def _log_failures(self, brokers: Sequence[Broker], rows: Sequence[Row], errors: dict[int, str]) -> None:
         """Log once for each registration which settings are not supported, and which brokers did not respond."""
         unsupported = unsupported_protocols(rows)
         for row in brokers:
-            broker, epoch = row["broker_id"], row["broker_epoch"]
+            broker, epoch = row.broker_id, row.broker_epoch
             if self._warned_epochs.get(broker) == epoch:
                 continue
             if broker in unsupported:
@@ -144,8 +145,8 @@ class BrokerConfigPoller:
                 self._warned_epochs[broker] = epoch
 
 
-def _of_brokers(brokers: Iterable[Row], rows: Iterable[Row]) -> list[Row]:
-    ids = {row["broker_id"] for row in brokers}
+def _of_brokers(brokers: Iterable[Broker], rows: Iterable[Row]) -> list[Row]:
+    ids = {row.broker_id for row in brokers}
     return [row for row in rows if row["broker_id"] in ids]
 
 

@@ -64,10 +64,10 @@ def complete_configs(configs: list[Row], settings: Settings, allowed: frozenset[
         brokers = read_cluster(client).brokers
         overrides, _ = read_overrides(client)
     known = _configs_of(configs) | allowed
-    missing = [broker for broker in brokers if broker["broker_id"] not in known]
+    missing = [broker for broker in brokers if broker.broker_id not in known]
     if not missing:
         return configs
-    ids = {broker["broker_id"] for broker in missing}
+    ids = {broker.broker_id for broker in missing}
     with progress(f"asking brokers {', '.join(map(str, sorted(ids)))} for their settings"):
         answered = read_broker_configs(
             missing, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS

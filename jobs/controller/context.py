@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.cluster import EmptyRequest
 from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
-from schemas.rows import Key
+from schemas.rows import Broker, Key
 from schemas.znode_json import LAST_EPOCH
 
 _ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
@@ -27,7 +27,7 @@ _ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_
 class ControllerContext:
     """The state of the cluster, updated row by row."""
 
-    brokers: dict[int, Row] = field(default_factory=dict)
+    brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[Row] = field(default_factory=list)
@@ -199,7 +199,11 @@ class ControllerContext:
     @property
     def live(self) -> list[int]:
         """Brokers that are registered and understood, ascending: those that can be sent requests."""
-        return sorted(broker for broker, row in self.brokers.items() if row["understood"])
+        return sorted(broker for broker, row in self.brokers.items() if row.understood)
+
+    def is_registered(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker is still in the registration with this epoch."""
+        return broker_id in self.brokers and self.brokers[broker_id].broker_epoch == broker_epoch
 
 
 def _is_recreated(before: TopicInfo, now: TopicInfo) -> bool:

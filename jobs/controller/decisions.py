@@ -107,7 +107,7 @@ class DecisionEngine:
         assumed_dead: Collection[int],
         resuming: Collection[Key],
     ) -> CycleState:
-        understood = {b: bool(row["understood"]) for b, row in context.brokers.items() if b not in assumed_dead}
+        understood = {b: row.understood for b, row in context.brokers.items() if b not in assumed_dead}
         modes = {row.broker_id: DrainMode(row.mode) for row in self.drained}
         return CycleState(
             partitions=context.partitions,

@@ -7,13 +7,12 @@ are read.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import (
     BROKER_IDS,
     CONFIG_CHANGES,
@@ -28,7 +27,7 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext
 from jobs.controller.zk_watches import ZkWatches
 from planner.rules.partitions import PartitionInfo, TopicInfo
-from schemas.rows import Key
+from schemas.rows import Broker, Key
 from schemas.znodes import MalformedZnodeError, State, decode_state, read_config
 
 _OF_TOPIC: Final = f"{TOPICS}/"
@@ -136,24 +135,21 @@ class MetadataReader:
                 self.brokers_with_new_endpoints.add(broker)
             if broker not in before or before[broker] != row:
                 changes.partitions |= self.context.of_broker(broker)
-        still_registered = {
-            broker for broker, row in now.items() if before.get(broker, {}).get("broker_epoch") == row["broker_epoch"]
-        }
-        failed = before.keys() - still_registered
+        failed = {broker for broker, row in before.items() if not self.context.is_registered(broker, row.broker_epoch)}
         self.failed_brokers |= failed
         for broker in failed:
             self.context.remove_answers(broker)
             changes.partitions |= self.context.of_broker(broker)
 
-    def _registered(self) -> dict[int, Row]:
+    def _registered(self) -> dict[int, Broker]:
         """Read the registrations; one that was not watched yet is read again after its watch is set."""
-        now = {row["broker_id"]: row for row in read_brokers(self.client)}
+        now = {row.broker_id: row for row in read_brokers(self.client)}
         new = now.keys() - self._watched
         if not new:
             return now
         self.watches.watch(f"{BROKER_IDS}/{broker}" for broker in new)
         self._watched |= new
-        return {row["broker_id"]: row for row in read_brokers(self.client)}
+        return {row.broker_id: row for row in read_brokers(self.client)}
 
     def _topics(self, changes: MetadataChanges, reread: Collection[str]) -> None:
         names = set(children(self.client, TOPICS) or ())
@@ -163,7 +159,7 @@ class MetadataReader:
         self.watches.watch(f"{_OF_TOPIC}{name}" for name in to_read if name not in self.context.topics)
         queued = self.context.topics_to_be_deleted
         for rows in read_topic_rows(self.client, to_read):
-            of_topic: dict[str, list[Row]] = {row["topic"]: [] for row in rows.topics}
+            of_topic: dict[str, list[Any]] = {row["topic"]: [] for row in rows.topics}
             for row in rows.partitions:
                 of_topic[row["topic"]].append(row)
             for topic_row in rows.topics:
@@ -220,12 +216,12 @@ def topics_in_paths(paths: Iterable[str]) -> set[str]:
     return {path.removeprefix(_OF_TOPIC) for path in paths if path.startswith(_OF_TOPIC)}
 
 
-def _has_restarted(before: Row, now: Row) -> bool:
+def _has_restarted(before: Broker, now: Broker) -> bool:
     """Whether a broker has registered again, or its registration was not understood before.
 
     Such a broker must be sent the full state.
     """
-    return before["broker_epoch"] != now["broker_epoch"] or (now["understood"] and not before["understood"])
+    return before.broker_epoch != now.broker_epoch or (now.understood and not before.understood)
 
 
 def _with_state(row: PartitionInfo, version: int | None, data: bytes | None) -> PartitionInfo:

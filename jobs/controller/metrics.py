@@ -93,7 +93,7 @@ class ControllerMetrics:
 
     def _of_cluster(self, context: ControllerContext) -> Iterator[Metric]:
         rows = [*context.partitions.values()]  # the cycle's thread may add or remove some meanwhile
-        live = {broker for broker, row in context.brokers.items() if row["understood"]}
+        live = {broker for broker, row in context.brokers.items() if row.understood}
         counts = Counter(health for row in rows for health in _health(row, live))
         yield self._gauge("brokers", "Live brokers.", len(live))
         yield self._gauge("partitions", "Partitions.", len(rows))

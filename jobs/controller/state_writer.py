@@ -126,7 +126,7 @@ class StateWriter:
             created_at=datetime.now(UTC),
             status=PlanStatus.PLANNED.value,
             brokers=[
-                BrokerEpoch(broker_id=broker, broker_epoch=row["broker_epoch"])
+                BrokerEpoch(broker_id=broker, broker_epoch=row.broker_epoch)
                 for broker, row in self.context.brokers.items()
             ],
         )

@@ -335,7 +335,7 @@ class WriteBehindLog:
 def _title(item: _Item) -> str:
     """Name a record."""
     if isinstance(item, BrokerResponse):
-        return f"a response of broker {item.broker.get('broker_id')} to {item.api}"
+        return f"a response of broker {item.broker.broker_id} to {item.api}"
     if isinstance(item, AuditEntry):
         place = "" if item.topic is None else f" of {item.topic}" + f"-{item.partition}" * (item.partition is not None)
         return f"{item.action}{place}"

@@ -195,7 +195,7 @@ def _no_live_controller(controller: int) -> str:
 
 def _addresses(settings: Settings, state: ClusterState) -> list[str]:
     """Addresses of Kafka's controller for the protocol in --command-config."""
-    controller = [row for row in state.brokers if row["broker_id"] == state.controller.broker_id]
+    controller = [row for row in state.brokers if row.broker_id == state.controller.broker_id]
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 

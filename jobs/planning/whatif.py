@@ -22,7 +22,7 @@ from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.snapshots import as_of, find_snapshot, table_as_of
+from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import emit_result, table
 from jobs.runtime.progress import progress
@@ -34,7 +34,7 @@ from planner.topics.crowding import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
 from planner.whatif.numpy_impact import lost_partitions
 from schemas.enums import FailureScenario
-from schemas.rows import Snapshot
+from schemas.rows import Broker, Snapshot
 from schemas.text import pluralise
 
 COLUMNS: Final = (
@@ -101,8 +101,8 @@ def _name_partitions(settings: Settings, snapshot: Snapshot, rows: list[Row], *,
     lake = settings.lake
     seen = view_of(lake, snapshot)
     arrays = arrays_of(seen, default_min_isr_of(lake, snapshot))
-    live = {broker["broker_id"] for broker in seen.brokers}
-    understood = {broker["broker_id"] for broker in seen.brokers if broker["understood"]}
+    live = {broker.broker_id for broker in seen.brokers}
+    understood = {broker.broker_id for broker in seen.brokers if broker.understood}
     drained = drained_brokers(lake)
     topics, numbers = seen.partitions["topic"], seen.partitions["partition"]
     order = np.asarray(pc.sort_indices(seen.partitions, [("topic", "ascending"), ("partition", "ascending")]))
@@ -131,9 +131,9 @@ def _warnings(settings: Settings, snapshot: Snapshot, rows: list[Row]) -> list[s
 def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     """Count the partitions with more replicas in one rack than necessary on these brokers."""
     lake = settings.lake
-    brokers = as_of(lake, snapshot, "brokers")
+    brokers = rows_as_of(lake, snapshot, Broker)
     racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
-    usable = [row["broker_id"] for row in brokers if row["understood"]]
+    usable = [row.broker_id for row in brokers if row.understood]
     known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
     assigned = table_as_of(lake, snapshot, "partitions", columns=("replicas",))["replicas"]
     alike = Counter(map(tuple, pc.fill_null(assigned, []).to_pylist()))

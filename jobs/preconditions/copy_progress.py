@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
 from jobs.core.errors import SurveyorError
@@ -22,7 +21,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
 from schemas.enums import NO_LEADER, Action
-from schemas.rows import Change
+from schemas.rows import Broker, Change
 from schemas.znodes import State
 
 LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
@@ -88,7 +87,7 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     }
 
 
-def _replicas(zookeeper: ZooKeeperSession, changes: Sequence[Change]) -> tuple[list[Row], _ReceivingReplicas]:
+def _replicas(zookeeper: ZooKeeperSession, changes: Sequence[Change]) -> tuple[list[Broker], _ReceivingReplicas]:
     """Read the live brokers, and every replica of the changes' targets."""
     with zookeeper.connected() as client:
         sync(client)
@@ -108,16 +107,16 @@ def _receiving_replica(broker: int, state: State | None) -> _ReceivingReplica:
 
 
 def _read(
-    settings: Settings, brokers: Sequence[Row], receiving: _ReceivingReplicas
+    settings: Settings, brokers: Sequence[Broker], receiving: _ReceivingReplicas
 ) -> tuple[CopyReading, Mapping[int, str]]:
     """Make one reading; return it, and the brokers that did not answer, with the reason."""
     partitions_by_broker = _needed(receiving)
-    registered = [broker for broker in brokers if broker["broker_id"] in partitions_by_broker]
+    registered = [broker for broker in brokers if broker.broker_id in partitions_by_broker]
     copies, unanswered = read_replica_sizes(
         registered, settings.conf.command_config, partitions_by_broker, LOG_DIRS_TIMEOUT_SECONDS
     )
     unregistered = dict.fromkeys(
-        partitions_by_broker.keys() - {broker["broker_id"] for broker in registered}, "it is not registered"
+        partitions_by_broker.keys() - {broker.broker_id for broker in registered}, "it is not registered"
     )
     return {key: _copy(key, replica, copies) for key, replica in receiving.items()}, {**unanswered, **unregistered}
 

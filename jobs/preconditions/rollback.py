@@ -219,7 +219,7 @@ def _refuse_running(plan: Plan, steps_by_key: Mapping[Key, list[Change]], partit
 def _cluster_facts(lake: Warehouse, state: ClusterState) -> ClusterFacts:
     newest = last_snapshot(lake)
     return ClusterFacts(
-        eligible={row["broker_id"] for row in state.brokers if row["understood"]},
+        eligible={row.broker_id for row in state.brokers if row.understood},
         live=state.live,
         drained=drained_brokers(lake),
         racks=rack_of_each(state.brokers, brokers_seen_by(lake, newest) if newest else {}),

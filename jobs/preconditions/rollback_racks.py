@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.repositories.stored_rows import StoredRows
 from planner.topics.crowding import crowding, least_crowding
 from schemas.enums import Action
-from schemas.rows import Change, Key, PlanRecord
+from schemas.rows import Broker, Change, Key, PlanRecord
 from schemas.text import pluralise
 
 Lists = dict[Key, tuple[Sequence[int], Sequence[int]]]
@@ -52,11 +52,11 @@ def rollback_rack_warnings(lake: Warehouse, plan: PlanRecord, lists: Lists) -> l
     """Warn of partitions of a rollback that get into fewer racks, or have more replicas in one than so many need."""
     try:
         snapshot = find_snapshot(lake, plan.snapshot_id)
-        brokers = as_of(lake, snapshot, "brokers")
+        brokers = rows_as_of(lake, snapshot, Broker)
         racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
     except SurveyorError:  # the snapshot was dropped
         return []
-    usable = [row["broker_id"] for row in brokers if row["understood"]]
+    usable = [row.broker_id for row in brokers if row.understood]
     return list(spread_warnings(lists, {id_: rack for id_, rack in racks.items() if rack is not None}, usable))
 
 

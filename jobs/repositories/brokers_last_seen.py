@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import as_of, rows_as_of
-from schemas.rows import Broker, ClusterEvent, Snapshot
-
-TABLE: Final = "brokers_last_seen"
+from jobs.repositories.snapshots import rows_as_of
+from schemas.rows import Broker, ClusterEvent, LastSeenBroker, Snapshot
 
 FACTS: Final = ("broker_id", "broker_epoch", "host", "port", "endpoints", "rack")
 """Columns of BROKERS that are stored."""
@@ -23,47 +21,57 @@ BROKER_FAILED: Final = "BrokerFailed"
 """Kind of the event for the first snapshot in which a broker was missing."""
 
 
-def brokers_last_seen(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
+def brokers_last_seen(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
     """Return, by id, the last registration of brokers that a snapshot found missing or unreadable."""
-    rows = as_of(lake, snapshot, TABLE) if TABLE in snapshot.versions else _from_events(lake, snapshot)
-    return {row["broker_id"]: row for row in rows}
+    is_stored = LastSeenBroker.TABLE in snapshot.versions
+    rows = rows_as_of(lake, snapshot, LastSeenBroker) if is_stored else _from_events(lake, snapshot)
+    return {row.broker_id: row for row in rows}
 
 
-def brokers_seen_by(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
+def brokers_seen_by(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
     """Return, by id, the last readable registration of every broker in a snapshot or before it."""
     return brokers_last_seen(lake, snapshot) | _seen_in(lake, snapshot)
 
 
-def last_seen_after(lake: Warehouse, last: Snapshot | None, registered: Iterable[Row]) -> list[Row]:
+def last_seen_after(lake: Warehouse, last: Snapshot | None, registered: Iterable[Broker]) -> list[LastSeenBroker]:
     """Return the rows of `brokers_last_seen` for a new snapshot of `registered` brokers; `last` precedes it."""
     if last is None:
         return []
-    understood = {row["broker_id"] for row in registered if row["understood"]}
+    understood = {row.broker_id for row in registered if row.understood}
     return [row for broker, row in sorted(brokers_seen_by(lake, last).items()) if broker not in understood]
 
 
-def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dict[int, str | None]:
+def rack_of_each(registered: Iterable[Broker], last_seen: Mapping[int, LastSeenBroker]) -> dict[int, str | None]:
     """Return the rack of each broker from its readable registration, else from the last one.
 
     A broker in neither has no entry: its rack is unknown, which differs from having no rack.
 
-    >>> registered = [{"broker_id": 1, "rack": "a", "understood": True},
-    ...     {"broker_id": 2, "rack": None, "understood": False}]
-    >>> rack_of_each(registered, {2: {"rack": "b"}, 3: {"rack": None}})
+    >>> from datetime import datetime
+    >>> from msgspec.structs import replace
+    >>> registered = [Broker(broker_id=1, broker_epoch=9, rack="a", understood=True),
+    ...     Broker(broker_id=2, broker_epoch=9, understood=False)]
+    >>> seen = LastSeenBroker(snapshot_id=1, broker_id=2, broker_epoch=8, rack="b", last_seen_at=datetime(2026, 1, 1))
+    >>> rack_of_each(registered, {2: seen, 3: replace(seen, rack=None)})
     {2: 'b', 3: None, 1: 'a'}
     """
-    gone = {broker: row["rack"] for broker, row in last_seen.items()}
-    return gone | {row["broker_id"]: row.get("rack") for row in registered if row["understood"]}
+    gone = {broker: row.rack for broker, row in last_seen.items()}
+    return gone | {row.broker_id: row.rack for row in registered if row.understood}
 
 
-def _seen_in(lake: Warehouse, snapshot: Snapshot) -> dict[int, Row]:
+def _seen_in(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
     """Return the readable registrations of a snapshot as rows of `brokers_last_seen`."""
-    found = {"snapshot_id": snapshot.snapshot_id, "last_seen_at": snapshot.taken_at}
-    brokers = as_of(lake, snapshot, "brokers")
-    return {row["broker_id"]: {name: row[name] for name in FACTS} | found for row in brokers if row["understood"]}
+    return {
+        row.broker_id: LastSeenBroker(
+            snapshot_id=snapshot.snapshot_id,
+            last_seen_at=snapshot.taken_at,
+            **{name: getattr(row, name) for name in FACTS},
+        )
+        for row in rows_as_of(lake, snapshot, Broker)
+        if row.understood
+    }
 
 
-def _from_events(lake: Warehouse, snapshot: Snapshot) -> Iterator[Row]:
+def _from_events(lake: Warehouse, snapshot: Snapshot) -> Iterator[LastSeenBroker]:
     """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
     registered = {row.broker_id for row in rows_as_of(lake, snapshot, Broker) if row.understood}
     until = ("snapshot_id", "<=", snapshot.snapshot_id)

@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
-from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import brokers_last_seen
-from schemas.rows import Snapshot
+from schemas.rows import LastSeenBroker, Snapshot
 from schemas.tables import TABLES
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
@@ -27,7 +26,7 @@ class SnapshotTables:
 
     def __getitem__(self, table: str) -> DataFrame:
         """Read a table at the version that the snapshot names; shapes as in `schemas.tables`."""
-        if table == LAST_SEEN:
+        if table == LastSeenBroker.TABLE:
             rows = brokers_last_seen(self.tables.warehouse, self.snapshot)
             return self.tables.frame(table, list(rows.values())).coalesce(1)
         if table in DRIVER_READ_TABLES:

@@ -93,7 +93,7 @@ def missing_since(lake: Warehouse, snapshot: Snapshot, brokers: Collection[int])
     if not absent:
         return {}
     seen = brokers_last_seen(lake, snapshot)
-    last = {broker: seen[broker]["snapshot_id"] if broker in seen else 0 for broker in absent}
+    last = {broker: seen[broker].snapshot_id if broker in seen else 0 for broker in absent}
     snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
     taken = {row["snapshot_id"]: row["taken_at"] for row in snapshots.select(["snapshot_id", "taken_at"]).to_pylist()}
     return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}

@@ -21,9 +21,9 @@ from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.repositories.snapshots import as_of, table_as_of
+from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
-from schemas.rows import Key, Snapshot
+from schemas.rows import Broker, Key, Snapshot
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import MalformedZnodeError, decode_config
 
@@ -63,7 +63,7 @@ class ClusterView:
     """NO_CONTROLLER if there is none, None if the znode cannot be parsed; likewise the epoch."""
     controller_epoch: int | None
     migration: str | None
-    brokers: list[Row]
+    brokers: list[Broker]
     """Registered brokers: `broker_id`, and `understood` if the registration could be parsed."""
     configs: Mapping[str, TopicConfig]
     """Config by topic; None if it cannot be parsed, and values likewise."""
@@ -140,7 +140,7 @@ def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cluster
         controller_id=snapshot.controller_id,
         controller_epoch=snapshot.controller_epoch,
         migration=snapshot.migration,
-        brokers=as_of(lake, snapshot, "brokers"),
+        brokers=rows_as_of(lake, snapshot, Broker),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
         requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),

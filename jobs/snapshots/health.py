@@ -159,8 +159,8 @@ def without_in_sync(view: ClusterView) -> Bools:
 
 def _brokers_of(view: ClusterView) -> tuple[list[int], set[int]]:
     """Return the registered brokers, and those of them with a parsed registration, which may be elected."""
-    live = sorted(row["broker_id"] for row in view.brokers)
-    return live, {row["broker_id"] for row in view.brokers if row["understood"]}
+    live = sorted(row.broker_id for row in view.brokers)
+    return live, {row.broker_id for row in view.brokers if row.understood}
 
 
 def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
@@ -187,7 +187,7 @@ def with_derived_columns(view: ClusterView, default_min_isr: int) -> pa.Table:
     The derived columns are null for partitions that cannot be parsed, which are neither healthy nor unhealthy.
     """
     rows = arrays_of(view, default_min_isr)
-    live = [row["broker_id"] for row in view.brokers]
+    live = [row.broker_id for row in view.brokers]
     marks = partition_masks(rows, live)
     columns = {
         "partition_state": pa.array(_states(marks), pa.string()),

@@ -32,6 +32,7 @@ from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
+from schemas.rows import Broker
 from schemas.text import pluralise
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
@@ -100,7 +101,7 @@ def _is_tiny(client: KazooClient) -> bool:
     return True
 
 
-def _request_broker_configs(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
+def _request_broker_configs(settings: Settings, brokers: Sequence[Broker], overrides: Overrides) -> Future[list[Row]]:
     """Request the broker configs in a daemon thread, which does not keep the process alive."""
     read_properties(settings.conf.command_config)  # errors in the file are reported before Spark starts
     response: Future[list[Row]] = Future()

@@ -4,7 +4,7 @@ The history is written before the table `partitions`. After a crash in between, 
 rows of an id that was never completed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,12 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.adapters.delta.warehouse import AnyRow, as_rows, columns_of
 from jobs.adapters.spark.session import task_progress
-from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import last_seen_after
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of
+from jobs.repositories.snapshots import as_of, rows_as_of
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.reader import StagedMetadata
@@ -47,7 +46,7 @@ from planner.history.snapshot_diff import (
 )
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
-from schemas.rows import Snapshot
+from schemas.rows import LastSeenBroker, Snapshot
 from schemas.tables import PARTITIONS, TABLES, TOPICS
 
 VANISHED = "vanished"
@@ -185,7 +184,7 @@ class SnapshotWriter:
             ("requests", state.requests),
             ("quarantine", quarantine),
         ):
-            self.tables.warehouse.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
+            self.tables.warehouse.replace(name, [{**columns_of(row), "snapshot_id": self.snapshot_id} for row in rows])
         self.write_last_seen()
 
     def write_last_seen(self) -> None:
@@ -194,9 +193,10 @@ class SnapshotWriter:
         if last is None:
             return
         rows = last_seen_after(lake, last, self.reading.state.brokers)
-        stale = LAST_SEEN not in last.versions or self.written_since_last_snapshot(LAST_SEEN)
-        if stale or comparable(LAST_SEEN, rows) != comparable(LAST_SEEN, as_of(lake, last, LAST_SEEN)):
-            lake.replace(LAST_SEEN, rows)
+        name = LastSeenBroker.TABLE
+        stale = name not in last.versions or self.written_since_last_snapshot(name)
+        if stale or comparable(name, rows) != comparable(name, rows_as_of(lake, last, LastSeenBroker)):
+            lake.replace(name, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
         """Write the topics if they changed; return them."""
@@ -305,7 +305,7 @@ class CurrentTables:
         return derive_partitions(partitions, self.topics, self.absent, self.broker_configs)
 
 
-def comparable(table: str, rows: Sequence[Row]) -> list[str]:
+def comparable(table: str, rows: Iterable[AnyRow]) -> list[str]:
     """Return comparable texts of rows, without cluster and snapshot id, in sorted order."""
     names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
-    return sorted(repr([row.get(name) for name in names]) for row in rows)
+    return sorted(repr([row.get(name) for name in names]) for row in map(columns_of, rows))

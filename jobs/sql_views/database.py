@@ -18,12 +18,11 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, schema_of
 from jobs.core.errors import UnreadableError
-from jobs.repositories.brokers_last_seen import TABLE as LAST_SEEN
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
 from jobs.sql_views.views import VIEWS
 from schemas.enums import PlanStatus
-from schemas.rows import Snapshot
+from schemas.rows import LastSeenBroker, Snapshot
 
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables of the cluster's state, which are read at the version that the snapshot names."""
@@ -125,10 +124,9 @@ class Summaries:
 
     def _read(self, name: str, columns: list[str]) -> pa.Table:
         """Read columns of a table; columns that an older version did not have are null."""
-        if name == LAST_SEEN:
+        if name == LastSeenBroker.TABLE:
             seen = brokers_last_seen(self.lake, self.snapshot).values()
-            rows = [{column: row[column] for column in columns} for row in seen]
-            return pa.Table.from_pylist(rows, schema=pa.schema([schema_of(name).field(column) for column in columns]))
+            return self.lake.arrow(name, seen).select(columns)
         filters = [self.only[name]] if name in self.only else []
         stored = self._columns(name)
         existing = [column for column in columns if column in stored]

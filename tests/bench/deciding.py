@@ -23,6 +23,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.broker_requests import notices_for
 from planner.rules.partitions import PartitionInfo, TopicInfo
+from schemas.rows import Broker
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure
 
@@ -58,7 +59,7 @@ def _filled_context(partitions: int, affected: int) -> ControllerContext:
     """Spread leaders and followers over the other brokers; the victim leads a third of its partitions."""
     context = ControllerContext()
     for broker in range(BROKER_COUNT):
-        context.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
+        context.brokers[broker] = Broker(broker_id=broker, broker_epoch=broker, endpoints=[], understood=True)
     every = partitions // affected
     for first in range(0, partitions, TOPIC_SIZE):
         name = f"topic-{first // TOPIC_SIZE:05d}"

@@ -5,7 +5,7 @@ from typing import Final
 
 from schemas.znodes import (
     Assignment,
-    Broker,
+    BrokerRegistration,
     Controller,
     Endpoint,
     LogDirEvent,
@@ -52,42 +52,42 @@ BY_KAFKA: Final[dict[str, tuple[Decoder, bytes, object]]] = {
     "broker v1": (
         decode_broker,
         b'{"version":1,"host":"h","port":9092,"jmx_port":1}',
-        Broker((PLAIN,), "h", 9092, None),
+        BrokerRegistration((PLAIN,), "h", 9092, None),
     ),
     "broker v2, no map": (
         decode_broker,
         b'{"version":2,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"timestamp":"1"}',
-        Broker((PLAIN,), "h", 9092, None),
+        BrokerRegistration((PLAIN,), "h", 9092, None),
     ),
     "broker v3, a rack": (
         decode_broker,
         b'{"version":3,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"rack":"r1"}',
-        Broker((PLAIN,), "h", 9092, "r1"),
+        BrokerRegistration((PLAIN,), "h", 9092, "r1"),
     ),
     "broker v4, no plaintext": (
         decode_broker,
         BROKER_V4,
-        Broker(TWO, None, -1, None),
+        BrokerRegistration(TWO, None, -1, None),
     ),
     "broker v5, features": (
         decode_broker,
         BROKER_V5,
-        Broker((PLAIN,), "h", 9092, None),
+        BrokerRegistration((PLAIN,), "h", 9092, None),
     ),
     "broker of the future": (
         decode_broker,
         b'{"version":100,"endpoints":["PLAINTEXT://[::1]:9092"],"jmx_port":-1,"news":[1]}',
-        Broker((Endpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092),), None, -1, None),
+        BrokerRegistration((Endpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092),), None, -1, None),
     ),
     "broker with an IPv6 zone": (
         decode_broker,
         b'{"version":4,"host":null,"port":-1,"jmx_port":-1,"endpoints":["SSL://[fe80::1%25eth0]:1"]}',
-        Broker((Endpoint("SSL", "SSL", "fe80::1%25eth0", 1),), None, -1, None),
+        BrokerRegistration((Endpoint("SSL", "SSL", "fe80::1%25eth0", 1),), None, -1, None),
     ),
     "broker of the next version, tagged": (
         decode_broker,
         b'{"version":6,"jmx_port":1,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"tags":{"a":[1.5]},"features":{}}',
-        Broker((PLAIN,), "h", 9092, None),
+        BrokerRegistration((PLAIN,), "h", 9092, None),
     ),
     "topic v1": (
         decode_assignment,

@@ -8,7 +8,7 @@ import pytest
 from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
 from schemas.kafka_decoders import blocked
 from schemas.znodes import (
-    Broker,
+    BrokerRegistration,
     Controller,
     Endpoint,
     LogDirEvent,
@@ -166,7 +166,7 @@ def test_kafka_reads_these_registrations(old: str, new: str, endpoint: tuple[str
     data = BROKER.replace(old, new).encode()
     host_column = None if old == '"host":"h"' else "h"
 
-    assert decode_broker(data) == Broker(
+    assert decode_broker(data) == BrokerRegistration(
         (Endpoint(listener, "PLAINTEXT", host, endpoint_port),), host_column, port, "a"
     )
     assert blocked("/brokers/ids/1", data) is None

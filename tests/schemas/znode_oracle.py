@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from schemas.znodes import (
     Assignment,
-    Broker,
+    BrokerRegistration,
     Controller,
     Endpoint,
     LogDirEvent,
@@ -209,7 +209,7 @@ def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN4
     return Endpoint(listener, protocols[listener].upper(), host, number(int(port), high=65535))
 
 
-def broker(content: Any, _data: bytes) -> Broker:  # noqa: ANN401
+def broker(content: Any, _data: bytes) -> BrokerRegistration:  # noqa: ANN401
     version = number(content["version"], low=1)
     protocols = content.get("listener_security_protocol_map", PROTOCOLS)
     assert all(isinstance(protocol, str) for protocol in protocols.values())
@@ -230,7 +230,7 @@ def broker(content: Any, _data: bytes) -> Broker:  # noqa: ANN401
         addresses = [f"PLAINTEXT://{host or ''}:{port}"]
     endpoints = tuple(endpoint(address, protocols) for address in addresses)
     assert len({each.listener for each in endpoints}) == len(endpoints) > 0
-    return Broker(endpoints, host, port, text_or_null(content.get("rack")))
+    return BrokerRegistration(endpoints, host, port, text_or_null(content.get("rack")))
 
 
 def epoch(_content: Any, data: bytes) -> int:  # noqa: ANN401

@@ -30,7 +30,7 @@ from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import quiet_logger
 from jobs.core.properties import read_key_values
 from schemas.replica_assignment import target
-from schemas.rows import Key
+from schemas.rows import Broker, Key
 from schemas.text import abbreviate
 
 Row = dict[str, Any]
@@ -108,14 +108,14 @@ def read_properties(path: Path | None) -> dict[str, str]:
     return settings
 
 
-def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:
+def bootstrap(brokers: Sequence[Broker], settings: dict[str, str]) -> list[str]:
     """Return the addresses of the endpoints with the configured security protocol."""
     protocol = settings.get("security_protocol", "PLAINTEXT")
     return [
-        f"{endpoint['host']}:{endpoint['port']}"
+        f"{endpoint.host}:{endpoint.port}"
         for broker in brokers
-        for endpoint in broker["endpoints"] or ()
-        if endpoint["security_protocol"] == protocol
+        for endpoint in broker.endpoints or ()
+        if endpoint.security_protocol == protocol
     ]
 
 

@@ -19,10 +19,11 @@ from typing import Final, Self
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.connection import DISCONNECTED, RETRY_BACKOFF_SECONDS, BrokerConnection
-from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row, TooLateError
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.rows import Broker
 
 _LOG: Final = logging.getLogger(__name__)
 _EXAMPLES: Final = 3
@@ -64,7 +65,7 @@ class QueuedBatch:
             return [*metadata, *(request for request in others if request.api != UPDATE_METADATA)]
         return [live_brokers, *others] if self.send_live_brokers or not others else others
 
-    def unanswered(self, broker: Row, request: Request) -> BrokerResponse:
+    def unanswered(self, broker: Broker, request: Request) -> BrokerResponse:
         """Return the response without data of a broker that did not answer a request."""
         return BrokerResponse(broker, self.messages.batch.controller_epoch, request.api, request.notices, None)
 
@@ -73,7 +74,7 @@ class QueuedBatch:
 class BrokerQueue:
     """Pending batches for one registration of a broker, and the thread that sends them."""
 
-    broker: Row
+    broker: Broker
     client_id: str
     listener: Listener = PLAIN
     is_provisional: bool = False
@@ -95,7 +96,7 @@ class BrokerQueue:
     _started_at: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
-        Thread(target=self._run, daemon=True, name=f"send-{self.broker['broker_id']}").start()
+        Thread(target=self._run, daemon=True, name=f"send-{self.broker.broker_id}").start()
 
     def put(self, batch: QueuedBatch) -> None:
         with self._changed:
@@ -116,7 +117,7 @@ class BrokerQueue:
             times = [*([self._sent_at] if self._is_busy else []), *(batch.queued_at for batch in self._batches)]
             return len(self._batches), max(0.0, time.monotonic() - min(times)) if times else 0.0
 
-    def update_endpoints(self, broker: Row) -> None:
+    def update_endpoints(self, broker: Broker) -> None:
         """Connect to other endpoints from now on; unanswered requests are sent again there."""
         self.broker = broker
         if connection := self._connection:
@@ -146,7 +147,7 @@ class BrokerQueue:
             try:
                 self._send(batches)
             except Exception:  # noqa: BLE001 - the next batch must not wait for a bad one
-                _LOG.exception("surveyor: cannot prepare requests to broker %s", self.broker["broker_id"])
+                _LOG.exception("surveyor: cannot prepare requests to broker %s", self.broker.broker_id)
         self._disconnect()
 
     def _next(self) -> list[QueuedBatch]:
@@ -162,7 +163,7 @@ class BrokerQueue:
     def _send(self, batches: Sequence[QueuedBatch]) -> None:
         try:
             batch = batches[0] if len(batches) == 1 else _merge(batches, self.broker)
-            requests = batch.requests(self.broker["broker_id"])
+            requests = batch.requests(self.broker.broker_id)
             for number, request in enumerate(requests, start=1):
                 response = self._send_until_answered(batch, request)
                 with self._changed:
@@ -202,7 +203,7 @@ class BrokerQueue:
                 self._cancelled.wait(self._backoff)
             except Exception:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
                 names = [f"{notice.topic}-{notice.partition}" for notice in request.notices[:_EXAMPLES]]
-                about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker['broker_id']}"
+                about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker.broker_id}"
                 _LOG.exception("surveyor: cannot send %s; it counts as not answered", about)
                 self._disconnect()
                 return unanswered
@@ -212,7 +213,7 @@ class BrokerQueue:
         """Encode a request; meanwhile the broker has nothing to answer, so it counts as active."""
         self.last_activity = float("inf")
         try:
-            return messages.body(request, version, self.broker)
+            return messages.body(request, version, self.broker.broker_epoch)
         except struct.error as error:  # otherwise it counts as invalid data of the broker, and is repeated for ever
             raise ValueError(str(error)) from error
         finally:
@@ -228,7 +229,7 @@ class BrokerQueue:
 
     def _connected(self, deadline: float) -> BrokerConnection:
         former = self._connection
-        if former is not None and (former.aborted or former.broker["endpoints"] != self.broker["endpoints"]):
+        if former is not None and (former.aborted or former.broker.endpoints != self.broker.endpoints):
             self._disconnect()  # aborted while idle, or the endpoints changed during the connect
         if self._connection is None:
             self._connection = BrokerConnection.to(
@@ -243,13 +244,13 @@ class BrokerQueue:
             self._connection = None
 
 
-def _merge(batches: Sequence[QueuedBatch], broker: Row) -> QueuedBatch:
+def _merge(batches: Sequence[QueuedBatch], broker: Broker) -> QueuedBatch:
     """Merge the pending batches of one broker, in the order in which they were queued."""
-    newest, broker_id = batches[-1], broker["broker_id"]
+    newest, broker_id = batches[-1], broker.broker_id
     notices = (
         notice for batch in batches for request in batch.messages.requests(broker_id) for notice in request.notices
     )
-    brokers = {row["broker_id"]: row for row in newest.messages.batch.brokers} | {broker_id: broker}
+    brokers = {row.broker_id: row for row in newest.messages.batch.brokers} | {broker_id: broker}
     merged_batch = replace(newest.messages.batch, brokers=[*brokers.values()], notices=[*merged(notices, broker_id)])
     return QueuedBatch(
         EncodedRequests(merged_batch, newest.messages.deadline),
@@ -319,14 +320,14 @@ class ChannelManager:
                     QueuedBatch(messages, self.on_response, broker in live_brokers_to, broker in starting)
                 )
 
-    def send_to_starting(self, broker: Row, batch: ControlBatch) -> None:
+    def send_to_starting(self, broker: Broker, batch: ControlBatch) -> None:
         """Send a batch to a starting broker that no cycle knows yet; its queue is kept until a cycle knows it."""
-        broker_id = broker["broker_id"]
+        broker_id = broker.broker_id
         with self._lock:
             queue = self._queues.get(broker_id)
-            if queue is not None and queue.broker["broker_epoch"] > broker["broker_epoch"]:
+            if queue is not None and queue.broker.broker_epoch > broker.broker_epoch:
                 return
-            if queue is None or queue.broker["broker_epoch"] < broker["broker_epoch"]:
+            if queue is None or queue.broker.broker_epoch < broker.broker_epoch:
                 if queue is not None:
                     queue.stop()
                 queue = self._open(broker, is_provisional=True)
@@ -346,30 +347,30 @@ class ChannelManager:
             broker: age for broker, (_, age) in backlogs.items()
         }
 
-    def retain(self, brokers: Sequence[Row]) -> None:
+    def retain(self, brokers: Sequence[Broker]) -> None:
         """Keep a queue for each of these registrations; drop all others with their pending batches.
 
         A registration may be rewritten with other endpoints (`KafkaZkClient.updateBrokerInfo`).
         """
         with self._lock:
-            self._retain({row["broker_id"]: row for row in brokers})
+            self._retain({row.broker_id: row for row in brokers})
 
-    def _retain(self, rows: Mapping[int, Row]) -> None:
+    def _retain(self, rows: Mapping[int, Broker]) -> None:
         for broker_id, queue in list(self._queues.items()):
-            epoch = rows.get(broker_id, {}).get("broker_epoch")
-            if queue.is_provisional and (epoch or 0) < queue.broker["broker_epoch"]:
+            row = rows.get(broker_id)
+            if queue.is_provisional and (row is None or row.broker_epoch < queue.broker.broker_epoch):
                 continue
             queue.is_provisional = False
-            if epoch != queue.broker["broker_epoch"]:
+            if row is None or row.broker_epoch != queue.broker.broker_epoch:
                 queue.stop()
                 del self._queues[broker_id]
-            elif rows[broker_id]["endpoints"] != queue.broker["endpoints"]:
-                queue.update_endpoints(rows[broker_id])
+            elif row.endpoints != queue.broker.endpoints:
+                queue.update_endpoints(row)
         for broker_id in rows.keys() - self._queues.keys():
             self._open(rows[broker_id])
 
-    def _open(self, broker: Row, *, is_provisional: bool = False) -> BrokerQueue:
-        self._queues[broker["broker_id"]] = queue = BrokerQueue(broker, self.client_id, self.listener, is_provisional)
+    def _open(self, broker: Broker, *, is_provisional: bool = False) -> BrokerQueue:
+        self._queues[broker.broker_id] = queue = BrokerQueue(broker, self.client_id, self.listener, is_provisional)
         queue.start()
         return queue
 

@@ -21,6 +21,7 @@ from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from schemas.kafka_decoders import blocked
+from schemas.rows import Broker
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
 
@@ -77,7 +78,7 @@ _DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None
 
 
 def read_broker_configs(
-    brokers: Sequence[Row],
+    brokers: Sequence[Broker],
     command_config: Path | None,
     overrides: Overrides,
     patience: float,
@@ -95,7 +96,7 @@ def read_broker_configs(
 
 
 def read_configs_and_failures(
-    brokers: Sequence[Row],
+    brokers: Sequence[Broker],
     command_config: Path | None,
     overrides: Overrides,
     patience: float,
@@ -105,7 +106,7 @@ def read_configs_and_failures(
     answers, failures = ask_brokers(
         brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
     )
-    ids = sorted({broker["broker_id"] for broker in brokers})
+    ids = sorted({broker.broker_id for broker in brokers})
     rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
     return rows, failures
 
@@ -159,12 +160,12 @@ def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Itera
         yield {"broker_id": broker_id, "name": name, "value": values.get(name, default), "assumed": assumed}
 
 
-def _ask(ask: Ask, broker: Row) -> BrokerSettings:
+def _ask(ask: Ask, broker: Broker) -> BrokerSettings:
     """Ask one broker for its versions, and for its settings, which it may refuse."""
     answer = _versions(ask(ApiVersionsRequest(max_version=2)))
     # any error costs only this broker's settings
     with suppress(Exception):
-        resources = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
+        resources = [(ConfigResourceType.BROKER, str(broker.broker_id), list(KAFKA_DEFAULTS))]
         answer |= _settings(ask(DescribeConfigsRequest(resources=resources)))
     return answer
 

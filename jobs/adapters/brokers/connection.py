@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
-from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, Row, header
+from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
 from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, explain_tls_errors, refuse_alert
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
+from schemas.rows import Broker
 
 RESPONSE_TIMEOUT_SECONDS: Final = 30.0
 """Seconds a response may take before the request is sent again (`controller.socket.timeout.ms`)."""
@@ -63,7 +64,7 @@ class BrokerConnection:
     """A connection that knows which API versions the broker supports."""
 
     transport: Transport
-    broker: Row
+    broker: Broker
     client_id: str
     on_activity: Callable[[], None]
     """Called whenever the broker shows that it is alive."""
@@ -74,7 +75,7 @@ class BrokerConnection:
 
     @classmethod
     def to(
-        cls, broker: Row, client_id: str, on_activity: Callable[[], None], patience: float, listener: Listener
+        cls, broker: Broker, client_id: str, on_activity: Callable[[], None], patience: float, listener: Listener
     ) -> "BrokerConnection":
         """Connect, request the API versions and authenticate; raise UnreachableBrokerError if a retry is useless."""
         seconds = max(RETRY_BACKOFF_SECONDS, min(patience, PROBE_TIMEOUT_SECONDS))
@@ -135,7 +136,7 @@ class BrokerConnection:
         request = Request(STOP_REPLICA)
         version = self.version(request)
         nothing = EncodedRequests(ControlBatch(-1, 0, (), ()), deadline)
-        body = nothing.body(request, version, {"broker_epoch": _STALE_BROKER_EPOCH})
+        body = nothing.body(request, version, _STALE_BROKER_EPOCH)
         stop = Event()
         self.send(STOP_REPLICA, version, body, stop, deadline)
         if error_of(self.receive_response(stop, deadline)) == CLUSTER_AUTHORIZATION_FAILED:
@@ -199,7 +200,7 @@ def _piece_timeout(deadline: float) -> float:
     return max(RETRY_BACKOFF_SECONDS, min(RESPONSE_TIMEOUT_SECONDS, deadline - time.monotonic()))
 
 
-def responds(broker: Row, client_id: str, listener: Listener) -> bool:
+def responds(broker: Broker, client_id: str, listener: Listener) -> bool:
     """Return whether a broker answers ApiVersions now."""
     with (
         suppress(UnreachableBrokerError, *DISCONNECTED),
@@ -210,14 +211,14 @@ def responds(broker: Row, client_id: str, listener: Listener) -> bool:
 
 
 def refuse_unresponsive(
-    brokers: Sequence[Row], controller_id: int, allowed: Collection[int], listener: Listener = PLAIN
+    brokers: Sequence[Broker], controller_id: int, allowed: Collection[int], listener: Listener = PLAIN
 ) -> None:
     """Raise RefusedError if a registered broker does not respond on the control listener, unless it is in `allowed`.
 
     The broker would not learn of the changes that are written, and would continue with its old state.
     """
     reasons = unreachable_reasons(
-        [broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id), listener
+        [broker for broker in brokers if broker.broker_id not in allowed], str(controller_id), listener
     )
     if not reasons:
         return
@@ -229,12 +230,12 @@ def refuse_unresponsive(
     )
 
 
-def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
+def unreachable_reasons(brokers: Sequence[Broker], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
     """Probe all brokers in parallel for CONNECT_TIMEOUT_SECONDS; return the failures by broker id, with the reason."""
-    reasons = {broker["broker_id"]: _describe(broker, listener, "no response in time") for broker in brokers}
+    reasons = {broker.broker_id: _describe(broker, listener, "no response in time") for broker in brokers}
     stop = Event()
 
-    def ask(broker: Row) -> None:
+    def ask(broker: Broker) -> None:
         refusals = 0
         while refusals < MAX_REFUSED_CONNECTIONS and not stop.is_set():
             try:
@@ -245,14 +246,14 @@ def unreachable_reasons(brokers: Sequence[Row], client_id: str, listener: Listen
                         channel.version(Request(api))
                     channel.refuse_unauthorized(time.monotonic() + CONNECT_TIMEOUT_SECONDS)
             except UnreachableBrokerError as error:
-                reasons[broker["broker_id"]] = _describe(broker, listener, str(error))
+                reasons[broker.broker_id] = _describe(broker, listener, str(error))
                 return
             except DISCONNECTED as error:
                 refusals = refusals + 1 if isinstance(error, ConnectionRefusedError) else 0
-                reasons[broker["broker_id"]] = _describe(broker, listener, str(error) or type(error).__name__)
+                reasons[broker.broker_id] = _describe(broker, listener, str(error) or type(error).__name__)
                 stop.wait(RETRY_BACKOFF_SECONDS)
             else:
-                del reasons[broker["broker_id"]]
+                del reasons[broker.broker_id]
                 return
 
     # daemons, because a name look-up cannot be interrupted and Python waits at exit for the threads of a pool
@@ -276,9 +277,9 @@ def _join_while_running(threads: Sequence[Thread], patience: float) -> None:
             patience -= min(RETRY_BACKOFF_SECONDS, time.monotonic() - started)
 
 
-def _describe(broker: Row, listener: Listener, why: str) -> str:
+def _describe(broker: Broker, listener: Listener, why: str) -> str:
     try:
         host, port = listener.address(broker)
     except UnreachableBrokerError as error:
         return str(error)
-    return f"broker {broker['broker_id']} at {host}:{port} ({why})"
+    return f"broker {broker.broker_id} at {host}:{port} ({why})"

@@ -16,11 +16,10 @@ from itertools import groupby
 from operator import attrgetter
 from struct import pack
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
-
-Row = dict[str, Any]
+from schemas.rows import Broker
 
 KEYS: Final = {LEADER_AND_ISR: 4, STOP_REPLICA: 5, UPDATE_METADATA: 6}
 VERSIONS: Final = {LEADER_AND_ISR: range(4, 8), STOP_REPLICA: range(2, 5), UPDATE_METADATA: range(6, 9)}
@@ -52,12 +51,12 @@ class ControlBatch:
 
     controller_id: int
     controller_epoch: int
-    brokers: Sequence[Row]
+    brokers: Sequence[Broker]
     notices: Sequence[Notice]
 
     @property
     def live(self) -> set[int]:
-        return {broker["broker_id"] for broker in self.brokers}
+        return {broker.broker_id for broker in self.brokers}
 
     @property
     def addressed_brokers(self) -> set[int]:
@@ -134,13 +133,13 @@ class EncodedRequests:
         """Return the requests for one broker, in the order of sending."""
         return self._requests[broker_id]
 
-    def body(self, request: Request, version: int, broker: Row) -> list[bytes]:
+    def body(self, request: Request, version: int, broker_epoch: int) -> list[bytes]:
         """Encode a request in parts; the second part may be shared by all brokers."""
-        return [self._header_fields(request.api, version, broker), *self._payload(request, version)]
+        return [self._header_fields(request.api, version, broker_epoch), *self._payload(request, version)]
 
-    def _header_fields(self, api: str, version: int, broker: Row) -> bytes:
+    def _header_fields(self, api: str, version: int, broker_epoch: int) -> bytes:
         kraft = b"\0" if version >= _KRAFT_SINCE[api] else b""
-        epochs = pack(">iq", self.batch.controller_epoch, broker["broker_epoch"])
+        epochs = pack(">iq", self.batch.controller_epoch, broker_epoch)
         return pack(">i", self.batch.controller_id) + kraft + epochs
 
     def _payload(self, request: Request, version: int) -> list[bytes]:
@@ -212,17 +211,17 @@ class EncodedRequests:
         leaders = {notice.leader for notice in notices}
         return _array(
             [
-                pack(">i", row["broker_id"]) + _text(host) + pack(">i", port) + _NO_TAGS
+                pack(">i", row.broker_id) + _text(host) + pack(">i", port) + _NO_TAGS
                 for row in self.batch.brokers
-                if row["broker_id"] in leaders
+                if row.broker_id in leaders
                 for host, port in [_first_address(row)]
             ],
         )
 
 
-def _first_address(broker: Row) -> tuple[str, int]:
+def _first_address(broker: Broker) -> tuple[str, int]:
     """Return a leader's address, which brokers ignore: they use the addresses of UpdateMetadata."""
-    return next(((endpoint["host"], endpoint["port"]) for endpoint in broker["endpoints"] or ()), ("", -1))
+    return next(((endpoint.host, endpoint.port) for endpoint in broker.endpoints or ()), ("", -1))
 
 
 def _request_group(notice: Notice) -> bool:
@@ -268,17 +267,17 @@ def _metadata(controller_epoch: int, notice: Notice, live: set[int]) -> bytes:
     )
 
 
-def _live_broker(broker: Row) -> bytes:
+def _live_broker(broker: Broker) -> bytes:
     endpoints = [
-        pack(">i", endpoint["port"])
-        + _text(endpoint["host"])
-        + _text(endpoint["listener"])
-        + pack(">h", _PROTOCOLS[endpoint["security_protocol"]])
+        pack(">i", endpoint.port)
+        + _text(endpoint.host)
+        + _text(endpoint.listener)
+        + pack(">h", _PROTOCOLS[endpoint.security_protocol])
         + _NO_TAGS
-        for endpoint in broker["endpoints"]
+        for endpoint in broker.endpoints or ()
     ]
-    rack = b"\0" if broker["rack"] is None else _text(broker["rack"])
-    return pack(">i", broker["broker_id"]) + _array(endpoints) + rack + _NO_TAGS
+    rack = b"\0" if broker.rack is None else _text(broker.rack)
+    return pack(">i", broker.broker_id) + _array(endpoints) + rack + _NO_TAGS
 
 
 @lru_cache(1 << 16)

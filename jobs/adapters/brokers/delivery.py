@@ -15,7 +15,7 @@ from typing import Final
 
 from jobs.adapters.brokers.channel_manager import BrokerQueue, ChannelManager, QueuedBatch
 from jobs.adapters.brokers.connection import RETRY_BACKOFF_SECONDS
-from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Row
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.signals import interrupted
 
@@ -81,7 +81,7 @@ class _Recipient:
 
     def all_responses(self) -> list[BrokerResponse]:
         """Return one response per request; unanswered requests have a response without data."""
-        requests = self.batch.requests(self.queue.broker["broker_id"])[len(self.responses) :]
+        requests = self.batch.requests(self.queue.broker.broker_id)[len(self.responses) :]
         return [*self.responses, *(self.batch.unanswered(self.queue.broker, request) for request in requests)]
 
 
@@ -131,15 +131,15 @@ class _Delivery:
         current = self.read_current()
         brokers = [row for row in current.brokers if self.channels.listener.endpoint(row) is not None]
         self.channels.retain(brokers)
-        registered = [row["broker_id"] for row in brokers if self._is_new_registration(row)]
+        registered = [row.broker_id for row in brokers if self._is_new_registration(row.broker_id)]
         if registered:
             self.batch = replace(current, brokers=brokers)
             self.prepare(registered)
             self.start(registered)
 
-    def _is_new_registration(self, row: Row) -> bool:
-        recipient = self.recipients.get(row["broker_id"])
-        return recipient is None or recipient.queue is not self.channels.queue_of(row["broker_id"])
+    def _is_new_registration(self, broker_id: int) -> bool:
+        recipient = self.recipients.get(broker_id)
+        return recipient is None or recipient.queue is not self.channels.queue_of(broker_id)
 
 
 def deliver(
@@ -158,7 +158,7 @@ def deliver(
     """
     delivery = _Delivery(channels, batch, deadline, read_current or (lambda: batch), silent)
     channels.retain(batch.brokers)
-    delivery.prepare(row["broker_id"] for row in batch.brokers)
+    delivery.prepare(row.broker_id for row in batch.brokers)
     try:
         stopping = batch.stopping & delivery.recipients.keys()
         delivery.start(stopping)

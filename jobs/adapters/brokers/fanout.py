@@ -16,15 +16,15 @@ from kafka.errors import KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
 from jobs.adapters.brokers.admin import bootstrap
+from schemas.rows import Broker
 
-Row = dict[str, Any]
 T = TypeVar("T")
 
 Ask = Callable[[Any], Any]
 """Sends one request of kafka-python and returns its response; raises what kafka-python or the network raises."""
 
-AskBroker = Callable[[Ask, Row], T]
-"""Asks one broker, a row of BROKERS; an exception is the reason why this broker did not answer."""
+AskBroker = Callable[[Ask, Broker], T]
+"""Asks one broker; an exception is the reason why this broker did not answer."""
 
 MAX_CONNECTIONS: Final = 128
 """Brokers asked at a time, with one thread each, which mostly waits."""
@@ -40,7 +40,7 @@ _NODE: Final = "bootstrap-0"
 
 
 def ask_brokers(
-    brokers: Sequence[Row],
+    brokers: Sequence[Broker],
     settings: dict[str, str],
     patience: float,
     question: AskBroker[T],
@@ -54,21 +54,21 @@ def ask_brokers(
     most `max_connections` brokers are asked at a time; with more brokers each has less time if `patience` is short.
     """
     deadline = time.monotonic() + patience
-    pending = deque(broker for broker in brokers if broker["understood"])
+    pending = deque(broker for broker in brokers if broker.understood)
     rounds = -(-len(pending) // max_connections)
     share = ASKING_SHARE * patience / max(1, rounds)
     share = share if broker_timeout is None else min(broker_timeout, share)
     answers: dict[int, T] = {}
-    reasons = {broker["broker_id"]: NO_RESPONSE if broker["understood"] else NOT_UNDERSTOOD for broker in brokers}
+    reasons = {broker.broker_id: NO_RESPONSE if broker.understood else NOT_UNDERSTOOD for broker in brokers}
 
     def work() -> None:
         with suppress(IndexError):
             while time.monotonic() < deadline:
                 broker = pending.popleft()
                 try:
-                    answers[broker["broker_id"]] = _ask(broker, settings, share, question)
+                    answers[broker.broker_id] = _ask(broker, settings, share, question)
                 except Exception as error:  # noqa: BLE001 - any error concerns only this broker
-                    reasons[broker["broker_id"]] = _failure_reason(error)
+                    reasons[broker.broker_id] = _failure_reason(error)
 
     # daemons, because a name look-up cannot be interrupted and Python waits at exit for the threads of a pool
     workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(max_connections, len(pending)))]
@@ -80,7 +80,7 @@ def ask_brokers(
     return answered, {broker: why for broker, why in sorted(reasons.items()) if broker not in answered}
 
 
-def _ask(broker: Row, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:
+def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:
     """Ask one broker at one address after another until it answers."""
     addresses = bootstrap([broker], settings)
     last: Exception = ConnectionError(f"it has no {settings.get('security_protocol', 'PLAINTEXT')} endpoint")

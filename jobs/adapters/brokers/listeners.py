@@ -5,17 +5,18 @@ listener. The settings come from the client.properties that the Admin API uses a
 """
 
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.control_encoding import Row
 from jobs.core.errors import UsageError
 from jobs.core.properties import load_pem
+from schemas.rows import Broker
 from schemas.znode_json import SECURITY_PROTOCOLS
+from schemas.znodes import Endpoint
 
 PLAINTEXT: Final = "PLAINTEXT"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -54,25 +55,24 @@ class Listener:
         tls = _tls(command_config, settings) if protocol.endswith("SSL") else None
         return cls(protocol, name, tls, _sasl(command_config, settings) if protocol.startswith("SASL") else {})
 
-    def endpoint(self, broker: Row) -> Row | None:
+    def endpoint(self, broker: Broker) -> Endpoint | None:
         """Return the broker's endpoint at this listener, None if there is none."""
-        endpoints: Sequence[Row] = broker.get("endpoints") or ()
-        fitting = (each for each in endpoints if each["security_protocol"] == self.security_protocol)
-        return next((each for each in fitting if self.name in {None, each["listener"]}), None)
+        fitting = (each for each in broker.endpoints or () if each.security_protocol == self.security_protocol)
+        return next((each for each in fitting if self.name in {None, each.listener}), None)
 
-    def address(self, broker: Row) -> tuple[str, int]:
+    def address(self, broker: Broker) -> tuple[str, int]:
         """Return host and port for control requests; raise UnreachableBrokerError if there is no endpoint."""
         endpoint = self.endpoint(broker)
         if endpoint is not None:
-            return endpoint["host"], endpoint["port"]
-        if not broker.get("endpoints"):
+            return endpoint.host, endpoint.port
+        if not broker.endpoints:
             raise UnreachableBrokerError(
-                f"broker {broker['broker_id']} has no endpoint in its registration that can be decoded"
+                f"broker {broker.broker_id} has no endpoint in its registration that can be decoded"
             )
-        known = [f"{each['listener']} ({each['security_protocol']})" for each in broker["endpoints"]]
+        known = [f"{each.listener} ({each.security_protocol})" for each in broker.endpoints]
         named, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise UnreachableBrokerError(
-            f"broker {broker['broker_id']} has no {self.security_protocol} endpoint{named}; it has "
+            f"broker {broker.broker_id} has no {self.security_protocol} endpoint{named}; it has "
             f"{', '.join(known)}: set security.protocol in {OPTION}{key}",
         )
 

@@ -18,6 +18,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.admin import NONE, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from schemas.rows import Broker
 
 Row = dict[str, Any]
 PartitionNumbers = Mapping[str, Sequence[int]]
@@ -74,7 +75,7 @@ class ReplicaSizes:
 
 
 def read_log_dirs(
-    brokers: Sequence[Row],
+    brokers: Sequence[Broker],
     command_config: Path | None,
     on_answer: Callable[[LogDirs], None],
     patience: float | None = None,
@@ -85,8 +86,8 @@ def read_log_dirs(
     Raise UsageError for an invalid client.properties; a failing broker raises nothing.
     """
 
-    def question(ask: Ask, broker: Row) -> LogDirs:
-        log_dirs = log_dirs_of(broker["broker_id"], _describe_log_dirs(ask, None), datetime.now(UTC))
+    def question(ask: Ask, broker: Broker) -> LogDirs:
+        log_dirs = log_dirs_of(broker.broker_id, _describe_log_dirs(ask, None), datetime.now(UTC))
         on_answer(log_dirs)
         return log_dirs
 
@@ -95,7 +96,7 @@ def read_log_dirs(
 
 
 def read_replica_sizes(
-    brokers: Sequence[Row],
+    brokers: Sequence[Broker],
     command_config: Path | None,
     partitions: Mapping[int, PartitionNumbers],
     patience: float,
@@ -105,8 +106,8 @@ def read_replica_sizes(
     A replica that does not exist yet is in neither map; the end offset may be missing where the size is known.
     """
 
-    def question(ask: Ask, broker: Row) -> ReplicaSizes:
-        requested = partitions[broker["broker_id"]]
+    def question(ask: Ask, broker: Broker) -> ReplicaSizes:
+        requested = partitions[broker.broker_id]
         sizes = {
             (topic.name, log.partition_index): log.partition_size
             for log_dir in _describe_log_dirs(ask, requested)

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.connection import error_of
-from jobs.adapters.brokers.control_encoding import Row, as_uuid
+from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.delta.warehouse import schema_of
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
+from schemas.rows import Broker
 from schemas.text import pluralise
 
 
@@ -54,7 +55,7 @@ _EXAMPLES: Final = 3
 class BrokerResponse:
     """The response of one broker to one request; `data` is None if there was no response."""
 
-    broker: Row
+    broker: Broker
     controller_epoch: int
     api: str
     notices: Sequence[Notice]
@@ -64,11 +65,11 @@ class BrokerResponse:
 
     @property
     def broker_id(self) -> int:
-        return int(self.broker["broker_id"])
+        return self.broker.broker_id
 
     @property
     def broker_epoch(self) -> int:
-        return int(self.broker["broker_epoch"])
+        return self.broker.broker_epoch
 
     @property
     def error(self) -> int:

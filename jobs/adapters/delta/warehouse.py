@@ -317,9 +317,13 @@ class Warehouse:
 
     def arrow(self, table: str, rows: Iterable[AnyRow]) -> pa.Table:
         """Convert rows into an Arrow table; column `cluster` is filled in, and absent columns are null."""
-        dictionaries = (row.columns() if isinstance(row, TableRow) else row for row in rows)
-        filled = [{**row, "cluster": self.cluster} for row in dictionaries]
+        filled = [{**columns_of(row), "cluster": self.cluster} for row in rows]
         return pa.Table.from_pylist(filled, schema=schema_of(table))
+
+
+def columns_of(row: AnyRow) -> Mapping[str, Any]:
+    """Return the values of a row by column."""
+    return row.columns() if isinstance(row, TableRow) else row
 
 
 def _condition(condition: Filter) -> str:

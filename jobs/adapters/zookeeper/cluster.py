@@ -15,12 +15,13 @@ from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
-from schemas.enums import NO_CONTROLLER, RequestKind
+from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decoders import blocked, ignored_reassignment
+from schemas.rows import Broker
 from schemas.znodes import (
     FORBIDDEN,
     FORBIDDEN_REASON,
-    Broker,
+    BrokerRegistration,
     Controller,
     MalformedZnodeError,
     TopicPartition,
@@ -70,7 +71,7 @@ class ClusterState:
     cluster_id: str | None
     migration: str | None
     """The sign of a migration to KRaft or of a persistent /controller; see `jobs.adapters.zookeeper.migration`."""
-    brokers: list[Row]
+    brokers: list[Broker]
     requests: list[Row] = field(default_factory=list)
     quarantine: list[Row] = field(default_factory=list)
     zxid: int = 0
@@ -87,7 +88,7 @@ class ClusterState:
     @property
     def live(self) -> dict[int, int]:
         """Broker epochs of the registered brokers by broker id, including brokers whose data cannot be decoded."""
-        return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
+        return {row.broker_id: row.broker_epoch for row in self.brokers}
 
 
 class EmptyRequest(NamedTuple):
@@ -189,7 +190,7 @@ def _below(client: KazooClient, folders: Sequence[str]) -> list[str]:
     return [f"{folder}/{name}" for folder, names in listed for name in names]
 
 
-def read_brokers(client: KazooClient) -> list[Row]:
+def read_brokers(client: KazooClient) -> list[Broker]:
     """Return the brokers registered now; children of /brokers/ids that are no broker ids are left out."""
     sync(client)
     return [*_brokers(_existing(client, BROKER_IDS, children(client, BROKER_IDS) or []), _Quarantine())]
@@ -258,7 +259,7 @@ def _existing(client: KazooClient, parent: str, names: Iterable[str]) -> Iterato
     return (znode for znode in znodes if znode.stat is not None)
 
 
-def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Row]:
+def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Broker]:
     """Yield one row per broker; a child whose name is not a broker id in Kafka's form is only quarantined."""
     for znode in znodes:
         name = znode.path.rsplit("/", 1)[1]
@@ -273,20 +274,21 @@ def _is_broker_id(name: str) -> bool:
     return bool(_BROKER_ID.fullmatch(name)) and int(name) <= _LARGEST_ID
 
 
-def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
-    registered: Broker | None = quarantine.decoded(znode, decode_broker, None)
-    row: Row = {
-        "broker_id": broker_id,
-        "broker_epoch": znode.stat.czxid if znode.stat else None,
-        "state_version": znode.version,
-        "understood": registered is not None,
-    }
-    if registered is not None:
-        endpoints = [
-            {name: getattr(endpoint, name) for name in endpoint.__struct_fields__} for endpoint in registered.endpoints
-        ]
-        row |= {"host": registered.host, "port": registered.port, "rack": registered.rack, "endpoints": endpoints}
-    return row
+def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Broker:
+    registered: BrokerRegistration | None = quarantine.decoded(znode, decode_broker, None)
+    epoch = znode.stat.czxid if znode.stat else UNKNOWN_EPOCH
+    if registered is None:
+        return Broker(broker_id=broker_id, broker_epoch=epoch, state_version=znode.version, understood=False)
+    return Broker(
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        state_version=znode.version,
+        host=registered.host,
+        port=registered.port,
+        endpoints=[*registered.endpoints],
+        rack=registered.rack,
+        understood=True,
+    )
 
 
 def _requests(

@@ -56,7 +56,7 @@ class BrokerRequestBatch:
         `live_brokers_to`: brokers that must be sent the list of live brokers even if no notice is for them. `starting`:
         brokers that start; they are sent all metadata before the states of their replicas.
         """
-        live_brokers = [row for row in self.context.brokers.values() if row["understood"]]
+        live_brokers = [row for row in self.context.brokers.values() if row.understood]
         if notices or live_brokers_to:
             batch = ControlBatch(self.control.controller_id, self.control.epoch, live_brokers, notices)
             self.channels.send(batch, live_brokers_to, starting)
@@ -209,7 +209,7 @@ class BrokerRequestBatch:
         }
 
     def epoch_of(self, broker: int) -> int:
-        return int(self.context.brokers[broker]["broker_epoch"])
+        return self.context.brokers[broker].broker_epoch
 
     def _is_kept(self, topic: str) -> bool:
         return topic in self.context.topics and not self.context.is_queued(topic)

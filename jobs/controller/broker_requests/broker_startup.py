@@ -16,7 +16,6 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, read_brokers
 from jobs.adapters.zookeeper.connection import LOST, await_result
 from jobs.adapters.zookeeper.controllership import Controllership
@@ -24,6 +23,7 @@ from jobs.controller.context import ControllerContext, partition_notification
 from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
+from schemas.rows import Broker
 
 REREAD_SECONDS: Final = 2.0
 """Seconds after which registrations are read again if no watch fired: a watch may be lost with a connection."""
@@ -93,18 +93,16 @@ class BrokerStartup:
         except (NoNodeError, NoAuthError):
             return set()  # the cycle reports it
 
-    def _starts(self, row: Row) -> bool:
+    def _starts(self, row: Broker) -> bool:
         """Whether a broker starts and no cycle knows it yet; one that bounced does not count."""
-        broker = row["broker_id"]
-        is_new = broker not in self.context.brokers and not self.is_failing(broker)
-        return is_new and row["understood"] and self._sent.get(broker) != row["broker_epoch"]
+        is_new = row.broker_id not in self.context.brokers and not self.is_failing(row.broker_id)
+        return is_new and row.understood and self._sent.get(row.broker_id) != row.broker_epoch
 
-    def _send(self, row: Row) -> None:
-        broker = row["broker_id"]
-        live_brokers = [other for other in self.context.brokers.copy().values() if other["understood"]]
-        notices = [*self._metadata(broker)]
+    def _send(self, row: Broker) -> None:
+        live_brokers = [other for other in self.context.brokers.copy().values() if other.understood]
+        notices = [*self._metadata(row.broker_id)]
         batch = ControlBatch(self.control.controller_id, self.control.epoch, [*live_brokers, row], notices)
-        self._sent[broker] = row["broker_epoch"]
+        self._sent[row.broker_id] = row.broker_epoch
         self.channels.send_to_starting(row, batch)
 
     def _metadata(self, broker: int) -> Iterator[Notice]:

@@ -67,7 +67,7 @@ class ResponseHandler:
 
     def _handle(self, response: BrokerResponse, effects: ResponseEffects) -> None:
         broker = response.broker_id
-        if response.broker_epoch != self.context.brokers.get(broker, {}).get("broker_epoch"):
+        if not self.context.is_registered(broker, response.broker_epoch):
             return  # the response belongs to an earlier registration
         if response.refuses_broker_epoch:
             self.watches.signal(BROKER_IDS)

@@ -147,7 +147,7 @@ class RetryQueue:
         """
         now = time.monotonic()
         for broker, backoff in list(self._backoffs.items()):
-            is_outdated = self.context.brokers.get(broker, {}).get("broker_epoch") != backoff.broker_epoch
+            is_outdated = not self.context.is_registered(broker, backoff.broker_epoch)
             if is_outdated or not (backoff.is_due or broker not in idle):
                 del self._backoffs[broker]
             elif backoff.is_due and backoff.retry_at <= now:

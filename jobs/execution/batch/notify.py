@@ -16,7 +16,6 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
@@ -26,7 +25,7 @@ from jobs.core.signals import interrupted
 from jobs.preconditions.changes import state_path, understood
 from jobs.runtime.console import log
 from schemas.notices import Notice
-from schemas.rows import Change
+from schemas.rows import Broker, Change
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they
@@ -125,7 +124,7 @@ class NotificationResult:
 def notify(
     control: Controllership,
     channels: ChannelManager,
-    brokers: Sequence[Row],
+    brokers: Sequence[Broker],
     notices_for: NoticesFor,
     hold: HoldBudget,
 ) -> NotificationResult:
@@ -183,10 +182,8 @@ def _broker_list(brokers: Sequence[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
-def _control_batch(control: Controllership, brokers: Sequence[Row], notices_for: NoticesFor) -> ControlBatch:
-    return ControlBatch(
-        control.controller_id, control.epoch, brokers, notices_for({row["broker_id"] for row in brokers})
-    )
+def _control_batch(control: Controllership, brokers: Sequence[Broker], notices_for: NoticesFor) -> ControlBatch:
+    return ControlBatch(control.controller_id, control.epoch, brokers, notices_for({row.broker_id for row in brokers}))
 
 
 def _check_fence(control: Controllership) -> FencedError | None:

@@ -17,6 +17,7 @@ from jobs.cli import run
 from jobs.console_output.cluster_tables import BROKER_COLUMNS
 from jobs.repositories.stored_rows import StoredRows
 from schemas.enums import NO_LEADER
+from schemas.rows import LastSeenBroker
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
@@ -313,7 +314,7 @@ def test_brokers_as_zookeeper_has_them_and_those_that_are_gone_as_last_seen(aliv
 
 def test_brokers_that_a_snapshot_misses_are_as_last_seen(shown: Surveyor, tmp_path: Path) -> None:
     copy = shown.copied_to(tmp_path / "warehouse")
-    seen = {"broker_id": 7, "snapshot_id": 1, "host": "k7", "port": 9099, "rack": "b", "last_seen_at": NOW}
+    seen = LastSeenBroker(broker_id=7, broker_epoch=7, snapshot_id=1, host="k7", port=9099, rack="b", last_seen_at=NOW)
     copy.lake.replace("brokers_last_seen", [seen])
     (snapshot,) = copy.lake.rows("snapshots")
     versions = snapshot["versions"] | {"brokers_last_seen": copy.lake.version("brokers_last_seen")}

@@ -19,6 +19,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import missing_since
 from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
 from schemas.enums import NO_LEADER
+from schemas.rows import LastSeenBroker
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
@@ -115,7 +116,8 @@ def test_since_when_a_broker_is_missing(lake: Warehouse, seen_in: int, missing: 
     """The snapshot after the one that saw it last; where none has seen it, the oldest."""
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("orders")]
-    lake.replace("brokers_last_seen", [{"broker_id": 1, "snapshot_id": seen_in}])
+    seen = LastSeenBroker(broker_id=1, broker_epoch=1, snapshot_id=seen_in, last_seen_at=NOW)
+    lake.replace("brokers_last_seen", [seen])
     for age in (timedelta(days=1), timedelta(hours=5), timedelta(minutes=1)):
         cluster.snapshot(age)
 

@@ -14,6 +14,7 @@ from jobs.controller.context import ControllerContext
 from planner.leadership.imbalance import imbalance
 from planner.rules.partitions import PartitionInfo
 from schemas.enums import RequestKind
+from tests.jobs.support.kafka.registrations import broker_without_endpoints
 
 ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
 PERCENTAGE = "leader.imbalance.per.broker.percentage"
@@ -47,7 +48,7 @@ def partition(number: int, replicas: list[int], leader: int | None, **columns: A
 
 def context_of(*rows: PartitionInfo, brokers: tuple[int, ...] = (0, 1, 2)) -> ControllerContext:
     context = ControllerContext()
-    context.brokers = {broker: {"broker_id": broker, "understood": True} for broker in brokers}
+    context.brokers = {broker: broker_without_endpoints(broker) for broker in brokers}
     for row in rows:
         context.put_partition(row)
     return context

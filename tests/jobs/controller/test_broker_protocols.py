@@ -9,6 +9,7 @@ import pytest
 from jobs.controller import broker_protocols
 from jobs.core.errors import RefusedError
 from jobs.runtime.settings import ClusterConf, Settings
+from schemas.rows import Broker
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Row = dict[str, Any]
@@ -30,9 +31,9 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The brokers that are asked again; all answer with 2.6 except broker 2, which runs with 3.9."""
     ids: list[int] = []
 
-    def answer(brokers: Sequence[Row], *_: object) -> list[Row]:
-        ids.extend(broker["broker_id"] for broker in brokers)
-        return [told(it["broker_id"], "3.9-IV0" if it["broker_id"] == 2 else "2.6") for it in brokers]
+    def answer(brokers: Sequence[Broker], *_: object) -> list[Row]:
+        ids.extend(broker.broker_id for broker in brokers)
+        return [told(it.broker_id, "3.9-IV0" if it.broker_id == 2 else "2.6") for it in brokers]
 
     monkeypatch.setattr(broker_protocols, "read_broker_configs", answer)
     return ids

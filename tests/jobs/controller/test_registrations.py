@@ -1,7 +1,6 @@
 """Brokers that write their registration again, and their settings as the resident controller reads them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,8 +12,10 @@ from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError
+from schemas.rows import Broker
 from tests.jobs.support.controllers.resident import initialize, put_isr, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 IBP, UNCLEAN = "inter.broker.protocol.version", "unclean.leader.election.enable"
@@ -30,10 +31,10 @@ class Brokers:
         self.configs: dict[int, dict[str, str]] = {}
         self.requests: list[int] = []
 
-    def ask(self, brokers: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, str]]:
-        ids = [row["broker_id"] for row in brokers]
+    def ask(self, brokers: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
+        ids = [row.broker_id for row in brokers]
         self.requests += ids
-        rows = [
+        rows: list[Row] = [
             {"broker_id": broker, "name": name, "value": value, "assumed": False}
             for broker in ids
             for name, value in self.configs.get(broker, {}).items()
@@ -47,7 +48,7 @@ def brokers(controller: ResidentController, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 1)
     fake = Brokers()
     fake.configs = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
-    rows, _ = fake.ask([{"broker_id": broker} for broker in (0, 1, 2)])
+    rows, _ = fake.ask([broker_without_endpoints(broker) for broker in (0, 1, 2)])
     fake.requests.clear()
     controller.engine.broker_configs = rows
     controller.config_poller = BrokerConfigPoller(fake.ask, rows, controller.log_line, controller.watches.signal)
@@ -112,7 +113,7 @@ def test_starting_broker_is_asked_until_it_responds(
     initialize(controller)
     brokers.configs[4] = {IBP: "2.6"}
 
-    def starts(rows: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
+    def starts(rows: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
         if brokers.requests.count(3) == 2:
             brokers.configs[3] = {IBP: "3.9-IV0"}
         return brokers.ask(rows)
@@ -236,7 +237,7 @@ def test_an_unexpected_error_does_not_end_early_metadata(
     monkeypatch.setattr("jobs.controller.broker_requests.broker_startup.REREAD_SECONDS", 0.01)
     errors = [ValueError("bad row"), ValueError("bad row")]
 
-    def read_once_good(client: KazooClient) -> list[Row]:
+    def read_once_good(client: KazooClient) -> list[Broker]:
         if errors:
             raise errors.pop()
         return read_brokers(client)

@@ -13,6 +13,7 @@ from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.controller.test_auto_rebalance import context_of
 from tests.jobs.support.controllers.resident import assigned, initialize, requests_to, run_until_quiet
+from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 FAILED = -1
@@ -151,7 +152,7 @@ class RetryHarness:
 
     def __init__(self) -> None:
         self.context = context_of()
-        self.context.brokers[1]["broker_epoch"] = 7
+        self.context.brokers[1] = broker_without_endpoints(1, epoch=7)
         self.queue = RetryQueue(self.context, lambda _: None)
 
     def respond(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
@@ -215,7 +216,7 @@ def test_accepted_or_outdated_notices_are_not_retried(wait: Wait) -> None:
     ]  # the replica is still new
 
     harness.respond([-1], notice())
-    harness.context.brokers[1]["broker_epoch"] = 8
+    harness.context.brokers[1] = broker_without_endpoints(1, epoch=8)
     wait(MAX_DELAY_SECONDS)
     assert harness.due_batches() == []
     assert harness.queue.is_quiet

@@ -16,6 +16,7 @@ from jobs.repositories.stored_rows import StoredRows
 from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView
 from jobs.snapshots.health import health_of, with_derived_columns
 from jobs.sql_views.database import Summaries
+from tests.jobs.support.kafka.registrations import broker_without_endpoints
 
 LIVE, MIN_ISR = (0, 1), 2
 TOPICS = {"kept": False, "deleted": True}
@@ -44,7 +45,7 @@ def view_of(rows: list[dict[str, Any]]) -> ClusterView:
         controller_id=0,
         controller_epoch=1,
         migration=None,
-        brokers=[{"broker_id": broker, "understood": True} for broker in LIVE],
+        brokers=[broker_without_endpoints(broker) for broker in LIVE],
         configs={},
         deleting=frozenset(topic for topic, is_deleted in TOPICS.items() if is_deleted),
         requested={},

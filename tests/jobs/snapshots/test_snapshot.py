@@ -17,14 +17,14 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.cli import app
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
 from jobs.runtime.settings import Settings, settings_from
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
 from jobs.snapshots import writer as snapshot_write
 from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.writer import SnapshotWriter
-from schemas.rows import Snapshot
+from schemas.rows import Broker, Snapshot
 from schemas.tables import TABLES
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
@@ -390,7 +390,7 @@ def test_brokers_that_are_gone_are_kept_as_they_were_last_seen(surveyor: Surveyo
     assert [row[0] for row in surveyor.rows("brokers_last_seen", *SEEN)] == [2]
     lake = surveyor.lake
     snapshots = [find_snapshot(lake, number) for number in (1, 2, 3, 4)]
-    racks = [rack_of_each(as_of(lake, at, "brokers"), brokers_last_seen(lake, at)) for at in snapshots]
+    racks = [rack_of_each(rows_as_of(lake, at, Broker), brokers_last_seen(lake, at)) for at in snapshots]
     expected = [{"r1", "r2"}, {"r1", "r2"}, {"r1", "r2"}, {"r9", "r2"}]
     assert [{rack for rack in of.values() if rack} for of in racks] == expected
 
@@ -406,7 +406,7 @@ def test_a_warehouse_of_an_older_version_knows_gone_brokers_by_its_events(survey
     older = replace(last, versions=versions)
     surveyor.lake.replace("snapshots", [older.columns()], "snapshot_id = 2")
     surveyor.lake.replace("brokers_last_seen", [])
-    assert brokers_last_seen(surveyor.lake, older)[2]["rack"] == "r2"
+    assert brokers_last_seen(surveyor.lake, older)[2].rack == "r2"
     surveyor.json("snapshot")
     assert surveyor.rows("brokers_last_seen", "broker_id", "snapshot_id", "rack") == [(2, 1, "r2")]
 

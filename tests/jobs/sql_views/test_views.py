@@ -18,7 +18,7 @@ from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
 from jobs.web.report import summaries
 from schemas.columns import TABLES
-from schemas.rows import Snapshot
+from schemas.rows import LastSeenBroker, Snapshot
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 
@@ -152,7 +152,8 @@ def test_a_broker_that_is_gone_is_as_last_seen(lake: Warehouse) -> None:
     """Its host and rack are those that a snapshot before kept; as of an older snapshot it is there."""
     copy = Warehouse(f"{lake.warehouse}-seen", "default")
     copytree(lake.warehouse, copy.warehouse)
-    copy.replace("brokers_last_seen", [{"broker_id": 2, "snapshot_id": 2, "host": "k2", "rack": "b"}])
+    seen = LastSeenBroker(broker_id=2, broker_epoch=2, snapshot_id=2, host="k2", rack="b", last_seen_at=NOW)
+    copy.replace("brokers_last_seen", [seen])
     newest = find_snapshot(copy)
     newest = replace(newest, versions=newest.versions | {"brokers_last_seen": copy.version("brokers_last_seen")})
 

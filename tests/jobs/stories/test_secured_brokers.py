@@ -20,6 +20,7 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.security import ACL
+from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import unreachable_reasons
@@ -35,7 +36,7 @@ from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.plans.repository import Plan
 from schemas.tables import TABLES
-from schemas.znodes import decode_controller
+from schemas.znodes import Endpoint, decode_controller
 from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.held import commit_held
@@ -364,11 +365,11 @@ def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
 def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: KafkaTree, ways: Ways) -> None:
     """As behind a proxy that ends TLS, or with listeners registered by mistake."""
     broker = read_cluster(kafka.client).brokers[0]
-    ports = {endpoint["listener"]: endpoint["port"] for endpoint in broker["endpoints"]}
+    ports = {endpoint.listener: endpoint.port for endpoint in broker.endpoints or ()}
 
     def reason(listener: Listener, port: int) -> str:
-        endpoint = {"listener": "L", "security_protocol": listener.security_protocol, "host": "127.0.0.1", "port": port}
-        return unreachable_reasons([{**broker, "endpoints": [endpoint]}], "test", listener)[0]
+        endpoint = Endpoint("L", listener.security_protocol, "127.0.0.1", port)
+        return unreachable_reasons([with_values(broker, endpoints=[endpoint])], "test", listener)[0]
 
     by_certificate = Listener.of(ways["a certificate"].config, None)
 

@@ -14,7 +14,6 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.brokers.configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
 from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
@@ -22,7 +21,10 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UsageError
+from schemas.rows import Broker
+from schemas.znodes import Endpoint
 from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 SECRET: Final = "correct-horse"  # noqa: S105 - not a real password
@@ -65,14 +67,14 @@ def kafka() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-def registered(kafka: EmbeddedCluster) -> list[Row]:
+def registered(kafka: EmbeddedCluster) -> list[Broker]:
     hosts = kafka.zookeeper.connect
     with connected(ZooKeeperEndpoint(hosts)) as client:
         return read_cluster(client).brokers
 
 
 def ask(
-    brokers: list[Row], overrides: Overrides | None = None, patience: float = PATIENT, properties: Path | None = None
+    brokers: list[Broker], overrides: Overrides | None = None, patience: float = PATIENT, properties: Path | None = None
 ) -> dict[int, dict[str, tuple[str | None, bool]]]:
     """What is said, and whether it is assumed, by broker and name."""
     rows = read_broker_configs(brokers, properties, overrides or {}, patience)
@@ -101,11 +103,6 @@ def alter(kafka: EmbeddedCluster, broker_id: int, name: str, value: str) -> None
     with KafkaAdminClient(bootstrap_servers=kafka.brokers[0].address) as admin:
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id), {name: value})
         admin.alter_configs([resource], raise_on_unknown=False)
-
-
-def broker(broker_id: int, port: int, protocol: str = "PLAINTEXT") -> Row:
-    endpoint = {"listener": protocol, "security_protocol": protocol, "host": LOOPBACK, "port": port}
-    return {"broker_id": broker_id, "endpoints": [endpoint], "understood": True}
 
 
 ASSUMED: Final = {name: (KAFKA_DEFAULTS.get(name), True) for name in NAMES}
@@ -170,14 +167,14 @@ def test_who_is_not_let_in_learns_nothing(kafka: EmbeddedCluster, tmp_path: Path
 
 
 def test_settings_of_another_broker_are_not_taken(kafka: EmbeddedCluster) -> None:
-    settings = ask([broker(5, kafka.brokers[0].port)])[5]
+    settings = ask([broker_at(kafka.brokers[0].port, 5)])[5]
 
     assert settings["num.partitions"] == ("1", True)
 
 
 def test_a_second_address_is_tried(kafka: EmbeddedCluster) -> None:
-    row = broker(0, free_port())
-    row["endpoints"] += broker(0, kafka.brokers[0].port)["endpoints"]
+    endpoints = [Endpoint("L", "PLAINTEXT", LOOPBACK, port) for port in (free_port(), kafka.brokers[0].port)]
+    row = Broker(broker_id=0, broker_epoch=1, endpoints=endpoints, understood=True)
 
     assert ask([row])[0]["num.partitions"] == ("7", False)
 
@@ -196,8 +193,8 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         ports = [silent.getsockname()[1], full.getsockname()[1], free_port()]
-        brokers = [broker(broker_id, port, protocol) for broker_id, port in enumerate(ports)]
-        opaque = {"broker_id": 3, "endpoints": None, "understood": False}
+        brokers = [broker_at(port, broker_id, protocol) for broker_id, port in enumerate(ports)]
+        opaque = Broker(broker_id=3, broker_epoch=1, understood=False)
 
         configs = ask([*brokers, opaque], patience=1.0, properties=properties)
 
@@ -209,8 +206,8 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
 def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:
     ids = range(1, 1 + MAX_CONNECTIONS)
     with socket.create_server((LOOPBACK, 0), backlog=MAX_CONNECTIONS) as silent:
-        brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in ids]
-        configs = ask([*brokers, broker(0, kafka.brokers[0].port)], patience=4.0)
+        brokers = [broker_at(silent.getsockname()[1], broker_id) for broker_id in ids]
+        configs = ask([*brokers, broker_at(kafka.brokers[0].port, 0)], patience=4.0)
 
     assert configs.pop(0)["num.partitions"] == ("7", False)
     assert configs == dict.fromkeys(ids, ASSUMED)
@@ -231,7 +228,7 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
         silent.settimeout(PATIENT / 4)
         taking = Thread(target=take_all)
         taking.start()
-        brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in range(100)]
+        brokers = [broker_at(silent.getsockname()[1], broker_id) for broker_id in range(100)]
         rows = read_broker_configs(brokers, None, {}, PATIENT, PATIENT)
         taking.join()
 
@@ -242,7 +239,7 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
 def test_one_unresponsive_broker_does_not_take_all_the_time() -> None:
     started = time.monotonic()
     with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
-        configs = ask([broker(1, silent.getsockname()[1])], patience=PATIENT)
+        configs = ask([broker_at(silent.getsockname()[1], 1)], patience=PATIENT)
 
     assert configs == {1: ASSUMED}
     assert time.monotonic() - started < PATIENT / 2
@@ -257,7 +254,7 @@ def test_a_name_that_does_not_resolve_in_time_holds_nobody(monkeypatch: pytest.M
 
     monkeypatch.setattr("socket.getaddrinfo", look_up)
 
-    assert ask([broker(0, 1)], patience=0.2) == {0: ASSUMED}
+    assert ask([broker_at(1, 0)], patience=0.2) == {0: ASSUMED}
     resolved.set()
     assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 
@@ -275,7 +272,7 @@ def test_one_that_talks_nonsense() -> None:
 
         talker = Thread(target=talk)
         talker.start()
-        configs = ask([broker(0, nonsense.getsockname()[1])])
+        configs = ask([broker_at(nonsense.getsockname()[1], 0)])
         talker.join()
 
     assert configs == {0: ASSUMED}
@@ -289,7 +286,7 @@ def test_dynamic_settings_hold_for_a_broker_that_does_not_answer() -> None:
 
     overrides[2] = {UNCLEAN: None, MIN_ISR: " 4 "}  # what it says for itself cannot be read
 
-    configs = ask([broker(number, free_port()) for number in (0, 1, 2)], overrides)
+    configs = ask([broker_at(free_port(), number) for number in (0, 1, 2)], overrides)
 
     assert configs == {
         0: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("3", False)},
@@ -311,7 +308,7 @@ def test_client_properties_that_are_not_understood(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
-    ask([broker(0, free_port())])
+    ask([broker_at(free_port(), 0)])
 
     assert capfd.readouterr() == ("", "")
 

@@ -6,6 +6,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.adapters.brokers.channel_manager import ChannelManager, merged
 from jobs.adapters.brokers.connection import RETRY_BACKOFF_SECONDS, BrokerConnection
@@ -15,6 +16,7 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 from schemas.response_codes import NOT_SENT
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.registrations import broker_at
 
 EPOCH = 3
 
@@ -58,22 +60,7 @@ def channels(responses: SimpleQueue[BrokerResponse]) -> Iterator[ChannelManager]
 def control_batch(
     brokers: FakeBrokers, notices: list[Notice], ids: tuple[int, ...] = (1, 2), epoch: int = 7
 ) -> ControlBatch:
-    rows = [
-        {
-            "broker_id": broker,
-            "broker_epoch": epoch,
-            "rack": None,
-            "endpoints": [
-                {
-                    "listener": "PLAINTEXT",
-                    "security_protocol": "PLAINTEXT",
-                    "host": "127.0.0.1",
-                    "port": brokers[broker].port,
-                }
-            ],
-        }
-        for broker in ids
-    ]
+    rows = [broker_at(brokers[broker].port, broker, epoch=epoch) for broker in ids]
     return ControlBatch(9, EPOCH, rows, notices)
 
 
@@ -136,13 +123,13 @@ def test_a_response_that_cannot_be_decoded_counts_as_unanswered(brokers: FakeBro
 def test_a_provisional_queue_is_kept(brokers: FakeBrokers, channels: ChannelManager) -> None:
     """It is dropped where the broker goes, and where its registration is an older one."""
     starting = control_batch(brokers, [notice(UPDATE_METADATA)])
-    row = dict(starting.brokers[0], broker_epoch=9)
+    row = replace(starting.brokers[0], broker_epoch=9)
 
     channels.send_to_starting(row, starting)
     channels.send(control_batch(brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
     assert eventually(lambda: channels.idle == [1, 2])
     channels.send(control_batch(brokers, [notice()], ids=(1, 2), epoch=9))
-    channels.send_to_starting(dict(row, broker_epoch=8), starting)
+    channels.send_to_starting(replace(row, broker_epoch=8), starting)
     channels.drop_provisional(1)  # a cycle knows it by now
     assert eventually(lambda: channels.idle == [1, 2])
     channels.retain([])

@@ -15,19 +15,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
+from msgspec.structs import asdict
 
 from jobs.adapters.brokers import control_encoding
 from jobs.adapters.brokers.control_encoding import (
     VERSIONS,
     ControlBatch,
     EncodedRequests,
-    Row,
     TooLateError,
     as_uuid,
     header,
 )
 from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.rows import Broker
+from schemas.znodes import Endpoint
+from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.typed_rows import typed
 
 NEVER = math.inf
@@ -36,26 +39,25 @@ MODULES = {LEADER_AND_ISR: "leader_and_isr", STOP_REPLICA: "stop_replica", UPDAT
 PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 ids = st.lists(st.integers(0, 9), max_size=5)
-endpoints = st.fixed_dictionaries(
-    {
-        "host": st.text(max_size=200),
-        "port": I32,
-        "listener": st.text(max_size=20),
-        "security_protocol": st.sampled_from([*PROTOCOLS]),
-    }
+endpoints = st.builds(
+    Endpoint,
+    host=st.text(max_size=200),
+    port=I32,
+    listener=st.text(max_size=20),
+    security_protocol=st.sampled_from([*PROTOCOLS]),
 )
 brokers = st.lists(
-    st.fixed_dictionaries(
-        {
-            "broker_id": st.integers(0, 9),
-            "broker_epoch": st.integers(-1, 2**63 - 1),
-            "endpoints": st.lists(endpoints, max_size=3),
-            "rack": st.none() | st.text(max_size=5),
-        }
+    st.builds(
+        Broker,
+        broker_id=st.integers(0, 9),
+        broker_epoch=st.integers(-1, 2**63 - 1),
+        endpoints=st.lists(endpoints, max_size=3),
+        rack=st.none() | st.text(max_size=5),
+        understood=st.just(True),
     ),
     min_size=1,
     max_size=4,
-    unique_by=lambda broker: broker["broker_id"],
+    unique_by=lambda broker: broker.broker_id,
 )
 TOPIC_IDS = {"a": None, "b": "AAAAAAAAAAAAAAAAAAAAAg", "ü" * 70: "r8iTzkX6SnyvLkbjRRRoow"}
 
@@ -89,21 +91,21 @@ notices = st.lists(
 
 @given(brokers, notices, I32, st.integers(0, 2**31 - 1))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_request_is_what_kio_makes(live: list[Row], told: list[Notice], epoch: int, controller: int) -> None:
+def test_every_request_is_what_kio_makes(live: list[Broker], told: list[Notice], epoch: int, controller: int) -> None:
     announcement = ControlBatch(controller, epoch, live, told)
     messages = EncodedRequests(announcement, NEVER)
     for broker in live:
-        for request in messages.requests(broker["broker_id"]):
+        for request in messages.requests(broker.broker_id):
             for version in request.versions:
-                ours = b"".join(messages.body(request, version, broker))
+                ours = b"".join(messages.body(request, version, broker.broker_epoch))
                 assert ours == written(kio(request.api, version, announcement, broker, request.notices)), request.api
 
 
 @given(brokers, notices)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_notice_goes_to_its_brokers_once(live: list[Row], told: list[Notice]) -> None:
+def test_every_notice_goes_to_its_brokers_once(live: list[Broker], told: list[Notice]) -> None:
     messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
-    for broker in (row["broker_id"] for row in live):
+    for broker in (row.broker_id for row in live):
         requests = messages.requests(broker)
         sent = [(request.api, notice) for request in requests for notice in request.notices]
         assert sorted(sent, key=str) == sorted(((one.api, one) for one in told if broker in one.brokers), key=str)
@@ -128,25 +130,22 @@ def test_header_is_what_kio_makes(request: tuple[str, int], correlation: int, cl
 
 
 def test_nothing_is_encoded_after_the_deadline() -> None:
-    broker = {"broker_id": 1, "broker_epoch": 1, "endpoints": [], "rack": None}
     (told,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
-    messages = EncodedRequests(ControlBatch(7, 8, [broker], [told]), time.monotonic() - 1)
+    messages = EncodedRequests(ControlBatch(7, 8, [broker_without_endpoints(1)], [told]), time.monotonic() - 1)
 
     with pytest.raises(TooLateError):
-        messages.body(messages.requests(1)[1], 4, broker)
+        messages.body(messages.requests(1)[1], 4, 1)
 
 
 def test_metadata_is_encoded_once_for_all_brokers_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    live: list[Row] = [
-        {"broker_id": broker, "broker_epoch": broker, "endpoints": [], "rack": None} for broker in range(8)
-    ]
+    live = [broker_without_endpoints(broker, epoch=broker) for broker in range(8)]
     told = notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
     messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
     encoded = Mock(wraps=vars(control_encoding)["_live_broker"])
     monkeypatch.setattr(control_encoding, "_live_broker", encoded)
 
     with ThreadPoolExecutor(8) as pool:
-        bodies = list(pool.map(lambda row: messages.body(messages.requests(row["broker_id"])[-1], 8, row), live))
+        bodies = list(pool.map(lambda broker: messages.body(messages.requests(broker)[-1], 8, broker), range(8)))
 
     assert encoded.call_count == len(live)
     assert len({id(body[1]) for body in bodies}) == 1
@@ -169,7 +168,7 @@ def fill(entity: type[Any], **values: Any) -> Any:  # noqa: ANN401
     return entity(**{name: value for name, value in values.items() if name in names})
 
 
-def kio(api: str, version: int, ann: ControlBatch, broker: Row, rows: Sequence[Notice]) -> Any:  # noqa: ANN401
+def kio(api: str, version: int, ann: ControlBatch, broker: Broker, rows: Sequence[Notice]) -> Any:  # noqa: ANN401
     of = module(api, version)
     by_name = api == STOP_REPLICA and version == VERSIONS[STOP_REPLICA][0]
     stopped = (
@@ -191,7 +190,7 @@ def kio(api: str, version: int, ann: ControlBatch, broker: Row, rows: Sequence[N
         getattr(of, f"{api}Request"),
         controller_id=ann.controller_id,
         controller_epoch=ann.controller_epoch,
-        broker_epoch=broker["broker_epoch"],
+        broker_epoch=broker.broker_epoch,
         type_=0,
         topic_states=tuple(told),
         live_leaders=tuple(live_leaders(of, ann, rows)),
@@ -208,7 +207,7 @@ def topics(rows: Sequence[Notice]) -> Iterator[tuple[str, str | None, list[Notic
 
 
 def partition(of: Any, api: str, ann: ControlBatch, told: Notice) -> Any:  # noqa: ANN401
-    live = {broker["broker_id"] for broker in ann.brokers}
+    live = {broker.broker_id for broker in ann.brokers}
     return fill(
         getattr(of, f"{api}PartitionState"),
         partition_index=told.partition,
@@ -231,15 +230,17 @@ def partition(of: Any, api: str, ann: ControlBatch, told: Notice) -> Any:  # noq
 def live_leaders(of: Any, ann: ControlBatch, rows: Sequence[Notice]) -> Iterator[Any]:  # noqa: ANN401
     leaders = {row.leader for row in rows}
     for broker in ann.brokers:
-        if hasattr(of, "LeaderAndIsrLiveLeader") and broker["broker_id"] in leaders:
-            first = broker["endpoints"][0] if broker["endpoints"] else {"host": "", "port": -1}
-            address = {"host_name": first["host"], "port": first["port"]}
-            yield of.LeaderAndIsrLiveLeader(broker_id=broker["broker_id"], **address)
+        if hasattr(of, "LeaderAndIsrLiveLeader") and broker.broker_id in leaders:
+            host, port = (broker.endpoints[0].host, broker.endpoints[0].port) if broker.endpoints else ("", -1)
+            yield of.LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=host, port=port)
 
 
-def live_broker(of: Any, broker: Row) -> Any:  # noqa: ANN401
+def live_broker(of: Any, broker: Broker) -> Any:  # noqa: ANN401
     addresses = tuple(
-        fill(of.UpdateMetadataEndpoint, **endpoint | {"security_protocol": PROTOCOLS[endpoint["security_protocol"]]})
-        for endpoint in broker["endpoints"]
+        fill(
+            of.UpdateMetadataEndpoint,
+            **asdict(endpoint) | {"security_protocol": PROTOCOLS[endpoint.security_protocol]},
+        )
+        for endpoint in broker.endpoints or ()
     )
-    return fill(of.UpdateMetadataBroker, id_=broker["broker_id"], endpoints=addresses, rack=broker["rack"])
+    return fill(of.UpdateMetadataBroker, id_=broker.broker_id, endpoints=addresses, rack=broker.rack)

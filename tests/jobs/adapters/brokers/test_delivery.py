@@ -14,7 +14,7 @@ from jobs.adapters.brokers import connection as broker_connection
 from jobs.adapters.brokers import delivery
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_reasons
-from jobs.adapters.brokers.control_encoding import ControlBatch, Row
+from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
@@ -22,9 +22,10 @@ from jobs.core.errors import RefusedError
 from planner.broker_requests import notices_for
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NOT_SENT
-from schemas.rows import Change
+from schemas.rows import Broker, Change
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.registrations import broker_at, broker_without_endpoints
 from tests.typed_rows import typed
 
 OURS = 2147483647
@@ -51,9 +52,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", 2.0)
 
 
-def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
-    endpoint = {"listener": "L", "security_protocol": "PLAINTEXT", "host": "127.0.0.1", "port": brokers[broker_id].port}
-    return {"broker_id": broker_id, "broker_epoch": epoch, "endpoints": [endpoint], "rack": None}
+def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Broker:
+    return broker_at(brokers[broker_id].port, broker_id, epoch=epoch)
 
 
 def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: str = "t") -> Change:
@@ -62,12 +62,15 @@ def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: st
     return typed(topic=topic, partition=partition, state_version=2, **led, **recipients)
 
 
-def control_batch(live: Sequence[Row], states: Sequence[Change]) -> ControlBatch:
-    return ControlBatch(OURS, 5, live, notices_for(states, {row["broker_id"] for row in live}))
+def control_batch(live: Sequence[Broker], states: Sequence[Change]) -> ControlBatch:
+    return ControlBatch(OURS, 5, live, notices_for(states, {row.broker_id for row in live}))
 
 
 def send(
-    live: Sequence[Row], states: Sequence[Change], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
+    live: Sequence[Broker],
+    states: Sequence[Change],
+    seconds: float = LONG,
+    now: Callable[[], Sequence[Broker]] | None = None,
 ) -> BrokerResponses:
     renew = None if now is None else lambda: control_batch(now(), states)
     with ChannelManager(str(OURS)) as channels:
@@ -76,7 +79,7 @@ def send(
 
 def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
     pairs = zip(answers.responses, answers.errors, strict=True)
-    return [error for answer, codes in pairs if answer.broker["broker_id"] == broker_id for error in codes]
+    return [error for answer, codes in pairs if answer.broker.broker_id == broker_id for error in codes]
 
 
 def test_each_broker_gets_its_requests_in_order(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +170,7 @@ def test_broker_that_registers_again_is_sent_everything_again(brokers: FakeBroke
     answers = send(live, [state(0, [0, 1])], now=lambda: next(registrations, current))
 
     assert [one.request.broker_epoch for one in brokers[1].of("leader_and_isr")] == [1, 2]
-    assert {answer.broker["broker_epoch"] for answer in answers.responses if answer.broker["broker_id"] == 1} == {2}
+    assert {answer.broker.broker_epoch for answer in answers.responses if answer.broker.broker_id == 1} == {2}
 
 
 def test_broker_that_reports_a_newer_epoch_is_sent_everything_again(brokers: FakeBrokers) -> None:
@@ -393,7 +396,7 @@ def test_stall_of_this_machine_does_not_count(brokers: FakeBrokers, monkeypatch:
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:
     broken = BrokerResponse(
-        {"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", notices_for([state(0, [0])], {0})[:1], b"\0" * 7, 4
+        broker_without_endpoints(0), 5, "LeaderAndIsr", notices_for([state(0, [0])], {0})[:1], b"\0" * 7, 4
     )
 
     assert broken.errors() == [NOT_SENT]

@@ -22,7 +22,7 @@ from jobs.adapters.brokers.connection import (
     refuse_unresponsive,
     unreachable_reasons,
 )
-from jobs.adapters.brokers.control_encoding import ControlBatch, Row
+from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
@@ -30,6 +30,8 @@ from jobs.adapters.brokers.sasl import authenticate
 from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.broker_requests import notices_for
+from schemas.rows import Broker
+from schemas.znodes import Endpoint
 from tests.jobs.support.kafka.fake_brokers import FakeBroker
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -42,12 +44,12 @@ PASSWORD = "hunter-2-hunter"  # noqa: S105 - not a real password
 ENDPOINTS = [("INSIDE", "PLAINTEXT"), ("CLIENTS", "SASL_SSL"), ("CONTROL", "SASL_SSL")]
 
 
-def row(port: int = 1, listeners: list[tuple[str, str]] | None = None) -> Row:
+def row(port: int = 1, listeners: list[tuple[str, str]] | None = None) -> Broker:
     endpoints = [
-        {"listener": name, "security_protocol": protocol, "host": LOOPBACK, "port": port + number}
+        Endpoint(name, protocol, LOOPBACK, port + number)
         for number, (name, protocol) in enumerate(listeners or [("L", "SSL")])
     ]
-    return {"broker_id": 3, "broker_epoch": 1, "endpoints": endpoints, "rack": None}
+    return Broker(broker_id=3, broker_epoch=1, endpoints=endpoints, understood=True)
 
 
 @pytest.fixture(scope="module")

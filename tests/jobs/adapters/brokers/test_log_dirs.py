@@ -6,8 +6,9 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 
 from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.brokers.log_dirs import COLUMNS, log_dirs_of, read_log_dirs
-from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.ports import free_port
+from schemas.rows import Broker
+from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.lake_rows import NOW
 
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -52,13 +53,8 @@ def test_broker_that_holds_nothing() -> None:
     assert (told.logs.num_rows, told.logs.schema, told.failed) == (0, COLUMNS, {})
 
 
-def _broker(broker_id: int, protocol: str = "PLAINTEXT", *, understood: bool = True) -> Row:
-    endpoint = {"listener": protocol, "security_protocol": protocol, "host": LOOPBACK, "port": free_port()}
-    return {"broker_id": broker_id, "endpoints": [endpoint], "understood": understood}
-
-
 def test_reasons_without_answers() -> None:
-    brokers = [_broker(2), _broker(1, "SSL"), _broker(0, understood=False)]
+    brokers = [broker_at(free_port(), 2), broker_at(free_port(), 1, "SSL"), broker_at(free_port(), 0, understood=False)]
     told, silent = read_log_dirs(brokers, None, lambda _: None, patience=5.0)
     assert (told, list(silent)) == ({}, [0, 1, 2])
     assert (silent[0], silent[1]) == (NOT_UNDERSTOOD, "it has no PLAINTEXT endpoint")
@@ -66,12 +62,13 @@ def test_reasons_without_answers() -> None:
 
 
 def test_question_that_fails_is_the_reason() -> None:
-    def question(_ask: Ask, broker: Row) -> int:
-        if broker["broker_id"] == 1:
+    def question(_ask: Ask, broker: Broker) -> int:
+        if broker.broker_id == 1:
             raise ValueError
-        return int(broker["broker_id"])
+        return broker.broker_id
 
-    assert ask_brokers([_broker(1), _broker(2)], {}, 5.0, question) == ({2: 2}, {1: "ValueError"})
+    brokers = [broker_at(free_port(), broker_id) for broker_id in (1, 2)]
+    assert ask_brokers(brokers, {}, 5.0, question) == ({2: 2}, {1: "ValueError"})
 
 
 def test_nobody_to_ask() -> None:

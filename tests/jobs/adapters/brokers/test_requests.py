@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.adapters.brokers import control_encoding
 from jobs.adapters.brokers.channel_manager import ChannelManager
@@ -23,6 +24,7 @@ from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import NOT_SENT
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, seen_by
+from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -58,7 +60,7 @@ def create(
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client).brokers
-    told = notices_for([each.change for each in _written_changes(written)], {row["broker_id"] for row in brokers})
+    told = notices_for([each.change for each in _written_changes(written)], {row.broker_id for row in brokers})
     return ControlBatch(control.controller_id, control.epoch, brokers, told)
 
 
@@ -143,7 +145,7 @@ def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership
     topic = "stale-broker"
     written = create(kafka, control, lake, topic, [0, 1])
     now = announcement(kafka, control, written)
-    bounced = [broker | {"broker_epoch": broker["broker_epoch"] - 1} for broker in now.brokers]
+    bounced = [replace(broker, broker_epoch=broker.broker_epoch - 1) for broker in now.brokers]
 
     answers = tell(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
 
@@ -160,15 +162,10 @@ def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controll
     assert {row["broker_id"] for row in answers if row["api"] == "UpdateMetadata"} == {0, 1, 2}
 
 
-def registered(broker_id: int, port: int) -> Row:
-    endpoint = {"listener": "PLAINTEXT", "security_protocol": "PLAINTEXT", "host": "127.0.0.1", "port": port}
-    return {"broker_id": broker_id, "broker_epoch": 1, "endpoints": [endpoint], "rack": None}
-
-
 def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
     started = time.monotonic()
 
-    answers = tell(ControlBatch(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
+    answers = tell(ControlBatch(OURS, 1, [broker_at(free_port(), 0)], []), seconds=0.5)
 
     assert errors(answers) == {NOT_SENT}
     assert 0.3 < time.monotonic() - started < 12
@@ -178,7 +175,7 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
     """It takes the connection and never answers, as one that is stopped does."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
-        answers = tell(ControlBatch(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
+        answers = tell(ControlBatch(OURS, 1, [broker_at(silent.getsockname()[1], 0)], []), seconds=1)
 
     assert errors(answers) == {NOT_SENT}
     assert time.monotonic() - started < 12

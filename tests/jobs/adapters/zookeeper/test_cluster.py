@@ -105,7 +105,7 @@ def test_undecodable_broker_is_alive_and_not_understood(tree: KafkaTree, data: b
     state = cluster_of(tree)
 
     assert sorted(state.live) == [0, 1, 2, 3]
-    assert {row["broker_id"]: row["understood"] for row in state.brokers} == {0: True, 1: True, 2: True, 3: False}
+    assert {row.broker_id: row.understood for row in state.brokers} == {0: True, 1: True, 2: True, 3: False}
     assert [row["path"] for row in state.quarantine] == ["/brokers/ids/3"]
 
 

@@ -12,10 +12,11 @@ from typing import Final
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.channel_manager import BrokerQueue, QueuedBatch
-from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, Row
+from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.responses import BrokerResponse
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
+from schemas.rows import Broker
 from tests.jobs.controller.model.brokers import NONE, SimulatedBroker
 
 MAX_BROKERS: Final = 10
@@ -53,7 +54,7 @@ class ModelResponse(BrokerResponse):
 class ModelQueue(BrokerQueue):
     """The queue of one registration; `step` does what its thread would do."""
 
-    def __init__(self, broker: Row, client_id: str, network: "Network") -> None:
+    def __init__(self, broker: Broker, client_id: str, network: "Network") -> None:
         super().__init__(broker, client_id)
         self.network = network
 
@@ -61,9 +62,9 @@ class ModelQueue(BrokerQueue):
         self.network.queues.append(self)
 
     def put(self, batch: QueuedBatch) -> None:
-        self.network.on_put(self.broker["broker_id"])
-        own = self.network.restrict_to_cluster(batch.messages.batch, cluster_of_broker(self.broker["broker_id"]))
-        if (own.batch.notices or batch.send_live_brokers) and self.network.accepts(self.broker["broker_id"]):
+        self.network.on_put(self.broker.broker_id)
+        own = self.network.restrict_to_cluster(batch.messages.batch, cluster_of_broker(self.broker.broker_id))
+        if (own.batch.notices or batch.send_live_brokers) and self.network.accepts(self.broker.broker_id):
             self.network.deliveries += 1
             super().put(replace(batch, messages=own))
 
@@ -73,7 +74,7 @@ class ModelQueue(BrokerQueue):
             self._send(self._next())
 
     def _send_until_answered(self, batch: QueuedBatch, request: Request) -> BrokerResponse | None:
-        broker = self.network.brokers[self.broker["broker_id"]]
+        broker = self.network.brokers[self.broker.broker_id]
         return self.network.answer(self.broker, broker, batch.messages.batch, request)
 
 
@@ -93,7 +94,7 @@ class Network:
     _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
-    def queue(self, broker: Row, client_id: str, _listener: Listener, _is_provisional: bool) -> ModelQueue:  # noqa: FBT001 - as BrokerQueue
+    def queue(self, broker: Broker, client_id: str, _listener: Listener, _is_provisional: bool) -> ModelQueue:  # noqa: FBT001 - as BrokerQueue
         """Replaces the class of queues."""
         return ModelQueue(broker, client_id, self)
 
@@ -103,8 +104,8 @@ class Network:
             self._batch, self._parts = batch, {}
             self._notices = _by_cluster(batch.notices)
         if cluster not in self._parts:
-            rows = [row for row in batch.brokers if cluster_of_broker(row["broker_id"]) == cluster]
-            brokers = {row["broker_id"] for row in rows}
+            rows = [row for row in batch.brokers if cluster_of_broker(row.broker_id) == cluster]
+            brokers = {row.broker_id for row in rows}
             notices = [*_to_brokers(self._notices.get(cluster, []), brokers)]
             self._parts[cluster] = EncodedRequests(replace(batch, brokers=rows, notices=notices))
         return self._parts[cluster]
@@ -113,7 +114,7 @@ class Network:
         """Let running brokers handle what waits for them."""
         self.queues = [queue for queue in self.queues if not queue.is_stopped]
         for queue in self.queues:
-            broker = self.brokers[queue.broker["broker_id"]]
+            broker = self.brokers[queue.broker.broker_id]
             if broker.process is not None and not broker.stalled and not queue.is_idle and only(broker):
                 self.deliveries += 1
                 queue.step()
@@ -123,11 +124,13 @@ class Network:
         """Whether a running broker has requests waiting."""
         return any(not queue.is_idle for queue in self.queues if not queue.is_stopped)
 
-    def answer(self, row: Row, broker: SimulatedBroker, batch: ControlBatch, request: Request) -> BrokerResponse | None:
+    def answer(
+        self, row: Broker, broker: SimulatedBroker, batch: ControlBatch, request: Request
+    ) -> BrokerResponse | None:
         """Let a broker handle a request, partition by partition."""
         if broker.process is None:
             return None
-        top = broker.check_epochs(row["broker_epoch"], batch.controller_epoch)
+        top = broker.check_epochs(row.broker_epoch, batch.controller_epoch)
         codes = [top for _ in request.notices]
         if top == NONE:
             if request.api == UPDATE_METADATA:

@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.repositories.brokers_last_seen import TABLE
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
@@ -45,7 +44,7 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
         cluster.partitions[key] = {**row, "isr": isr, "leader": isr[0]}
     cluster.partitions["unknown", 0] = partition([1, 9], isr=[1])
     seen = {"broker_id": 6, "rack": "b", "host": "h", "port": 9098, "broker_epoch": 6, "snapshot_id": 1}
-    lake.replace(TABLE, [{**seen, "last_seen_at": NOW}])
+    lake.replace("brokers_last_seen", [{**seen, "last_seen_at": NOW}])
     cluster.snapshot()
     return ready
 

@@ -65,7 +65,7 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
     arrays = arrays_of(seen, default_min_isr(configs))
     partitions = _partitions(seen, arrays)
     return {
-        "brokers": state.brokers,
+        "brokers": [row.columns() for row in state.brokers],
         "broker_configs": configs,
         "requests": state.requests,
         "topics": topics,
@@ -85,7 +85,7 @@ def _of(table: str, row: Mapping[str, Any]) -> Row:
 
 def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
     """Return the rows as read, with the derived columns."""
-    registered = {row["broker_id"] for row in seen.brokers}
+    registered = {row.broker_id for row in seen.brokers}
     marks = partition_masks(arrays, registered)
     states = {
         PartitionState.NON_EXISTENT: marks.non_existent,
