@@ -13,6 +13,7 @@ from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import All, PlanId, Throttle, check_throttle, command
 from jobs.runtime.settings import Settings
+from schemas.enums import ReplicaState
 
 AsOf = Annotated[
     int | None,
@@ -91,6 +92,27 @@ def partitions(
         topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr
     )
     show_partitions(settings, those, as_of, now=now)
+
+
+@app.command(rich_help_panel=CLUSTER)
+@command
+def replicas(
+    settings: Settings,
+    *,
+    topic: Topic = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(min=0, help="Show only replicas on this broker.", autocompletion=known_brokers),
+    ] = None,
+    state: Annotated[
+        ReplicaState | None, typer.Option(case_sensitive=False, help="Show only replicas in this state.")
+    ] = None,
+    as_of: AsOf = None,
+) -> None:
+    """List replicas with their states in Kafka's replica state machine."""
+    from jobs.console_output.replicas import ReplicaFilter, show_replicas
+
+    show_replicas(settings, ReplicaFilter(topic, broker, state and state.value), as_of)
 
 
 @app.command(rich_help_panel=CLUSTER)

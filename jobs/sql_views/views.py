@@ -37,7 +37,7 @@ _PARTITIONS: Final = (
     "understood",
 )
 _TOPICS: Final = ("topic", "deletion_requested")
-_BROKERS: Final = ("broker_id", "host", "rack", "understood")
+_BROKERS: Final = ("broker_id", "broker_epoch", "host", "rack", "understood")
 _HISTORY: Final = ("topic", "partition", "snapshot_id", "leader", "partition_state", "vanished")
 _IMBALANCE: Final = (
     "snapshot_id",
@@ -62,6 +62,7 @@ _PLANS: Final = (
     "moves",
     "verified_at",
 )
+_ANSWERS: Final = ("broker_id", "api", "topic", "partition", "broker_epoch", "leader_epoch", "error")
 _COMMITS: Final = (
     "cluster",
     "plan_id",
@@ -127,6 +128,10 @@ VIEWS: Final[Mapping[str, View]] = {
         View("commit_rows", {"commits": _COMMITS}),
         View("commit_log", {"commits": _COMMITS, "plans": _PLANS}, ["commit_rows"]),
         View("under_replicated", {}, ["staying"]),
+        View(
+            "replicas",
+            {"partitions": _PARTITIONS, "brokers": _BROKERS, "topics": _TOPICS, "answers": _ANSWERS},
+        ),
     )
 }
 """All views, in the order of the pages."""

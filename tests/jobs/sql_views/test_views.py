@@ -100,6 +100,18 @@ EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
         ("topic", "partition", "partition_state", "missing", "offline_replicas"),
         [("orders", 1, "Offline", [3], [2]), (HOSTILE, 0, "Online", [3], None)],
     ),
+    "replicas": (
+        ("topic", "partition", "broker_id", "state", "preferred", "leads", "in_sync"),
+        [
+            (HOSTILE, 0, 0, "OnlineReplica", True, True, True),
+            (HOSTILE, 0, 3, "OnlineReplica", False, False, False),
+            ("orders", 0, 2, "OfflineReplica", True, False, True),
+            ("orders", 0, 0, "OnlineReplica", False, False, True),
+            ("orders", 0, 1, "OnlineReplica", False, True, True),
+            ("orders", 1, 2, "OfflineReplica", True, False, True),
+            ("orders", 1, 3, "OnlineReplica", False, False, False),
+        ],
+    ),
 }
 
 

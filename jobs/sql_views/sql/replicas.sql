@@ -1,0 +1,69 @@
+-- A row for each assigned replica, with its state in Kafka's replica state machine, as a new controller would find it.
+WITH held AS (
+    SELECT
+        topic,
+        partition,
+        leader,
+        isr,
+        understood,
+        unnest(replicas) AS broker_id,
+        generate_subscripts(replicas, 1) AS place
+    FROM partitions
+),
+
+stopped AS (                                        -- answers to the StopReplica of a deletion
+    SELECT topic, partition, broker_id, bool_or(error = 0) AS deleted
+    FROM answers
+    WHERE api = 'StopReplica' AND leader_epoch = -2
+    GROUP BY ALL
+),
+
+failed AS (                                         -- log dirs that failed since the broker started
+    SELECT topic, partition, broker_id, broker_epoch
+    FROM answers
+    WHERE api = 'LeaderAndIsr' AND error = 56
+    GROUP BY ALL
+),
+
+seen AS (
+    SELECT
+        held.topic,
+        held.partition,
+        held.broker_id,
+        place = 1 AS preferred,
+        coalesce(leader = held.broker_id, false) AS leads,
+        coalesce(list_contains(isr, held.broker_id), false) AS in_sync,
+        coalesce(held.understood, true) AS understood,
+        leader IS NULL AS is_new,
+        coalesce(deletion_requested, false) AS deleting,
+        coalesce(brokers.understood, false) AND failed.broker_id IS NULL AS in_reach,
+        stopped.broker_id IS NOT NULL AS told,
+        coalesce(deleted, false) AS deleted
+    FROM held
+    LEFT JOIN brokers USING (broker_id)
+    LEFT JOIN topics ON topics.topic = held.topic
+    LEFT JOIN stopped
+        ON stopped.topic = held.topic AND stopped.partition = held.partition AND stopped.broker_id = held.broker_id
+    LEFT JOIN failed
+        ON failed.topic = held.topic AND failed.partition = held.partition AND failed.broker_id = held.broker_id
+        AND failed.broker_epoch = brokers.broker_epoch
+)
+
+SELECT
+    topic,
+    partition,
+    broker_id,
+    CASE
+        WHEN NOT understood THEN 'not understood'
+        WHEN deleting AND deleted THEN 'ReplicaDeletionSuccessful'
+        WHEN deleting AND told AND in_reach THEN 'ReplicaDeletionStarted'
+        WHEN deleting AND NOT in_reach THEN 'ReplicaDeletionIneligible'
+        WHEN NOT in_reach THEN 'OfflineReplica'
+        WHEN is_new THEN 'NewReplica'
+        ELSE 'OnlineReplica'
+    END AS state,
+    preferred,
+    leads,
+    in_sync
+FROM seen
+ORDER BY topic, partition, preferred DESC, broker_id
