@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 T, OTHER = "t", "other"
 BEFORE = {0: [0, 1], 1: [1, 2]}
 AFTER = {0: [3, 1], 1: [1, 3]}
-COMMITTED = ("plan_id", "attempt", "wave", "topic", "partition", "action", "outcome")
+COMMITTED = ("plan_id", "attempt", "wave", "topic", "partition", "action", "outcome", "committed_at")
+COMMITTED_AT = datetime(2026, 11, 21, tzinfo=UTC)
 DONE, REFUSED, RUNNING = 0, 23, 25
 
 
@@ -194,7 +196,7 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
 ) -> None:
     command, *more = prepare(kafka, controller, plan)
     ledger = [
-        {**asdict(change), "attempt": 1, "outcome": outcome}
+        {**asdict(change), "attempt": 1, "outcome": outcome, "committed_at": COMMITTED_AT}
         for change in plan.changes
         for outcome in ("pending", "applied")
     ]
