@@ -164,57 +164,36 @@ def commit_plan(
 ) -> ExitCode:
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
     stored_plan = read_plan(settings.lake, plan)
+    rate, status = running.throttle, stored_plan.row.status
     with ZooKeeperSession(settings.zookeeper) as zookeeper:
-        return _commit_stored(
-            settings,
-            zookeeper,
-            stored_plan,
-            mode,
-            limits,
-            running=running,
-            hold=hold,
-            apply=apply,
-            yes=yes,
-            everything=everything,
-            detailed=detailed,
-        )
-
-
-def _commit_stored(
-    settings: Settings,
-    zookeeper: ZooKeeperSession,
-    plan: Plan,
-    mode: Mode,
-    limits: CommitLimits,
-    *,
-    running: ReassignmentOptions,
-    hold: float,
-    apply: bool,
-    yes: bool,
-    everything: bool,
-    detailed: bool,
-) -> ExitCode:
-    rate, status = running.throttle, plan.row.status
-    if apply and status in UNCOMMITTABLE and (rate is not None or throttle_rows(settings.lake, plan.plan_id)):
-        return _maintain_throttle_only(settings, zookeeper, plan, rate)
-    if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, zookeeper, plan, running)):
-        return _already_committed(settings, zookeeper, plan, apply=apply)
-    running = with_default_throttle(settings, plan, running)
-    try:
-        preflight = check_before_commit(settings, zookeeper, plan, mode, limits, running=running)
-    except RefusedError:
-        if apply:
-            _clear_stale_throttle(settings, zookeeper, plan)
-        raise
-    if preflight.resident_controller is None:
-        refuse_resident_drain(plan)
-    if not apply:
-        return report_dry(settings, plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything)
-    refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
-    if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
-        return submit_and_wait(settings, zookeeper, plan, preflight, limits, detailed=detailed)
-    ledger = apply_plan(settings, zookeeper, plan, preflight, hold, running=running)
-    return report_applied(settings, plan, ledger, ReportExtras(), detailed=detailed)
+        if (
+            apply
+            and status in UNCOMMITTABLE
+            and (rate is not None or throttle_rows(settings.lake, stored_plan.plan_id))
+        ):
+            return _maintain_throttle_only(settings, zookeeper, stored_plan, rate)
+        if status == PlanStatus.COMMITTED and not (
+            apply and _needs_watching(settings, zookeeper, stored_plan, running)
+        ):
+            return _already_committed(settings, zookeeper, stored_plan, apply=apply)
+        running = with_default_throttle(settings, stored_plan, running)
+        try:
+            preflight = check_before_commit(settings, zookeeper, stored_plan, mode, limits, running=running)
+        except RefusedError:
+            if apply:
+                _clear_stale_throttle(settings, zookeeper, stored_plan)
+            raise
+        if preflight.resident_controller is None:
+            refuse_resident_drain(stored_plan)
+        if not apply:
+            return report_dry(
+                settings, stored_plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything
+            )
+        refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
+        if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
+            return submit_and_wait(settings, zookeeper, stored_plan, preflight, limits, detailed=detailed)
+        ledger = apply_plan(settings, zookeeper, stored_plan, preflight, hold, running=running)
+        return report_applied(settings, stored_plan, ledger, ReportExtras(), detailed=detailed)
 
 
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
