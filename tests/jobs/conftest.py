@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
@@ -16,7 +17,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper.fenced import OURS
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 
@@ -53,6 +54,14 @@ def tree(bare_tree: KafkaTree) -> KafkaTree:
     bare_tree.lay_out()
     bare_tree.elect(0, epoch=7)
     return bare_tree
+
+
+@pytest.fixture(scope="module")
+def module_tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
+    """An empty tree, shared by a module's tests."""
+    hosts = new_chroot(zookeeper_server.connect)
+    with connected(ZooKeeperEndpoint(hosts)) as client:
+        yield KafkaTree(hosts, client)
 
 
 @pytest.fixture

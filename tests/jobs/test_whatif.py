@@ -1,14 +1,11 @@
 """`surveyor whatif` on stored snapshots: what is shown, kept and refused; the cluster stays as it is."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.lake_rows import NOW
@@ -20,17 +17,10 @@ RACKS = {0: "a", 1: "a", 2: "b", 3: None}
 
 
 @pytest.fixture(scope="module")
-def untouched(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
+def untouched(module_tree: KafkaTree) -> KafkaTree:
     """Broker 3 alone has orders-3; the others share the rest. No test changes anything here."""
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/whatif")
-    client.chroot = "/whatif"
-    tree = KafkaTree(f"{zookeeper_server.connect}/whatif", client)
-    _fill(tree)
-    yield tree
-    client.stop()
-    client.close()
+    _fill(module_tree)
+    return module_tree
 
 
 @pytest.fixture(scope="module")

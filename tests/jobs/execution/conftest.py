@@ -1,9 +1,10 @@
-"""The plan that commits are tested with."""
+"""The plan that commits are tested with, and a fake of Kafka's controller for commands in admin mode."""
 
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
+from tests.jobs.support.controllers.cancelling_controller import MovingController, installed
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -13,3 +14,9 @@ def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
     """Partitions 0 to 3 of topic t get leader 1 instead of 0."""
     tree.add_topic("t", {partition: [0, 1, 2] for partition in range(4)})
     return store_plan(lake, tree, [election(tree, "t", partition, leader=1) for partition in range(4)], name="alias")
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+    """It carries out requested reassignments and cancellations one step at a time in the test's tree."""
+    return installed(monkeypatch, tree)

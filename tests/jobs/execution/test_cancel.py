@@ -13,7 +13,7 @@ from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
+from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -22,11 +22,6 @@ DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 BEFORE = {0: [0, 1], 1: [0, 1, 2], 2: [0, 1], 3: [0, 1]}
 AFTER = {0: [0, 1, 2], 1: [2, 3, 1], 2: [0, 2], 3: [1, 2]}
 """A pure addition, a move that reorders, and two plain moves."""
-
-
-@pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
-    return installed(monkeypatch, tree)
 
 
 def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **columns: Any) -> Row:  # noqa: ANN401

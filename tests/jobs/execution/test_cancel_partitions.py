@@ -11,7 +11,7 @@ from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.repositories.plans.rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import MovingController, installed
+from tests.jobs.support.controllers.cancelling_controller import MovingController
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -24,12 +24,11 @@ DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 
 
 @pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+def controller(controller: MovingController, tree: KafkaTree) -> MovingController:
     """Partition 0 moves to 9, which is down.
 
     Requests exist for 1, which is complete, for a deleted topic, and for 2.
     """
-    controller = installed(monkeypatch, tree)
     tree.add_topic(T, {0: [0, 1], 1: [0, 1], 2: [1, 2]})
     controller.reassign({(T, 0): [0, 9]})
     controller.requests.clear()

@@ -10,7 +10,7 @@ from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
+from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
 from tests.jobs.support.rows.lake_rows import Cluster, partition, topic
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
@@ -20,11 +20,6 @@ DONE, ERROR, USAGE, CHANGES, REFUSED = 0, 1, 2, 10, 23
 BEFORE = {0: [0, 1], 1: [0, 1, 2], 2: [0, 1]}
 AFTER = {0: [0, 1, 2], 1: [2, 1, 0], 2: [1, 2]}
 """An addition, another order, and a move."""
-
-
-@pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
-    return installed(monkeypatch, tree)
 
 
 def move(tree: KafkaTree, number: int, after: list[int], **columns: Any) -> Row:  # noqa: ANN401

@@ -1,15 +1,12 @@
 """Plans on the command line: rows stored, equal plans for equal input, and refusals."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import write_deltalake
-from kazoo.client import KazooClient
 
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -35,22 +32,14 @@ def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
 
 
 @pytest.fixture(scope="module")
-def untouched(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+def untouched(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """A cluster with its snapshot, for invalid input that changes neither."""
-    hosts = f"{zookeeper_server.connect}/untouched"
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/untouched")
-    client.chroot = "/untouched"
-    tree = KafkaTree(hosts, client)
-    tree.lay_out()
-    tree.elect(0, epoch=7)
-    tree.add_topic("orders", ORDERS)
-    ready = Surveyor(hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
+    module_tree.lay_out()
+    module_tree.elect(0, epoch=7)
+    module_tree.add_topic("orders", ORDERS)
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
     write_first_snapshot(ready)
-    yield ready
-    client.stop()
-    client.close()
+    return ready
 
 
 def _file(tmp_path: Path, content: object) -> str:

@@ -1,6 +1,5 @@
 """`plan recover` on the command line: evidence from history is shown, and only allowed elections are planned."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,9 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.zookeeper.connection import connected
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.planning import plan
 from jobs.runtime.settings import Settings
 from jobs.snapshots.sizes import store_sizes
@@ -29,25 +25,21 @@ def _state(tree: KafkaTree, isr: list[int], epoch: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def lived(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+def lived(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Orders-0 of [0, 1, 2]: 0 left the ISR in snapshot 2, 1 in snapshot 3; then the leader 2 died.
 
     Tests only use copies of it.
     """
-    with connected(ZooKeeperEndpoint(zookeeper_server.connect)) as client:
-        client.create("/lived")
-        client.chroot = "/lived"
-        tree = KafkaTree(f"{zookeeper_server.connect}/lived", client)
-        tree.lay_out()
-        tree.elect(0, epoch=7)
-        tree.add_topic("orders", ORDERS)
-        ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("lived") / "warehouse")
-        for isr, epoch in (([0, 1, 2], 5), ([1, 2], 6), ([2], 7)):
-            _state(tree, isr, epoch)
-            ready.json("snapshot")
-        tree.unregister(2)
+    module_tree.lay_out()
+    module_tree.elect(0, epoch=7)
+    module_tree.add_topic("orders", ORDERS)
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("lived") / "warehouse")
+    for isr, epoch in (([0, 1, 2], 5), ([1, 2], 6), ([2], 7)):
+        _state(module_tree, isr, epoch)
         ready.json("snapshot")
-        yield ready
+    module_tree.unregister(2)
+    ready.json("snapshot")
+    return ready
 
 
 @pytest.fixture

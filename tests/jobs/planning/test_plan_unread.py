@@ -5,13 +5,10 @@ And whatever a command warns of in text, its JSON has in `warnings`.
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
@@ -23,34 +20,27 @@ SHOWN = "`surveyor show quarantine`"
 
 
 @pytest.fixture(scope="module")
-def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Brokers 1 to 3 in racks of their own; no snapshot knows `opaque`, partition 1 of `partly`, the state of `state`.
 
     `lost` is offline: only broker 9, which is gone, is in sync.
     """
-    hosts = f"{zookeeper_server.connect}/unread"
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/unread")
-    client.chroot = "/unread"
-    tree = KafkaTree(hosts, client)
-    tree.lay_out(brokers=())
+    module_tree.lay_out(brokers=())
     for broker, rack in {1: "a", 2: "b", 3: "c"}.items():
-        tree.register(broker, registration(rack=rack))
-    tree.elect(1, epoch=7)
+        module_tree.register(broker, registration(rack=rack))
+    module_tree.elect(1, epoch=7)
     for topic in ("opaque", "partly", "state", "whole", "lost"):
-        tree.add_topic(topic, {0: [9, 1] if topic == "lost" else [1, 2]})
-    tree.write(state_path("lost", 0), encode_state(State(controller_epoch=1, leader=9, leader_epoch=6, isr=[9])))
-    tree.write("/brokers/topics/opaque", b"{")
-    client.delete("/brokers/topics/opaque/partitions", recursive=True)  # or its states would tell of its partitions
+        module_tree.add_topic(topic, {0: [9, 1] if topic == "lost" else [1, 2]})
+    module_tree.write(state_path("lost", 0), encode_state(State(controller_epoch=1, leader=9, leader_epoch=6, isr=[9])))
+    module_tree.write("/brokers/topics/opaque", b"{")
+    # otherwise its states would show its partitions
+    module_tree.client.delete("/brokers/topics/opaque/partitions", recursive=True)
     partly = {"version": 2, "partitions": {"0": [1, 2], "1": [2, 2]}, "adding_replicas": {}, "removing_replicas": {}}
-    tree.write("/brokers/topics/partly", json.dumps(partly).encode())
-    tree.write(state_path("state", 0), b"{")
-    ready = Surveyor(hosts, tmp_path_factory.mktemp("unread") / "warehouse")
+    module_tree.write("/brokers/topics/partly", json.dumps(partly).encode())
+    module_tree.write(state_path("state", 0), b"{")
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("unread") / "warehouse")
     ready.json("snapshot")
-    yield ready
-    client.stop()
-    client.close()
+    return ready
 
 
 def _shown(ran: Ran) -> set[str]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+import pytest
 from pyspark.sql import SparkSession
 
 from planner.columns.derived_columns import absent_brokers, derive_partitions
@@ -55,24 +56,10 @@ def test_what_is_derived(spark: SparkSession) -> None:
     assert numbers(world, marks.under_min_isr) == {row["partition"] for row in by_spark if row["under_min_isr"]}
 
 
-def test_who_should_lead(spark: SparkSession) -> None:
-    """With clean elections only."""
-    world = every_kind()
-    partitions, topics, brokers, configs = world.frames_and_configs(spark)
-    verdicts = as_rows(reconcile_verdicts(partitions, topics, brokers, configs))
-    due = repair_masks(arrays_of(world), world.registered, world.live)
-
-    assert numbers(world, due.repairable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
-    assert numbers(world, due.leaderless) == {
-        row["partition"]
-        for row in verdicts
-        if row["code"] == RejectionCode.NO_ELIGIBLE_LEADER and row["leader"] is not None
-    }
-
-
-def test_a_drained_broker_could_lead(spark: SparkSession) -> None:
-    """A drained replica that could lead does not make a partition leaderless."""
-    world = replace(every_kind(), drained={0: DrainMode.ADMIN, 1: DrainMode.RESIDENT})
+@pytest.mark.parametrize("drained", [{}, {0: DrainMode.ADMIN, 1: DrainMode.RESIDENT}], ids=["none", "drained"])
+def test_partitions_that_need_a_leader(spark: SparkSession, drained: dict[int, DrainMode]) -> None:
+    """With clean elections only. A drained replica that could lead does not make a partition leaderless."""
+    world = replace(every_kind(), drained=drained)
     verdicts = as_rows(reconcile_verdicts(*world.frames_and_configs(spark)))
     due = repair_masks(arrays_of(world), world.registered, world.live)
 

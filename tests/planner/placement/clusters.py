@@ -117,3 +117,15 @@ def cases(draw: st.DrawFn, questions: tuple[PlacementGoal, ...] = QUESTIONS) -> 
 def _isr(lists: list[list[int]]) -> st.SearchStrategy[list[list[int]]]:
     """Draw some of the replicas of each partition, at least one."""
     return st.tuples(*(st.lists(st.sampled_from(some), min_size=1, unique=True) for some in lists)).map(list)
+
+
+RACK_OF: Final = {1: "a", 2: "a", 3: "a", 7: "a", 4: "b", 5: "b", 6: "b"}
+"""Two racks; broker 7 holds no replica at first."""
+PARTITIONS: Final = 36
+
+
+def two_in_each_rack(number: int) -> list[int]:
+    """Two replicas in a and two in b, each on 24 of 36 partitions."""
+    a, b = [1, 2, 3], [4, 5, 6]
+    del a[number % 3], b[number // 3 % 3]
+    return [*a, *b] if number % 2 else [*b, *a]

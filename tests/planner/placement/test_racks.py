@@ -18,23 +18,14 @@ from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement,
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent
 from planner.placement.solve import evaluate_given, place
 from planner.placement.waves import WaveLimits, cut_into_waves
-from tests.planner.placement.clusters import Case, cases, padded
+from tests.planner.placement.clusters import PARTITIONS, RACK_OF, Case, cases, padded, two_in_each_rack
 from tests.planner.placement.exact import crowding as most_in_one
 from tests.planner.placement.exact import is_held, takers
 
 MANY: Final = settings(max_examples=80)
-RACK_OF: Final = {1: "a", 2: "a", 3: "a", 7: "a", 4: "b", 5: "b", 6: "b"}
-PARTITIONS: Final = 36
 
 
-def _two_and_two(number: int) -> list[int]:
-    """Two replicas in a and two in b, each on 24 of 36 partitions; broker 7 holds none."""
-    a, b = [1, 2, 3], [4, 5, 6]
-    del a[number % 3], b[number // 3 % 3]
-    return [*a, *b] if number % 2 else [*b, *a]
-
-
-EVEN: Final = [_two_and_two(number) for number in range(PARTITIONS)]
+EVEN: Final = [two_in_each_rack(number) for number in range(PARTITIONS)]
 CROWDED: Final = [[1, 2, 3, 4 + number % 3] for number in range(PARTITIONS)]
 
 

@@ -2,15 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
@@ -26,33 +23,27 @@ LATE = [0, 1, 2]
 
 
 @pytest.fixture(scope="module")
-def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Brokers 0 to 4, orders on the first three; 9 is dead, 5 not understood; one topic moves, one is being deleted."""
-    hosts = f"{zookeeper_server.connect}/reassign"
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/reassign")
-    client.chroot = "/reassign"
-    tree = KafkaTree(hosts, client)
-    tree.lay_out(brokers=())
+    module_tree.lay_out(brokers=())
     for broker, rack in RACKS.items():
-        tree.register(broker, registration(rack=rack))
-    tree.register(5, b"{")
-    tree.elect(0, epoch=7)
+        module_tree.register(broker, registration(rack=rack))
+    module_tree.register(5, b"{")
+    module_tree.elect(0, epoch=7)
     for topic, replicas in {"orders": ORDERS, "narrow": ONE_RACK, "old": {0: [9, 1]}, "gone": {0: [0, 1]}}.items():
-        tree.add_topic(topic, replicas)
-    tree.add_topic("moving", {0: [0, 1, 2]})
+        module_tree.add_topic(topic, replicas)
+    module_tree.add_topic("moving", {0: [0, 1, 2]})
     moving = Assignment({0: [0, 1, 2]}, {0: [2]}, {0: [1]}, "r8iTzkX6SnyvLkbjRRRoow")
-    tree.write("/brokers/topics/moving", encode_assignment(moving))
-    tree.write("/admin/delete_topics/gone", b"")
-    tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
-    tree.add_topic("late", {0: LATE})
-    tree.write(state_path("late", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 2])))
-    ready = Surveyor(hosts, tmp_path_factory.mktemp("reassign") / "warehouse")
+    module_tree.write("/brokers/topics/moving", encode_assignment(moving))
+    module_tree.write("/admin/delete_topics/gone", b"")
+    module_tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
+    module_tree.add_topic("late", {0: LATE})
+    module_tree.write(
+        state_path("late", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 2]))
+    )
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("reassign") / "warehouse")
     ready.json("snapshot")
-    yield ready
-    client.stop()
-    client.close()
+    return ready
 
 
 def _changes(surveyor: Surveyor, plan: Row) -> dict[tuple[str, int], Row]:

@@ -1,14 +1,11 @@
 """Partitions that `plan reassign` never moves: without a live leader in the ISR, or with a pending request."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from kazoo.client import KazooClient
 
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import State, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -24,31 +21,25 @@ ORDERED: Final = "a request to move it to [0] waits in /admin/reassign_partition
 
 
 @pytest.fixture(scope="module")
-def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Brokers 0 to 3. Of topic lost, 1 lags and dead broker 9 has the data. Topic waiting waits for broker 0."""
-    hosts = f"{zookeeper_server.connect}/held"
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/held")
-    client.chroot = "/held"
-    tree = KafkaTree(hosts, client)
-    tree.lay_out(brokers=(0, 1, 2, 3))
-    tree.elect(0, epoch=7)
+    module_tree.lay_out(brokers=(0, 1, 2, 3))
+    module_tree.elect(0, epoch=7)
     topics = {"free": [0, 1], "lost": [1, DEAD], "waiting": [2], "settled": [2, 3], **STRICT}
     for topic, replicas in topics.items():
-        tree.add_topic(topic, {0: replicas})
+        module_tree.add_topic(topic, {0: replicas})
     for topic in STRICT:
-        tree.write(f"/config/topics/{topic}", encode_config({"min.insync.replicas": "2"}))
-    tree.write(state_path("lost", 0), encode_state(State(controller_epoch=7, leader=-1, leader_epoch=6, isr=[DEAD])))
+        module_tree.write(f"/config/topics/{topic}", encode_config({"min.insync.replicas": "2"}))
+    module_tree.write(
+        state_path("lost", 0), encode_state(State(controller_epoch=7, leader=-1, leader_epoch=6, isr=[DEAD]))
+    )
     requests = {"waiting": [0], "settled": [2, 3], "gone": [1]}
     rows = [{"topic": topic, "partition": 0, "replicas": replicas} for topic, replicas in requests.items()]
     order = {"version": 1, "partitions": rows}
-    tree.write("/admin/reassign_partitions", json.dumps(order).encode())
-    ready = Surveyor(hosts, tmp_path_factory.mktemp("held") / "warehouse")
+    module_tree.write("/admin/reassign_partitions", json.dumps(order).encode())
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("held") / "warehouse")
     write_first_snapshot(ready)
-    yield ready
-    client.stop()
-    client.close()
+    return ready
 
 
 QUESTIONS: Final = (

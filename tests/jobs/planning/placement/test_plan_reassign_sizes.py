@@ -2,16 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -33,22 +31,15 @@ Sizes = Mapping[tuple[str, int], int]
 
 
 @pytest.fixture(scope="module")
-def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Three brokers with 3, 2 and 1 replicas, of 1200, 500 and 100 bytes."""
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/sizes")
-    client.chroot = "/sizes"
-    tree = KafkaTree(f"{zookeeper_server.connect}/sizes", client)
-    tree.lay_out()
-    tree.elect(0, epoch=7)
+    module_tree.lay_out()
+    module_tree.elect(0, epoch=7)
     for topic in ("big", "small"):
-        tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
-    ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse")
+        module_tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
+    ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse")
     write_first_snapshot(ready)
-    yield ready
-    client.stop()
-    client.close()
+    return ready
 
 
 def _fill(lake: Warehouse, sizes: Sizes, *more: Row) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.waves import by_wave, evaluate_waves
 from schemas.rows import Change
@@ -33,24 +31,17 @@ TWO_EACH = {0: [3, 4], 2: [4, 3], 3: [1, 0]}
 
 
 @pytest.fixture(scope="module")
-def tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
+def tree(module_tree: KafkaTree) -> KafkaTree:
     """Brokers 0 to 4, orders on the first three, one topic over all racks; 9 is dead, one topic is being deleted."""
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create("/waves")
-    client.chroot = "/waves"
-    tree = KafkaTree(f"{zookeeper_server.connect}/waves", client)
-    tree.lay_out(brokers=())
+    module_tree.lay_out(brokers=())
     for broker, rack in RACKS.items():
-        tree.register(broker, registration(rack=rack))
-    tree.elect(0, epoch=7)
+        module_tree.register(broker, registration(rack=rack))
+    module_tree.elect(0, epoch=7)
     for topic, replicas in {"orders": ORDERS, "wide": {0: [0, 1, 2]}, "old": {0: [9, 1]}, "gone": {0: [0, 1]}}.items():
-        tree.add_topic(topic, replicas)
-    tree.write("/admin/delete_topics/gone", b"")
-    tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
-    yield tree
-    client.stop()
-    client.close()
+        module_tree.add_topic(topic, replicas)
+    module_tree.write("/admin/delete_topics/gone", b"")
+    module_tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
+    return module_tree
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,9 @@ import pytest
 from jobs.adapters.delta.warehouse import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.planner.placement.clusters import PARTITIONS, RACK_OF, two_in_each_rack
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-RACK_OF: Final = {1: "a", 2: "a", 3: "a", 7: "a", 4: "b", 5: "b", 6: "b"}
-PARTITIONS: Final = 36
-
-
-def _two_and_two(number: int) -> list[int]:
-    a, b = [1, 2, 3], [4, 5, 6]
-    del a[number % 3], b[number // 3 % 3]
-    return [*a, *b] if number % 2 else [*b, *a]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +27,7 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
     cluster.topics = [topic("even"), topic("crowded"), topic("unknown")]
     for number in range(PARTITIONS):
-        cluster.partitions["even", number] = partition(_two_and_two(number))
+        cluster.partitions["even", number] = partition(two_in_each_rack(number))
         cluster.partitions["crowded", number] = partition([1, 2, 3, 4 + number % 3])
     cluster.snapshot()
     cluster.brokers = [row for row in cluster.brokers if row["broker_id"] != 6]
@@ -159,8 +151,8 @@ def test_a_rebalance_crowds_no_rack(surveyor: Surveyor) -> None:
 def test_a_file_that_crowds_a_rack_is_refused(surveyor: Surveyor, tmp_path: Path) -> None:
     """The dead broker 6 counts in the rack in which it was last seen."""
     file = tmp_path / "file.json"
-    row = next(number for number in range(PARTITIONS) if 6 in _two_and_two(number))
-    before = _two_and_two(row)
+    row = next(number for number in range(PARTITIONS) if 6 in two_in_each_rack(number))
+    before = two_in_each_rack(row)
     target = [broker for broker in before if broker != 6] + [7]
     file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "even", "partition": row, "replicas": target}]}))
     question = ("plan", "reassign", "--reassignment-json-file", str(file), "--snapshot", "2")
