@@ -29,7 +29,7 @@ from jobs.core.errors import ExitCode
 from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
-from tests.jobs.support.kafka.real_cluster import Seen, eventually, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import TopicMetadata, eventually, kafka_tree, topic_metadata
 from tests.shared_spark import way_to
 
 ROOT = Path(__file__).parents[2]
@@ -92,12 +92,12 @@ def create(cluster: EmbeddedCluster, topic: str, *replicas: int) -> None:
     """
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
     client.create_topics([NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])])[topic].result(120)
-    assert eventually(lambda: seen(cluster, topic)[0][0] == replicas[0])
+    assert eventually(lambda: metadata(cluster, topic)[0][0] == replicas[0])
 
 
-def seen(cluster: EmbeddedCluster, topic: str) -> Seen:
+def metadata(cluster: EmbeddedCluster, topic: str) -> TopicMetadata:
     """A topic as broker 0 knows it, which no test kills."""
-    return seen_by(cluster.brokers[0].address, topic)
+    return topic_metadata(cluster.brokers[0].address, topic)
 
 
 def plan_of(lake: Warehouse, run: Run) -> Row:
@@ -258,11 +258,11 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: 
     create(cluster, "balance", 0, 1)
     with connected_admin([cluster.brokers[0].address], {}) as admin:
         assert admin.reassign({("balance", 0): [1, 0]}) == {("balance", 0): 0}
-    assert eventually(lambda: seen(cluster, "balance")[0][:2] == (0, [1, 0]))
+    assert eventually(lambda: metadata(cluster, "balance")[0][:2] == (0, [1, 0]))
 
     usual = {"SURVEYOR_STABLE_FOR": "1"}
     first = airflow.run("leader_balance", at=MORNING, variables=usual)
-    balanced = seen(cluster, "balance")
+    balanced = metadata(cluster, "balance")
     newer = planned_before(surveyor, "leader_balance", EVENING, "elect", "--preferred", "--settle", "1s")
     quiet = airflow.run("leader_balance", at=EVENING, conf={"settle": "1s"}, variables={"SURVEYOR_SETTLE": "10m"})
     again = airflow.run("leader_balance", at=MORNING, variables=usual)
@@ -290,7 +290,7 @@ def test_reassign_rejected_and_approved_after_all(
 
     on = planned_before(surveyor, "reassign", NOON, "reassign", "--replace", "1=2", "--topics", "asked")
     rejected = airflow.run("reassign", submitted=True, at=NOON, conf=conf, answer="Reject")
-    was = seen(cluster, "asked")[0][1], plan_of(lake, rejected)["status"]
+    was = metadata(cluster, "asked")[0][1], plan_of(lake, rejected)["status"]
     done = airflow.run("reassign", at=NOON, conf=conf, answer="Approve")
 
     assert (rejected.state, rejected.having(SKIPPED), *was) == (SUCCESS, {"commit", "verify"}, [0, 1], "planned")
@@ -298,7 +298,7 @@ def test_reassign_rejected_and_approved_after_all(
     assert done.results["plan"]["plan_id"] == rejected.results["plan"]["plan_id"]
     assert done.results["snapshot"] == rejected.results["snapshot"] == {"snapshot_id": on}
     assert "asked-0  replicas [0,1]→" in done.results["show"]
-    assert sorted(seen(cluster, "asked")[0][1]) == [0, 2]
+    assert sorted(metadata(cluster, "asked")[0][1]) == [0, 2]
     assert plan_of(lake, done)["status"] == "committed"
     assert lake.rows("throttles") == []
     with kafka_tree(cluster) as tree:
@@ -307,7 +307,7 @@ def test_reassign_rejected_and_approved_after_all(
     back = airflow.run("rollback", conf={"plan": done.results["plan"]["plan_id"]}, answer="Approve")
 
     assert (back.state, back.having(SUCCESS)) == (SUCCESS, set(back.states))
-    assert seen(cluster, "asked")[0][1] == [0, 1]
+    assert metadata(cluster, "asked")[0][1] == [0, 1]
     assert plan_of(lake, done)["status"] == "rolled_back"
 
 
@@ -315,13 +315,13 @@ def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, clus
     """Each once it is approved; people are notified, by the page to approve it on, that it waits."""
     new = {"topic": "made", "partitions": 2, "replication-factor": 2, "config": ["retention.ms=600000"]}
     created = airflow.run("topics", conf=new, answer="Approve")
-    made = seen(cluster, "made")
+    made = metadata(cluster, "made")
     expanded = airflow.run("topics", conf={"question": "expand", "topic": "made", "partitions": 3}, answer="Approve")
 
     assert (created.state, created.having(SUCCESS)) == (SUCCESS, set(created.states))
     assert [len(replicas) for _, replicas, _ in made.values()] == [2, 2]
     assert (expanded.state, expanded.having(SUCCESS)) == (SUCCESS, set(expanded.states))
-    assert eventually(lambda: len(seen(cluster, "made")) == 3)
+    assert eventually(lambda: len(metadata(cluster, "made")) == 3)
     with kafka_tree(cluster) as tree:
         assert overrides(tree)["topics/made"] == {"retention.ms": "600000"}
         client = AdminClient({"bootstrap.servers": cluster.bootstrap})  # its requests end with it
@@ -340,12 +340,12 @@ def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: Embe
     create(cluster, "kept", 1, 0)
 
     drained = airflow.run("drain", conf={"brokers": "1"}, answer="Approve")
-    away = seen(cluster, "kept")[0][0]
+    away = metadata(cluster, "kept")[0][0]
     undrained = airflow.run("undrain", conf={"brokers": "1"}, answer="Approve")
 
     for run in (drained, undrained):
         assert (run.state, run.having(SUCCESS)) == (SUCCESS, set(run.states))
-    assert (away, eventually(lambda: seen(cluster, "kept")[0][:2] == (1, [1, 0]))) == (0, True)
+    assert (away, eventually(lambda: metadata(cluster, "kept")[0][:2] == (1, [1, 0]))) == (0, True)
     assert any(drained.results["plan"]["plan_id"] in text for _, text in Webhook.texts)
 
 
@@ -369,7 +369,7 @@ def test_commit_killed_under_a_throttle(
     assert (done.state, done.having("failed")) == ("failed", {"commit"})
     assert done.results["snapshot"] == {"snapshot_id": on}
     assert done.states["clear_throttle"] == SUCCESS
-    assert seen(cluster, "killed")[0][1] == [0, 1]
+    assert metadata(cluster, "killed")[0][1] == [0, 1]
     assert (plan_of(lake, done)["status"], lake.rows("throttles")) == ("cancelled", [])
     with kafka_tree(cluster) as tree:
         assert not any(overrides(tree).values())
@@ -394,18 +394,18 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     create(cluster, "lost", 2, 1)
     cluster.brokers[1].kill()
     cluster.brokers[1].expire()
-    assert eventually(lambda: seen(cluster, "lost")[0][2] == [2])
+    assert eventually(lambda: metadata(cluster, "lost")[0][2] == [2])
     cluster.brokers[2].kill()
     cluster.brokers[2].expire()
     cluster.brokers[1].restart()
-    assert eventually(lambda: seen(cluster, "lost")[0][0] == -1)
+    assert eventually(lambda: metadata(cluster, "lost")[0][0] == -1)
 
     by_hand = surveyor.json("snapshot")["snapshot_id"]
     taken = airflow.run("snapshot", submitted=True)
     offline = airflow.events("offline")
     on = planned_before(surveyor, "recover", NEXT_MORNING, "recover", snapshot=by_hand + 1)
     done = airflow.run("recover", at=NEXT_MORNING, answer="Approve")
-    led = seen(cluster, "lost")[0][0]
+    led = metadata(cluster, "lost")[0][0]
     cluster.brokers[2].restart()
 
     assert taken.having(SUCCESS) == {"snapshot", "announce", "announce_offline"}

@@ -65,8 +65,8 @@ def bench_shell(synthetic: Cluster, warm: float, rounds: int) -> Figure:
         where = ("--zookeeper", synthetic.hosts, "--warehouse", warehouse, "--json")
         _run("jobs.entry", "snapshot", *where)
         turns = [_unchanged(synthetic, where) for _ in range(rounds)]
-        told = _brokers_told(warehouse)
-    assert told == len(ports), f"{len(ports)} brokers answer, {told} told what they speak"
+        answered = _brokers_with_configs(warehouse)
+    assert answered == len(ports), f"{len(ports)} brokers answer, {answered} gave their protocol versions"
     figures = [
         Figure(
             measured=f"surveyor snapshot, {synthetic.partitions:,} partitions unchanged, a whole process",
@@ -88,10 +88,10 @@ def _unchanged(synthetic: Cluster, where: Sequence[str]) -> tuple[float, float]:
     return start, seconds
 
 
-def _brokers_told(warehouse: str) -> int:
-    """Count the brokers of the last snapshot that told anything."""
-    told = Warehouse(warehouse, "default").read("broker_configs", ("assumed", "=", False))
-    return len(set(told["broker_id"].to_pylist()))
+def _brokers_with_configs(warehouse: str) -> int:
+    """Count the brokers of the last snapshot that returned their configs."""
+    configs = Warehouse(warehouse, "default").read("broker_configs", ("assumed", "=", False))
+    return len(set(configs["broker_id"].to_pylist()))
 
 
 def _turn(where: Sequence[str]) -> dict[str, float]:

@@ -63,7 +63,7 @@ def bench_failover(partitions: int) -> Iterator[Figure]:
         let_another_control(client)
         kafkas = _outage(cluster, client, places)
         _heal(cluster, client, places)
-        with tempfile.TemporaryDirectory() as folder, in_office(cluster, Path(folder)):
+        with tempfile.TemporaryDirectory() as folder, running_controller(cluster, Path(folder)):
             ours = _outage(cluster, client, places)
             _heal(cluster, client, places)
             idle = _idle(folder)
@@ -113,14 +113,14 @@ def let_another_control(client: KazooClient) -> None:
 
 
 @contextmanager
-def in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
+def running_controller(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
     log = folder / "control.log"
     command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
     where = ["--zookeeper", cluster.zookeeper.connect, "--warehouse", str(folder / "w")]
     with log.open("w") as out, subprocess.Popen([*command, *where], stdout=out, stderr=out) as process:
         (folder / "pid").write_text(str(process.pid))
         try:
-            with progress("surveyor control takes office"):
+            with progress("surveyor control becomes the controller"):
                 until(lambda: "  read " in log.read_text() or process.poll() is not None, 0.2)
             if process.poll() is not None:
                 raise RuntimeError("surveyor control has ended")

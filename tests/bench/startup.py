@@ -26,7 +26,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
 from tests.bench.clusters.real_brokers import SETTINGS, TOPIC_SIZE, healed, made, states, until
-from tests.bench.failover import VICTIM, in_office, let_another_control
+from tests.bench.failover import VICTIM, let_another_control, running_controller
 from tests.bench.figures import Figure
 
 PARTITIONS: Final = 600
@@ -54,7 +54,7 @@ def bench_startup(partitions: int = PARTITIONS, starts: int = STARTS) -> Iterato
             healed(client, places)
         let_another_control(client)
         kafkas = _starts("Kafka's controller", cluster, client, places, starts)
-        with tempfile.TemporaryDirectory() as folder, in_office(cluster, Path(folder)):
+        with tempfile.TemporaryDirectory() as folder, running_controller(cluster, Path(folder)):
             ours = _starts("surveyor control", cluster, client, places, starts)
     of = f"a broker starts, {partitions:,} partitions: seconds without its topics"
     for what, middle in (("median", statistics.median), ("longest", max)):

@@ -157,8 +157,8 @@ def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:
 
 def test_missing_java(tree: KafkaTree, tmp_path: Path) -> None:
     nothing = {"PATH": str(tmp_path), "HOME": os.environ["HOME"], "JAVA_HOME": str(tmp_path)}
-    told = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "w")]
-    command = [sys.executable, "-c", "from jobs.cli import main; main()", "snapshot", *told]
+    options = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "w")]
+    command = [sys.executable, "-c", "from jobs.cli import main; main()", "snapshot", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=nothing)
     assert (done.returncode, "Traceback" in done.stderr) == (24, False)
     assert "Java" in done.stderr

@@ -25,8 +25,8 @@ def test_keys_pressed_before_the_question_are_no_answer(tmp_path: Path, before: 
     ours, theirs = pty.openpty()
     output = tmp_path / "output"
     with (
-        output.open("wb") as told,
-        subprocess.Popen([sys.executable, "-c", ASKING], stdin=theirs, stdout=told, stderr=told) as process,
+        output.open("wb") as log,
+        subprocess.Popen([sys.executable, "-c", ASKING], stdin=theirs, stdout=log, stderr=log) as process,
     ):
         try:
             assert eventually(lambda: "at work" in output.read_text())

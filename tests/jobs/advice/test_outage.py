@@ -107,9 +107,9 @@ def test_history_has_the_last_isr(lake: Warehouse, tree: KafkaTree) -> None:
     emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
     without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})
 
-    told = outage_now(without, lake, snapshot)
-    assert told is not None
-    assert told.sentence == (
+    outage = outage_now(without, lake, snapshot)
+    assert outage is not None
+    assert outage.sentence == (
         "1 partition offline, nothing can be done from here: start broker 0 first (last in sync of it), "
         "broker 2 was not"
     )
@@ -157,7 +157,7 @@ ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
     ],
 )
 def test_the_sentence(order: dict[str, object], failed: tuple[int, ...], advice: str) -> None:
-    told = {name: getattr(ORDER, name) for name in ORDER.__slots__} | order
-    outage = Outage(order=StartOrder(**told), failed_log_dirs=frozenset(failed))
+    fields = {name: getattr(ORDER, name) for name in ORDER.__slots__} | order
+    outage = Outage(order=StartOrder(**fields), failed_log_dirs=frozenset(failed))
 
     assert outage.sentence == f"4 partitions offline, nothing can be done from here: {advice}"

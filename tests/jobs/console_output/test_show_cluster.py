@@ -181,21 +181,21 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "form", "code", "told"),
+    ("where", "form", "code", "message"),
     [
         (">/dev/full", ["--json"], 1, r"surveyor: no space is left on the disk, .*\n"),
         (">&-", [], 0, ""),
         ("2>&- >/dev/null", ["--as-of", "9"], 2, ""),
     ],
 )
-def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int, told: str) -> None:
+def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int, message: str) -> None:
     """A full disk or a closed stdout gives an exit code, no stack trace, and no output in the wrong place."""
     command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.warehouse), *form]
     line = ["/bin/sh", "-c", f"{shlex.join(command)} {where}"]
     ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
     assert (ran.returncode, ran.stdout) == (code, "")
-    assert re.fullmatch(told, ran.stderr)
+    assert re.fullmatch(message, ran.stderr)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 300])

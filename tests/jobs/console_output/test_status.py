@@ -157,7 +157,7 @@ def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree,
     assert [step["command"] for step in status["due"]] == [None]
 
 
-def test_surveyor_in_office(orders: KafkaTree, tmp_path: Path) -> None:
+def test_surveyor_is_the_controller(orders: KafkaTree, tmp_path: Path) -> None:
     orders.elect(CONTROLLER_ID, epoch=8)
     ran = Surveyor(orders.hosts, tmp_path / "none")("status")
 
@@ -240,9 +240,9 @@ def test_what_cannot_be_meant(used: Warehouse, arguments: tuple[str, ...], messa
 def test_again_and_again_until_interrupted(orders: KafkaTree, tmp_path: Path) -> None:
     """Block after block where stdout is no terminal; it does not repaint there."""
     command = [sys.executable, "-m", "jobs.entry", "status", "--watch", "0.01s"]
-    told = where(orders, tmp_path / "none")
+    options = where(orders, tmp_path / "none")
     with subprocess.Popen(
-        [*command, *told.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *options.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
@@ -254,5 +254,5 @@ def test_again_and_again_until_interrupted(orders: KafkaTree, tmp_path: Path) ->
         os.kill(running.pid, signal.SIGINT)
         _, stderr = running.communicate()
 
-    assert (f"{WELL}\ncluster default" in seen.replace(told, ""), "\x1b" in seen) == (True, False)
+    assert (f"{WELL}\ncluster default" in seen.replace(options, ""), "\x1b" in seen) == (True, False)
     assert (running.returncode, stderr) == (130, "surveyor: interrupted; nothing was written to the cluster\n")

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 IBP = "inter.broker.protocol.version"
 
 
-def told(broker_id: int, value: str | None) -> Row:
+def config_row(broker_id: int, value: str | None) -> Row:
     return {"broker_id": broker_id, "name": IBP, "value": value, "assumed": value is None}
 
 
@@ -33,7 +33,7 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def answer(brokers: Sequence[Broker], *_: object) -> list[Row]:
         ids.extend(broker.broker_id for broker in brokers)
-        return [told(it.broker_id, "3.9-IV0" if it.broker_id == 2 else "2.6") for it in brokers]
+        return [config_row(it.broker_id, "3.9-IV0" if it.broker_id == 2 else "2.6") for it in brokers]
 
     monkeypatch.setattr(broker_protocols, "read_broker_configs", answer)
     return ids
@@ -55,21 +55,25 @@ def test_brokers_with_unserved_protocols_are_refused(value: str, refused: bool) 
 
 def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[int]) -> None:
     """0 did not answer in time, 1 has registered since the snapshot, and 7 is no longer registered."""
-    configs = broker_protocols.complete_configs([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
+    configs = broker_protocols.complete_configs(
+        [config_row(0, None), config_row(2, "2.6"), config_row(7, None)], settings, frozenset()
+    )
 
     assert asked_again == [0, 1]
-    assert configs == [told(2, "2.6"), told(7, None), told(0, "2.6"), told(1, "2.6")]
+    assert configs == [config_row(2, "2.6"), config_row(7, None), config_row(0, "2.6"), config_row(1, "2.6")]
 
 
 def test_late_answers_count(settings: Settings, asked_again: list[int]) -> None:
     with pytest.raises(RefusedError, match=f"brokers 2 run with {IBP} 3.9-IV0"):
-        broker_protocols.complete_configs([told(0, "2.6"), told(1, "2.6"), told(2, None)], settings, frozenset())
+        broker_protocols.complete_configs(
+            [config_row(0, "2.6"), config_row(1, "2.6"), config_row(2, None)], settings, frozenset()
+        )
 
     assert asked_again == [2]
 
 
 def test_allowed_brokers_are_not_asked(settings: Settings, asked_again: list[int]) -> None:
-    rows = [told(0, "2.6"), told(1, "2.6"), told(2, None)]
+    rows = [config_row(0, "2.6"), config_row(1, "2.6"), config_row(2, None)]
 
     assert broker_protocols.complete_configs(rows, settings, frozenset({2})) == rows
     assert asked_again == []

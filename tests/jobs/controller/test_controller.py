@@ -107,8 +107,8 @@ def test_brokers_fail_return_and_bounce(tree: KafkaTree, controller: ResidentCon
     assert {p: (s.leader, s.isr, s.leader_epoch) for p in range(3) for s in [tree.state("orders", p)]} == {
         p: (2, [2], 7) for p in range(3)
     }
-    heard = requests_to(tree, 0, "leader_and_isr")
-    assert {place: state.leader_epoch for place, state in heard.items()} == {("orders", p): 7 for p in range(3)}
+    requests = requests_to(tree, 0, "leader_and_isr")
+    assert {place: state.leader_epoch for place, state in requests.items()} == {("orders", p): 7 for p in range(3)}
     assert before
     assert "  broker 0 has registered" in log
 

@@ -98,8 +98,8 @@ def test_commit_log_has_intents_steps_and_outcomes(tree: KafkaTree, surveyor: Su
     surveyor.apply(tree.hosts, plan.plan_id)
 
     rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
-    told = [(row["action"], row["outcome"]) for row in rows]
-    assert told == [
+    outcomes = [(row["action"], row["outcome"]) for row in rows]
+    assert outcomes == [
         ("take_over", "pending"),
         ("take_over", "applied"),
         *[(Action.ELECT_PREFERRED, "pending")] * 4,

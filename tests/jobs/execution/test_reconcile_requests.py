@@ -71,8 +71,8 @@ def all_is_asked_for(tree: KafkaTree) -> None:
 def in_sync_once_told(tree: KafkaTree, brokers: FakeBrokers) -> None:
     """The leader of a moving partition adds the new replica to the ISR."""
 
-    def copied(told: ReceivedRequest) -> None:
-        if told.api == "leader_and_isr" and ("moves", 0) in told.partitions and 2 not in tree.state("moves").isr:
+    def copied(request: ReceivedRequest) -> None:
+        if request.api == "leader_and_isr" and ("moves", 0) in request.partitions and 2 not in tree.state("moves").isr:
             before = tree.state("moves")
             after = State(
                 controller_epoch=before.controller_epoch,
@@ -90,8 +90,8 @@ def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
     return {
         (broker, state.partition_index, state.delete_partition)
         for broker in (0, 1, 2)
-        for told in brokers[broker].of("stop_replica")
-        for of_topic in told.request.topic_states
+        for received in brokers[broker].of("stop_replica")
+        for of_topic in received.request.topic_states
         for state in of_topic.partition_states
         if of_topic.topic_name == topic
     }
@@ -104,9 +104,9 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflig
 
     def noting(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
         due = [*chain(*steps_due(surveyor.lake, tree))]
-        mine = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
+        changes = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
         tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])
-        pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*mine, *tasks])))
+        pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*changes, *tasks])))
         return check_before_commit(settings, zookeeper, plan, *others)
 
     return noting, pairs
@@ -147,7 +147,7 @@ def test_all_requests_are_completed(
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
     fake_brokers[2].slow["leader_and_isr"] = 0.2
-    heard = fake_brokers.in_order("moves")
+    requests = fake_brokers.in_order("moves")
 
     ran = surveyor("reconcile", "--apply", "--until-quiet", "--json")
 
@@ -163,8 +163,8 @@ def test_all_requests_are_completed(
     left = [path for path in (REASSIGN, ELECTION, GOING, "/brokers/topics/going") if tree.client.exists(path)]
     assert (left, tree.client.get_children("/admin/delete_topics")) == ([], [])
     assert stops(fake_brokers, "moves") == {(0, 0, True)}
-    stopped = heard.index((0, "stop_replica"))  # as in Kafka, once the target replica knows its leader
-    assert {*heard[stopped - 5 : stopped]} == {
+    stopped = requests.index((0, "stop_replica"))  # as in Kafka, once the target replica knows its leader
+    assert {*requests[stopped - 5 : stopped]} == {
         *((broker, "leader_and_isr") for broker in (1, 2)),
         *((broker, "update_metadata") for broker in (0, 1, 2)),
     }
@@ -217,8 +217,8 @@ def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: K
 def test_election_is_withdrawn_alone_and_under_the_fence(
     tree: KafkaTree, control: Controllership, *, fenced: bool
 ) -> None:
-    mine, others = {"topic": "stray", "partition": 0}, {"topic": "later", "partition": 1}
-    asks(tree, ELECTION, mine, others)
+    stray, others = {"topic": "stray", "partition": 0}, {"topic": "later", "partition": 1}
+    asks(tree, ELECTION, stray, others)
     if fenced:
         tree.touch("/controller_epoch")
     task = Operation(sequence=0, kind=OperationKind.WITHDRAW_ELECTION, topic="stray", data='{"partitions": [0]}')

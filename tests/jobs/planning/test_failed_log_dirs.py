@@ -54,8 +54,8 @@ def test_the_last_word_of_the_present_registration_counts(
     one_by_one: bool,  # noqa: FBT001 - from the table
 ) -> None:
     """Whether recorded one by one, or all appended as an older version did."""
-    told = {"broker_id": 1, "api": "LeaderAndIsr", "topic": T, "partition": 0, "broker_epoch": 101, "leader_epoch": 6}
-    rows = [told | {"at": NOW + timedelta(seconds=at), "error": error} | more for at, error, more in answers]
+    common = {"broker_id": 1, "api": "LeaderAndIsr", "topic": T, "partition": 0, "broker_epoch": 101, "leader_epoch": 6}
+    rows = [common | {"at": NOW + timedelta(seconds=at), "error": error} | more for at, error, more in answers]
     if one_by_one:
         for row in rows:
             named = [row | {"cluster": cluster.lake.cluster}]

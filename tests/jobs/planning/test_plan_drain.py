@@ -130,8 +130,8 @@ def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTr
         commit_held(surveyor, undrain["plan_id"], held, patience=1)
 
     changes = surveyor.lake.rows("changes", ("plan_id", "=", undrain["plan_id"]))
-    told = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
-    assert told == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
+    restarts = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
+    assert restarts == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
     states = [tree.state("orders", partition) for partition in ORDERS]
     assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 7), (2, [2, 0, 1], 6), (2, [2, 0], 7)]
     assert surveyor.rows("drained", "broker_id") == []
@@ -203,13 +203,13 @@ def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree:
         surveyor.json("snapshot")
         assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
         reconciled = surveyor.json("plan", "reconcile")
-        mine = ("plan_id", "=", reconciled["plan_id"])
-        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {
+        of_plan = ("plan_id", "=", reconciled["plan_id"])
+        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", of_plan)} == {
             0: 0,
             2: 0,
             1: 1,  # drained, and the only one in sync
         }
-        assert surveyor.lake.rows("rejections", mine) == []
+        assert surveyor.lake.rows("rejections", of_plan) == []
 
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
         status = commit_held(surveyor, undrain["plan_id"], held, patience=1).status

@@ -89,8 +89,8 @@ def test_candidates_are_shown_and_nothing_unclean_is_planned(lived: Surveyor, tm
     assert lines[3].endswith("leader epochs since 2  log size unknown  Kafka's choice")
 
     log = (0, "orders", 0, "/a", 77, 0, False, NOW)
-    told = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
-    store_sizes(surveyor.lake, [0], told)
+    sizes = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
+    store_sizes(surveyor.lake, [0], sizes)
     again = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
     assert again[2].endswith("log size unknown")
     assert again[3].endswith("leader epochs since 2  log of 77 bytes  Kafka's choice")

@@ -31,12 +31,12 @@ def test_few_and_many_rows_are_the_same_plan(
     lake = Warehouse(str(tmp_path), "c")
     lake.ensure_tables()
     tables = SparkWarehouse(spark, lake)
-    told = {"changes": _changes(), "rejections": REJECTIONS}
-    rows = plan_rows(tables, _frames(tables, told), ExtraRows(OPERATIONS), at_most)
+    contents = {"changes": _changes(), "rejections": REJECTIONS}
+    rows = plan_rows(tables, _frames(tables, contents), ExtraRows(OPERATIONS), at_most)
     summary = rows.summary("header")
     rows.write(summary["plan_id"])
     assert summary == {"plan_id": summary["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
-    stored = {name: lake.rows(name, ("plan_id", "=", summary["plan_id"])) for name in told}
+    stored = {name: lake.rows(name, ("plan_id", "=", summary["plan_id"])) for name in contents}
     assert {name: len(rows) for name, rows in stored.items()} == {"changes": 3, "rejections": 1}
     assert plan_id("header", {**stored, "operations": OPERATIONS}) == summary["plan_id"]
 

@@ -77,10 +77,10 @@ def test_short_replica_lists_are_judged_by_the_last_wave(tree: KafkaTree, survey
 
 
 def test_broker_default_counts_without_a_topic_config(surveyor: Surveyor, plan: Plan) -> None:
-    told = {"name": "min.insync.replicas", "value": "3", "assumed": False}
+    setting = {"name": "min.insync.replicas", "value": "3", "assumed": False}
     for row in surveyor.lake.rows("broker_configs", ("name", "=", "min.insync.replicas")):
-        mine = f"name = 'min.insync.replicas' AND broker_id = {row['broker_id']}"
-        surveyor.lake.replace("broker_configs", [row | told], mine)
+        condition = f"name = 'min.insync.replicas' AND broker_id = {row['broker_id']}"
+        surveyor.lake.replace("broker_configs", [row | setting], condition)
     newest = surveyor.lake.rows("snapshots")[0]
     versions = newest["versions"] | {"broker_configs": surveyor.lake.version("broker_configs")}
     surveyor.lake.replace("snapshots", [newest | {"versions": versions}])

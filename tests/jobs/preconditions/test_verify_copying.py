@@ -30,8 +30,8 @@ def _begin(tree: KafkaTree) -> None:
 
 
 def _verified(surveyor: Surveyor, tree: KafkaTree, plan: str) -> tuple[int, object, str]:
-    told = surveyor.run("verify", plan, "--zookeeper", tree.hosts, "--json")
-    return told.exit_code, json.loads(told.stdout)["copying"], told.stderr
+    done = surveyor.run("verify", plan, "--zookeeper", tree.hosts, "--json")
+    return done.exit_code, json.loads(done.stdout)["copying"], done.stderr
 
 
 def test_nothing_is_copied_before_and_after(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
@@ -47,9 +47,9 @@ def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree,
     tree.unregister(2)
     before = tree.dump()
     ran = surveyor.run("verify", plan, "--zookeeper", tree.hosts)
-    told = json.loads(surveyor.run("verify", plan, "--zookeeper", tree.hosts, "--json").stdout)
-    assert (ran.exit_code, told["in_progress"], tree.dump()) == (0, 1, before)
-    copying = told["copying"]
+    result = json.loads(surveyor.run("verify", plan, "--zookeeper", tree.hosts, "--json").stdout)
+    assert (ran.exit_code, result["in_progress"], tree.dump()) == (0, 1, before)
+    copying = result["copying"]
     assert [copying[name] for name in ("replicas", "unknown", "bytes_total", "seconds_left")] == [1, 1, 0, None]
     assert {row["broker_id"]: row["reason"] for row in copying["silent"]}[2] == "it is not registered"
     assert [row["broker_id"] for row in copying["silent"]] == [0, 2]

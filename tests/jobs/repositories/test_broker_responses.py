@@ -16,7 +16,7 @@ from tests.jobs.support.rows.lake_rows import NOW
 COLUMNS = (*KEY, "broker_epoch", "error", "at")
 
 
-def told(at: int, error: int, **columns: Any) -> Row:  # noqa: ANN401 - of a column each
+def response(at: int, error: int, **columns: Any) -> Row:  # noqa: ANN401 - of a column each
     key = {"broker_id": 1, "api": "LeaderAndIsr", "topic": "t", "partition": 0, "broker_epoch": 101}
     return {"cluster": "default", **key, "at": NOW + timedelta(seconds=at), "error": error, **columns}
 
@@ -32,12 +32,12 @@ def key_of(row: Row) -> tuple[object, ...]:
 def by_hand(rows: list[Row]) -> list[Row]:
     """One word after another: each takes the last one's place, unless it says nothing after a failed log dir."""
     last: dict[tuple[object, ...], Row] = {}
-    heard: dict[tuple[object, ...], Row] = {}
+    latest: dict[tuple[object, ...], Row] = {}
     for row in sorted(rows, key=lambda row: row["at"]):
         last[key_of(row)] = row
         if row["api"] == "LeaderAndIsr" and row["error"] in {0, 56}:
-            heard[key_of(row)] = row
-    for key, row in heard.items():
+            latest[key_of(row)] = row
+    for key, row in latest.items():
         if row["error"] == 56 and row["broker_epoch"] == last[key]["broker_epoch"]:
             last[key] = row
     return list(last.values())
@@ -49,7 +49,7 @@ def in_order(rows: list[Row]) -> list[tuple[object, ...]]:
 
 answers = st.lists(
     st.builds(
-        told,
+        response,
         at=st.integers(0, 5),
         error=st.sampled_from([0, -1, 11, 56, 77]),
         broker_id=st.integers(1, 2),
@@ -86,7 +86,7 @@ def test_what_is_known_of_a_log_dir_outlasts_silence(
     lake.ensure_tables()
 
     for at, (error, epoch) in enumerate((before, after)):
-        record(lake, table([told(at, error, broker_epoch=epoch)]))
+        record(lake, table([response(at, error, broker_epoch=epoch)]))
 
     assert [row["error"] for row in lake.rows("answers")] == [kept]
 
@@ -95,11 +95,14 @@ def test_a_row_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     """Of an UpdateMetadata, which names no topic, there is one a broker; other clusters' rows are their own."""
     lake, other = Warehouse(str(tmp_path), "default"), Warehouse(str(tmp_path), "other")
     lake.ensure_tables()
-    other.append("answers", [told(0, 31)])
+    other.append("answers", [response(0, 31)])
     metadata = {"api": "UpdateMetadata", "topic": None, "partition": None}
-    record(lake, table([told(0, 3, **metadata), told(0, 3, **metadata), told(0, 3), told(0, 3, partition=1)]))
+    record(
+        lake,
+        table([response(0, 3, **metadata), response(0, 3, **metadata), response(0, 3), response(0, 3, partition=1)]),
+    )
 
-    record(lake, table([told(1, 0, **metadata), told(2, 0), told(2, 0, broker_id=2, **metadata)]))
+    record(lake, table([response(1, 0, **metadata), response(2, 0), response(2, 0, broker_id=2, **metadata)]))
     record(lake, table([]))
 
     stored = sorted((row["broker_id"], row["api"], row["error"]) for row in lake.rows("answers"))

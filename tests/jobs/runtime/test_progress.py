@@ -54,28 +54,28 @@ def ran(script: str, **environment: str) -> tuple[int, str]:
         command, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm", **environment}
     ) as process:
         os.close(terminal)
-        told = b""
+        output = b""
         try:
             while piece := os.read(reading, 1 << 16):
-                told += piece
+                output += piece
         except OSError:  # the process has closed the terminal
             pass
     os.close(reading)
-    return process.returncode, told.decode()
+    return process.returncode, output.decode()
 
 
-def left_of(told: str) -> list[str]:
+def left_of(output: str) -> list[str]:
     """The lines that stand there in the end."""
-    lines = told.replace("\r\n", "\n").split("\n")
+    lines = output.replace("\r\n", "\n").split("\n")
     return [re.sub(r"\d+\.\d", "N", line.rpartition("\x1b[K")[2]) for line in lines]
 
 
 def test_bar_is_redrawn_and_removed() -> None:
-    code, told = ran(WRITES)
+    code, output = ran(WRITES)
 
-    assert (code, left_of(told)) == (0, ["a line", "  ... writing: N s", "  ... outer: N s", ""])
-    assert told.count("\r\x1b[K  ... writing ━━━━━━━━━━━━━━━───── 3 of 4 tasks, ") > 2
-    assert "\r\x1b[K  ... outer, 1 s" in told
+    assert (code, left_of(output)) == (0, ["a line", "  ... writing: N s", "  ... outer: N s", ""])
+    assert output.count("\r\x1b[K  ... writing ━━━━━━━━━━━━━━━───── 3 of 4 tasks, ") > 2
+    assert "\r\x1b[K  ... outer, 1 s" in output
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_bar_is_redrawn_and_removed() -> None:
     ],
 )
 def test_last_line_has_a_line_of_its_own(script: str, left: list[str]) -> None:
-    code, told = ran(script)
+    code, output = ran(script)
 
-    assert (code, left_of(told)) == (128 + SIGTERM, left)
+    assert (code, left_of(output)) == (128 + SIGTERM, left)
 
 
 def test_terminal_that_cannot_move_its_cursor_gets_lines() -> None:
-    code, told = ran(WRITES, TERM="dumb")
+    code, output = ran(WRITES, TERM="dumb")
 
-    assert (code, "\x1b" in told) == (0, False)
-    assert "  ... writing: 3 of 4 tasks, 0 s so far\r\n" in told
+    assert (code, "\x1b" in output) == (0, False)
+    assert "  ... writing: 3 of 4 tasks, 0 s so far\r\n" in output

@@ -149,8 +149,8 @@ def test_partitions_differ_as_a_loop_over_all_would_find(
     for before, was in zip(snapshots, worlds, strict=True):
         for after, is_now in zip(snapshots, worlds, strict=True):
             rows = differences(lake, before, after)
-            told = [(row["subject"], row["column"], row["before"], row["after"]) for row in rows]
-            assert told == oracle(was, is_now)
+            shown = [(row["subject"], row["column"], row["before"], row["after"]) for row in rows]
+            assert shown == oracle(was, is_now)
 
 
 def oracle(was: dict[tuple[str, int], Row], is_now: dict[tuple[str, int], Row]) -> list[tuple[Any, ...]]:

@@ -299,8 +299,8 @@ zookeeper = "{west}"
 def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
-    told = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.warehouse), "--json"]
-    ran = CliRunner().invoke(app, told)
+    arguments = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.warehouse), "--json"]
+    ran = CliRunner().invoke(app, arguments)
     summary = json.loads(ran.stdout)
     assert (ran.exit_code, summary["failed"], summary["clusters"]["nowhere"]["exit_code"]) == (1, 1, 22)
     assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr

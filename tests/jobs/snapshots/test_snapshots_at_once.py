@@ -73,14 +73,14 @@ def whole(lake: Warehouse) -> list[Snapshot]:
     rows = sorted(lake.typed_rows(Snapshot), key=lambda row: row.snapshot_id)
     epochs = list[int]()
     for row in rows:
-        mine = row.snapshot_id
+        snapshot_id = row.snapshot_id
         partitions = as_of(lake, row, "partitions")
-        by_history = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", mine))).to_pylist()
+        by_history = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot_id))).to_pylist()
         key = ("partition", "leader_epoch", "leader", "snapshot_id")
         assert sorted([part[name] for name in key] for part in partitions) == sorted(
             [part[name] for name in key] for part in by_history
         )
-        assert {broker["snapshot_id"] for broker in as_of(lake, row, "brokers")} == {mine}
+        assert {broker["snapshot_id"] for broker in as_of(lake, row, "brokers")} == {snapshot_id}
         seen = {part["leader_epoch"] for part in partitions}
         assert len(partitions) == row.partitions == len(PARTITIONS)
         assert max(seen) - min(seen) <= 1

@@ -150,12 +150,12 @@ def test_small_files_are_joined(cluster: Cluster) -> None:
 
 def test_a_dry_run_touches_nothing_and_tells_the_same(cluster: Cluster) -> None:
     before = disk(cluster.lake)
-    told = run(cluster.lake, dry_run=True)
+    planned = run(cluster.lake, dry_run=True)
     assert disk(cluster.lake) == before
     done = run(cluster.lake)
     same = ("oldest_snapshot", "snapshots_dropped", "rows_dropped", "files_before", "bytes_before")
-    assert {name: told[name] for name in same} == {name: done[name] for name in same}
-    assert told["files_after"] < told["files_before"]
+    assert {name: planned[name] for name in same} == {name: done[name] for name in same}
+    assert planned["files_after"] < planned["files_before"]
 
 
 def test_a_second_run_does_nothing_more(cluster: Cluster) -> None:
@@ -343,12 +343,12 @@ def test_spark_goes_on_where_a_vacuum_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
-    surveyor, told = Surveyor(lake), ("--zookeeper", tree.hosts)
+    surveyor, options = Surveyor(lake), ("--zookeeper", tree.hosts)
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
     tree.add_topic("gone", {0: [2]})
-    assert surveyor.run("snapshot", *told).exit_code == 0
+    assert surveyor.run("snapshot", *options).exit_code == 0
     tree.client.delete("/brokers/topics/gone", recursive=True)
-    assert surveyor.run("snapshot", *told).exit_code == 0
+    assert surveyor.run("snapshot", *options).exit_code == 0
     before = everything(lake)
     assert surveyor.run("vacuum", "--keep", "0h").exit_code == 0
     assert everything(lake) == {name: rows for name, rows in before.items() if name.startswith("2 ")}
@@ -356,7 +356,7 @@ def test_spark_goes_on_where_a_vacuum_was(
         "/brokers/topics/orders/partitions/1/state",
         b'{"controller_epoch":7,"leader":2,"version":1,"leader_epoch":6,"isr":[2]}',
     )
-    assert surveyor.run("snapshot", *told).exit_code == 0
+    assert surveyor.run("snapshot", *options).exit_code == 0
     ran = surveyor.run("show", "diff", "2", "3", "--json")
     assert [tuple(row.values())[1:] for row in json.loads(ran.stdout)["rows"]] == [
         ("orders-1", "leader", 1, 2),
@@ -405,8 +405,8 @@ def test_the_retention_may_stand_in_the_conf(cluster: Cluster, tmp_path: Path) -
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\nretention = "1w"\n')
     ran = Surveyor(cluster.lake).run("vacuum", "--dry-run", "--json", "--conf", str(conf))
-    told = json.loads(ran.stdout)
-    assert (told["keep"], told["dry_run"], told["snapshots_dropped"]) == ("1w", True, 4)
+    result = json.loads(ran.stdout)
+    assert (result["keep"], result["dry_run"], result["snapshots_dropped"]) == ("1w", True, 4)
 
 
 def test_people_see_a_table_and_what_would_go(cluster: Cluster) -> None:

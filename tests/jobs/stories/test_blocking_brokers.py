@@ -17,7 +17,7 @@ from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 SHELL: Final = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
@@ -31,35 +31,28 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-@pytest.fixture
-def tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
+def epoch(kafka: KafkaTree) -> int:
+    return int(kafka.client.get("/controller_epoch")[0])
 
 
-def epoch(tree: KafkaTree) -> int:
-    return int(tree.client.get("/controller_epoch")[0])
-
-
-def fail_over(tree: KafkaTree) -> int:
+def fail_over(kafka: KafkaTree) -> int:
     """Let Kafka elect a controller; return the epoch before."""
-    before = epoch(tree)
+    before = epoch(kafka)
     with suppress(NoNodeError):
-        tree.client.delete("/controller")
+        kafka.client.delete("/controller")
     return before
 
 
-def give_up_one_after_the_other(tree: KafkaTree) -> bool:
-    before = fail_over(tree)
-    return eventually(lambda: epoch(tree) > before + MANY)
+def give_up_one_after_the_other(kafka: KafkaTree) -> bool:
+    before = fail_over(kafka)
+    return eventually(lambda: epoch(kafka) > before + MANY)
 
 
-def elect_one_that_stays(tree: KafkaTree) -> bool:
-    before = fail_over(tree)
-    elected = eventually(lambda: epoch(tree) > before and broker_in_control(tree))
+def elect_one_that_stays(kafka: KafkaTree) -> bool:
+    before = fail_over(kafka)
+    elected = eventually(lambda: epoch(kafka) > before and broker_in_control(kafka))
     time.sleep(2)
-    return elected and epoch(tree) == before + 1
+    return elected and epoch(kafka) == before + 1
 
 
 def run_shell(command: str) -> None:
@@ -70,10 +63,10 @@ def run_shell(command: str) -> None:
     subprocess.run(java, check=True, capture_output=True, timeout=60)
 
 
-def works(tree: KafkaTree, topic: str) -> bool:
+def works(kafka: KafkaTree, topic: str) -> bool:
     """Whether the controller gives a new topic its leader."""
-    tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment({0: [0]}, {}, {}, None)))
-    return eventually(lambda: tree.client.exists(f"/brokers/topics/{topic}/partitions/0/state") is not None)
+    kafka.write(f"/brokers/topics/{topic}", encode_assignment(Assignment({0: [0]}, {}, {}, None)))
+    return eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}/partitions/0/state") is not None)
 
 
 BLOCKING: Final = {
@@ -86,33 +79,33 @@ BLOCKING: Final = {
 
 @pytest.mark.parametrize(("path", "data"), BLOCKING.values(), ids=BLOCKING)
 def test_what_blocks_a_fail_over_is_named_and_its_command_ends_it(
-    tree: KafkaTree, tmp_path: Path, path: str, data: bytes
+    kafka: KafkaTree, tmp_path: Path, path: str, data: bytes
 ) -> None:
-    tree.write(path, data)
-    assert give_up_one_after_the_other(tree)
+    kafka.write(path, data)
+    assert give_up_one_after_the_other(kafka)
 
-    first = Surveyor(tree.hosts, tmp_path / "warehouse").json("status")["due"][0]
+    first = Surveyor(kafka.hosts, tmp_path / "warehouse").json("status")["due"][0]
     assert first["what"].startswith(f"{path} blocks Kafka's fail-over")
     run_shell(first["command"])
 
-    assert eventually(lambda: broker_in_control(tree))
-    assert elect_one_that_stays(tree)
-    assert works(tree, f"after-{path.rpartition('/')[2].replace('_', '-')}")
+    assert eventually(lambda: broker_in_control(kafka))
+    assert elect_one_that_stays(kafka)
+    assert works(kafka, f"after-{path.rpartition('/')[2].replace('_', '-')}")
 
 
-def test_a_topic_without_data_is_named_and_no_command_deletes_it(tree: KafkaTree, tmp_path: Path) -> None:
+def test_a_topic_without_data_is_named_and_no_command_deletes_it(kafka: KafkaTree, tmp_path: Path) -> None:
     """Its partitions may be there and their data; where a snapshot knows it, the documentation puts it back."""
-    assert works(tree, "kept")
-    data = tree.client.get("/brokers/topics/kept")[0]
-    tree.client.set("/brokers/topics/kept", b"")
-    assert give_up_one_after_the_other(tree)
+    assert works(kafka, "kept")
+    data = kafka.client.get("/brokers/topics/kept")[0]
+    kafka.client.set("/brokers/topics/kept", b"")
+    assert give_up_one_after_the_other(kafka)
 
-    status = Surveyor(tree.hosts, tmp_path / "warehouse").json("status")
+    status = Surveyor(kafka.hosts, tmp_path / "warehouse").json("status")
 
     first = status["due"][0]
     assert first["what"].startswith("/brokers/topics/kept blocks Kafka's fail-over: empty, expected JSON")
     assert "delete" not in first["command"]
     assert [row["path"] for row in status["blocking"]] == ["/brokers/topics/kept"]
-    tree.client.set("/brokers/topics/kept", data)
-    assert eventually(lambda: broker_in_control(tree))
-    assert elect_one_that_stays(tree)
+    kafka.client.set("/brokers/topics/kept", data)
+    assert eventually(lambda: broker_in_control(kafka))
+    assert elect_one_that_stays(kafka)

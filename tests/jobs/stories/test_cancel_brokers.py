@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.lease import LEASE
 from jobs.repositories.actor import this_actor
@@ -16,7 +16,7 @@ from schemas.enums import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment, encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually, id_of
 from tests.jobs.support.rows.move_rows import commit_process
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -29,18 +29,6 @@ RATE = 100_000
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-
-
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
-
-
-@pytest.fixture
-def surveyor(lake: Warehouse) -> Surveyor:
-    return Surveyor(lake)
 
 
 @pytest.fixture

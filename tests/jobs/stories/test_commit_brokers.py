@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.torture.rounds import prepare, run_round
@@ -43,19 +42,6 @@ OURS = 2147483647
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
 
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
-
-
-@pytest.fixture
-def patient(lake: Warehouse) -> Surveyor:
-    """The command line as it is: it waits for a broker to take over again."""
-    return Surveyor(lake)
-
-
 def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str = "batch") -> None:
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
     assert done.exit_code == 0, done.stderr
@@ -63,10 +49,10 @@ def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str = "batch"
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, kafka: KafkaTree, patient: Surveyor) -> str:
+def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) -> str:
     """A topic of the test's own, created in batch mode."""
     name = f"{request.node.originalname}.topic"
-    create(patient, kafka, name)
+    create(surveyor, kafka, name)
     return name
 
 
@@ -92,7 +78,7 @@ def moves(kafka: KafkaTree, topic: str) -> list[Row]:
 def test_created_topic_is_known_to_every_broker(cluster: EmbeddedCluster, topic: str) -> None:
     planned = {partition: (replicas[0], replicas, replicas) for partition, replicas in REPLICAS.items()}
 
-    seen = {broker_id: seen_by(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
+    seen = {broker_id: topic_metadata(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
 
     assert seen == dict.fromkeys(REPLICAS, planned)
 
@@ -106,19 +92,21 @@ def test_created_topic_takes_records_at_once(cluster: EmbeddedCluster, topic: st
 
 
 @pytest.mark.usefixtures("topic")
-def test_all_answers_are_without_error(patient: Surveyor) -> None:
-    answers = patient.lake.rows("answers")
+def test_all_answers_are_without_error(surveyor: Surveyor) -> None:
+    answers = surveyor.lake.rows("answers")
 
     assert {row["error"] for row in answers} == {0}
-    told = sorted((row["broker_id"], row["topic"] is not None, row["partition"]) for row in answers if row["topic"])
-    assert told == [(broker, True, partition) for broker in range(3) for partition in range(3)]
+    responses = sorted(
+        (row["broker_id"], row["topic"] is not None, row["partition"]) for row in answers if row["topic"]
+    )
+    assert responses == [(broker, True, partition) for broker in range(3) for partition in range(3)]
     assert [row["api"] for row in answers].count("UpdateMetadata") == 3
 
 
 @pytest.mark.usefixtures("topic")
-def test_broker_is_in_control_again(kafka: KafkaTree, patient: Surveyor) -> None:
+def test_broker_is_in_control_again(kafka: KafkaTree, surveyor: Surveyor) -> None:
     assert broker_in_control(kafka)
-    handed_back = next(row for row in patient.lake.rows("commits") if row["action"] == "hand_back")
+    handed_back = next(row for row in surveyor.lake.rows("commits") if row["action"] == "hand_back")
     assert "is the controller; held for" in handed_back["message"]
 
 
@@ -138,11 +126,11 @@ def test_controller_that_zookeeper_names_is_asked(
         assert admin.unresponsive_reason() is None
 
 
-def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
-    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
 
     with Traffic(cluster.bootstrap, topic) as traffic:
-        commit(patient, kafka, plan)
+        commit(surveyor, kafka, plan)
 
     assert leaders(kafka, topic) == {0: 1, 1: 2, 2: 0}
     assert traffic.failed == []
@@ -150,84 +138,84 @@ def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, pa
 
 
 def test_elections_are_known_to_every_broker(
-    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
-    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, moves(kafka, topic)))
 
     for broker in cluster.brokers.values():
-        assert {p: leader for p, (leader, _, _) in seen_by(broker.address, topic).items()} == {0: 1, 1: 2, 2: 0}
+        assert {p: leader for p, (leader, _, _) in topic_metadata(broker.address, topic).items()} == {0: 1, 1: 2, 2: 0}
 
 
-def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
     """Its controller neither reverts it nor decides again, so the states are those that were written."""
-    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, moves(kafka, topic)))
 
     assert kafka.versions(topic) == dict.fromkeys(REPLICAS, 1)
     assert {kafka.state(topic, partition).leader_epoch for partition in REPLICAS} == {1}
 
 
-def test_dry_run_touches_nothing(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
-    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+def test_dry_run_touches_nothing(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
     before = kafka.dump()
 
-    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
 
     assert "dry run: nothing was written" in done.stdout
     assert kafka.dump() == before
 
 
-def test_admin_mode_elects_preferred_leaders(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
-    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+def test_admin_mode_elects_preferred_leaders(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, moves(kafka, topic)))
     back = [election(kafka, topic, partition, leader=replicas[0]) for partition, replicas in REPLICAS.items()]
 
-    commit(patient, kafka, store_plan(patient.lake, kafka, back), mode="admin")
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, back), mode="admin")
 
     assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
 
 
-def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
-    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
 
-    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
 
     assert "mode admin (broker" in done.stdout
 
 
-def test_admin_mode_reassigns(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+def test_admin_mode_reassigns(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
     after = {"replicas_after": [0, 1], "removing_after": [2], "isr_after": [0, 1], "leader_epoch_after": None}
     change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
 
-    commit(patient, kafka, store_plan(patient.lake, kafka, [change]), mode="admin")
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, [change]), mode="admin")
 
     assert eventually(
         lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [0, 1]
     )
 
 
-def test_admin_mode_creates(kafka: KafkaTree, patient: Surveyor, lake: Warehouse) -> None:
+def test_admin_mode_creates(kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse) -> None:
     changes = [creation("by.kafka", partition, replicas) for partition, replicas in REPLICAS.items()]
     plan = store_plan(lake, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
 
-    commit(patient, kafka, plan, mode="admin")
+    commit(surveyor, kafka, plan, mode="admin")
 
     assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/by.kafka/partitions/2/state")))
     assert leaders(kafka, "by.kafka") == {0: 0, 1: 1, 2: 2}
     assert b'"retention.ms":"60000"' in kafka.client.get("/config/topics/by.kafka")[0]
 
 
-def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
     after = {"replicas_after": [0, 77], "adding_after": [77], "leader_epoch_after": None}
     change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
-    plan = store_plan(patient.lake, kafka, [change])
+    plan = store_plan(surveyor.lake, kafka, [change])
 
-    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
 
     assert done.exit_code == 1
     assert "the controller refused: InvalidReplicationAssignmentError (39)" in done.stdout
 
 
 def test_dead_brokers_partition_is_elected_and_it_comes_back(
-    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
     """If Kafka's controller is first, the rows are stale; if Surveyor is first, they are applied."""
     cluster.brokers[1].kill()
@@ -235,8 +223,8 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
     assert eventually(lambda: not cluster.brokers[1].is_registered())
     assert eventually(lambda: leaders(kafka, topic)[1] == 2)
 
-    plan = store_plan(patient.lake, kafka, [election(kafka, topic, 1, leader=0, requires_dead=[1])])
-    commit(patient, kafka, plan)
+    plan = store_plan(surveyor.lake, kafka, [election(kafka, topic, 1, leader=0, requires_dead=[1])])
+    commit(surveyor, kafka, plan)
     elected = kafka.state(topic, 1)
     cluster.brokers[1].restart()
 
@@ -245,7 +233,7 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
 
 
 def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
-    kafka: KafkaTree, patient: Surveyor, lake: Warehouse
+    kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse
 ) -> None:
     """A crash between a large topic and its states leaves this; Kafka's controller makes the states as planned."""
     topic_id = id_of("without.states")
@@ -257,7 +245,7 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
         assert held.commit(made) is None
     assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)
 
-    commit(patient, kafka, plan)
+    commit(surveyor, kafka, plan)
 
     assert leaders(kafka, "without.states") == {0: 0, 1: 1, 2: 2}
     assert kafka.versions("without.states") == dict.fromkeys(REPLICAS, 0)
@@ -303,7 +291,7 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
     assert leaders(kafka, topic) == moved
     assert kafka.state(topic, 0).controller_epoch == latest + 1
     for broker in cluster.brokers.values():
-        assert {partition: seen[0] for partition, seen in seen_by(broker.address, topic).items()} == moved
+        assert {partition: seen[0] for partition, seen in topic_metadata(broker.address, topic).items()} == moved
     assert eventually(lambda: broker_in_control(kafka))  # under an epoch that all brokers take
 
 
@@ -343,7 +331,7 @@ def known_to(cluster: EmbeddedCluster) -> set[str]:
 
 def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:
     """It never meets what proves it, and a controller that is told of it each time finds nothing changed."""
-    results: Sequence[object] = []
+    results: list[object] = []
     with Traffic(cluster.bootstrap, topic) as traffic:
         cluster.brokers[2].kill()
         cluster.brokers[2].expire()
@@ -354,7 +342,7 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
             absent += 1
             multi = kafka.client.transaction()
             add(multi, check_absent(2))
-            results = commit_multi(multi)
+            results = [*commit_multi(multi)]
             time.sleep(0.01)
         cluster.brokers[2].wait_ready()
         assert eventually(lambda: all(len(kafka.state(topic, p).isr) == 3 for p in REPLICAS), seconds=60)
@@ -367,7 +355,7 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
 
 
 def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
-    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broker 1 gets SIGSTOP between the writing and the telling; it stays registered until its session ends."""
     pid = cluster.brokers[1].pid
@@ -378,9 +366,9 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
         return deliver(*arguments)
 
     monkeypatch.setattr("jobs.execution.batch.notify.deliver", with_one_stopped)
-    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
     try:
-        done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+        done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
         cluster.brokers[1].expire()
         assert eventually(lambda: not cluster.brokers[1].is_registered())
     finally:

@@ -19,7 +19,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, controllershi
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, topic_metadata
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -40,13 +40,6 @@ def spoken(request: pytest.FixtureRequest) -> str:
 def cluster(spoken: str) -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(3, overrides={"inter.broker.protocol.version": spoken} if spoken == OLD else {}) as running:
         yield running
-
-
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
 
 
 @pytest.fixture
@@ -78,9 +71,9 @@ def test_topics_have_ids_where_brokers_know_of_them(
     older = "inter.broker.protocol.version" in cluster.brokers[0].overrides
     written = kafka.client.get("/brokers/topics/batch.topic")[0]
     assert (b"topic_id" in written, b'"version":2' in written) == (not older, older)
-    told = [row["error"] for row in surveyor.lake.rows("answers", ("topic", "=", "batch.topic"))]
-    assert set(told) <= {0}
-    assert eventually(lambda: all(0 in seen_by(it.address, "batch.topic") for it in cluster.brokers.values()))
+    errors = [row["error"] for row in surveyor.lake.rows("answers", ("topic", "=", "batch.topic"))]
+    assert set(errors) <= {0}
+    assert eventually(lambda: all(0 in topic_metadata(it.address, "batch.topic") for it in cluster.brokers.values()))
 
 
 def in_sync(kafka: KafkaTree, topic: str) -> bool:
@@ -198,7 +191,7 @@ def drained_under(held: Controllership, surveyor: Surveyor) -> None:
     assert commit_held(surveyor, plan["plan_id"], held).status == "committed"
 
 
-def told(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tuple[int, int]]:
+def responses(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tuple[int, int]]:
     """What broker B answered to the last requests of a controller: partition and error."""
     rows = surveyor.lake.rows("answers", ("api", "=", api), ("broker_id", "=", B))
     return sorted((r["partition"], r["error"]) for r in rows if (r["topic"], r["controller_epoch"]) == (topic, epoch))
@@ -217,8 +210,8 @@ def test_resident_drain_ends_with_the_controllership(
         assert eventually(lambda: in_sync(kafka, topic), seconds=40)
 
     assert after == {0: 0, 1: 2, 2: 2}
-    assert told(surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
-    assert told(surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
+    assert responses(surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
+    assert responses(surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
     assert [row["broker_id"] for row in surveyor.json("show", "drained")["rows"]] == [B]
     surveyor.json("snapshot")
     assert surveyor.json("show", "drained")["rows"] == []
@@ -242,7 +235,7 @@ def test_resident_drain_and_undrain_under_one_controllership(
             surveyor.json("snapshot")
             undrain = surveyor.json("plan", "undrain", "--brokers", str(B))
             assert commit_held(surveyor, undrain["plan_id"], held).status == "committed"
-            assert set(told(surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
+            assert set(responses(surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
             assert spoken != OLD or eventually(lambda: in_sync(kafka, topic), seconds=40)
             drained_under(held, surveyor)
             killed(cluster, held.client, B)

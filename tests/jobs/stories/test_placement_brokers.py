@@ -19,7 +19,7 @@ from jobs.core.errors import ExitCode
 from schemas.enums import NO_LEADER
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -33,19 +33,6 @@ KEPT: Final = "kept"
 DEAD: Final = 2
 RECORDS: Final = 100
 MOVES_A_WAVE: Final = 2
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3) as running:
-        yield running
-
-
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
 
 
 @pytest.fixture

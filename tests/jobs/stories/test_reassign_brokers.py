@@ -20,7 +20,7 @@ from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE,
 from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually
 from tests.jobs.support.rows.move_rows import commit_process, reassignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -36,18 +36,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(3) as running:
         running.add_broker(3)
         yield running
-
-
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
-
-
-@pytest.fixture
-def surveyor(lake: Warehouse) -> Surveyor:
-    return Surveyor(lake)
 
 
 @pytest.fixture

@@ -32,15 +32,15 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.plans.repository import Plan
 from schemas.tables import TABLES
-from schemas.znodes import Endpoint, decode_controller
+from schemas.znodes import Endpoint
 from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.control_process import controller_id
 from tests.jobs.support.commands.held import commit_held
-from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree, topic_metadata
 from tests.jobs.support.kafka.secured_kafka import (
     GUEST,
     PASSWORD,
@@ -124,20 +124,14 @@ def ways(secured: Secured, tmp_path: Path) -> Ways:
     }
 
 
-@pytest.fixture
-def surveyor(lake: Warehouse) -> Surveyor:
-    """The command line as it is: it waits for a broker to take over again."""
-    return Surveyor(lake)
-
-
 def written(folder: Path, certificates: Certificates, way: str, **changed: str) -> Path:
     """The client.properties of a way, but for what was changed; `_` stands for a dot."""
     by_certificate = {"ssl.certificate.location": certificates.client, "ssl.key.location": certificates.client}
-    mine = {} if "sasl.mechanism" in WAYS[way][1] else {key: str(path) for key, path in by_certificate.items()}
+    key_files = {} if "sasl.mechanism" in WAYS[way][1] else {key: str(path) for key, path in by_certificate.items()}
     others = {key.replace("_", "."): value for key, value in changed.items()}
     return write_properties(
         folder / f"{len(list(folder.iterdir()))}.properties",
-        {**WAYS[way][1], "ssl.ca.location": str(certificates.ca), **mine, **others},
+        {**WAYS[way][1], "ssl.ca.location": str(certificates.ca), **key_files, **others},
     )
 
 
@@ -225,17 +219,17 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     led = partial(kafka.state, "ours")
     acls = dict[str, list[ACL]]()
 
-    def live() -> None:
-        assert eventually(lambda: controller(kafka) == OURS, 60)
+    def act() -> None:
+        assert eventually(lambda: controller_id(kafka) == OURS, 60)
         acls["/controller"] = kafka.client.get_acls("/controller")[0]
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
         assert eventually(lambda: (led().leader, led().isr) == (0, [0]), 60)
-        assert eventually(lambda: seen_by(cluster.brokers[0].address, "ours")[0][0] == 0)
+        assert eventually(lambda: topic_metadata(cluster.brokers[0].address, "ours")[0][0] == 0)
         cluster.brokers[1].restart()
         assert eventually(lambda: led().isr == [0, 1], 60)
 
-    with while_in_office(live):
+    with run_during_control(act):
         ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options)
     assert ran.exit_code == 130, ran.output
 
@@ -265,29 +259,24 @@ def elect_preferred(cluster: EmbeddedCluster, topic: str) -> None:
 
 
 @contextmanager
-def while_in_office(live: Callable[[], None]) -> Iterator[None]:
-    """Live through something in a thread while this one is the controller, then interrupt it; say what went wrong."""
+def run_during_control(act: Callable[[], None]) -> Iterator[None]:
+    """Run `act` in a thread while the block runs `surveyor control`, then interrupt the block; re-raise its error."""
     went: list[BaseException] = []
 
-    def lived() -> None:
+    def run_act() -> None:
         try:
-            live()
+            act()
         except BaseException as error:  # noqa: BLE001 - raised where the test is
             went.append(error)
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
-    thread = Thread(target=lived)
+    thread = Thread(target=run_act)
     thread.start()
     yield
     thread.join()
     if went:
         raise went[0]
-
-
-def controller(kafka: KafkaTree) -> int | None:
-    data = read(kafka.client, "/controller").data
-    return None if data is None else decode_controller(data).broker_id
 
 
 def test_who_is_not_let_in_or_may_not_control_writes_nothing(
@@ -301,34 +290,34 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     plan = store_plan(surveyor.lake, kafka, [election(kafka, "refused", 0, leader=0)])
     control = ("--conf", str(conf(tmp_path, "CONTROL")))
 
-    def told(way: str, *options: str, **changed: str) -> str:
+    def error_of(way: str, *options: str, **changed: str) -> str:
         config = written(tmp_path, secured[1], way, **changed)
         return refused(surveyor, kafka, plan, "--command-config", str(config), *options)
 
     plain = "PLAIN at the control plane"
-    assert "ClusterAuthorizationFailed (31)" in told(plain, *control, sasl_username=GUEST)
-    assert "needs ClusterAction on the Cluster" in told(plain, *control, sasl_username=GUEST)
+    assert "ClusterAuthorizationFailed (31)" in error_of(plain, *control, sasl_username=GUEST)
+    assert "needs ClusterAction on the Cluster" in error_of(plain, *control, sasl_username=GUEST)
     for way in (plain, "SCRAM-SHA-512 at the control plane"):
-        assert "SaslAuthenticationFailedError (58)" in told(way, *control, sasl_password="wrong")  # noqa: S106 - it is
-    assert "it accepts SCRAM-SHA-256, not PLAIN" in told(plain, "--conf", str(conf(tmp_path, "USERS")))
-    assert "it does not accept our certificate" in told(plain, security_protocol="SSL")
-    assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in told(
+        assert "SaslAuthenticationFailedError (58)" in error_of(way, *control, sasl_password="wrong")  # noqa: S106 - it is
+    assert "it accepts SCRAM-SHA-256, not PLAIN" in error_of(plain, "--conf", str(conf(tmp_path, "USERS")))
+    assert "it does not accept our certificate" in error_of(plain, security_protocol="SSL")
+    assert "has no SASL_PLAINTEXT endpoint; it has INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in error_of(
         plain, security_protocol="SASL_PLAINTEXT"
     )
-    named = told("a certificate", *control)
+    named = error_of("a certificate", *control)
     assert "has no SSL endpoint called CONTROL; it has" in named
     assert "control_listener" in named
 
 
 def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client)
-    told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
+    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
     with ChannelManager("test", listener=ways["SCRAM-SHA-256"].as_spoken) as channels:
-        first = deliver(channels, told, time.monotonic() + 20)
+        first = deliver(channels, batch, time.monotonic() + 20)
         before = channels.queue_of(0)._connection  # noqa: SLF001
         time.sleep(1.5 * REAUTHENTICATION)
-        second = deliver(channels, told, time.monotonic() + 20)
+        second = deliver(channels, batch, time.monotonic() + 20)
         after = channels.queue_of(0)._connection  # noqa: SLF001
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
@@ -337,15 +326,15 @@ def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree,
 
 def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client)
-    told = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
-    heard = list[BrokerResponse]()
+    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
+    responses = list[BrokerResponse]()
     for way in ways.values():
-        queues = ChannelManager("test", heard.append, way.as_spoken)
-        queues.send(told, live_brokers_to=[0, 1])
+        queues = ChannelManager("test", responses.append, way.as_spoken)
+        queues.send(batch, live_brokers_to=[0, 1])
         assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
         queues.stop()
 
-    assert [(answer.api, answer.error) for answer in heard] == [("UpdateMetadata", 0)] * 2 * len(ways)
+    assert [(answer.api, answer.error) for answer in responses] == [("UpdateMetadata", 0)] * 2 * len(ways)
 
 
 def test_a_question_whether_brokers_can_be_told_tells_them_nothing(

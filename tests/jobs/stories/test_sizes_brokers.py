@@ -1,4 +1,4 @@
-"""Sizes on real brokers: told, shown, balanced by; and a throttled move as `verify` sees it, from start to end."""
+"""Sizes on real brokers: reported, shown, balanced by; and a throttled move as `verify` sees it, from start to end."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -72,10 +72,10 @@ def _moving(surveyor: Surveyor, plan: str) -> Any:  # noqa: ANN401 - JSON
     return next(look for look in looks if look["seconds_left"])
 
 
-def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: EmbeddedCluster, surveyor: Surveyor) -> None:
+def test_sizes_are_reported_and_balanced_and_a_move_is_watched(cluster: EmbeddedCluster, surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
-    told = surveyor.json("sizes")
-    assert (told["brokers"], told["silent"], told["failed_log_dirs"]) == (2, [], [])
+    report = surveyor.json("sizes")
+    assert (report["brokers"], report["silent"], report["failed_log_dirs"]) == (2, [], [])
     sizes = {row[0]: row[1] for row in surveyor.rows("sizes", "topic", "bytes")}
     assert {topic: size // RECORD for topic, size in sizes.items()} == RECORDS
     assert [row["bytes"] for row in surveyor.json("show", "sizes")["rows"]] == [sum(sizes.values())]
@@ -114,7 +114,7 @@ def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: Embedd
 
     assert eventually(lambda: surveyor.json("sizes")["bytes"] == sum(sizes.values()))
     cluster.brokers[1].kill()
-    told = surveyor.json("sizes")
-    assert (told["brokers"], told["bytes"], [row["broker_id"] for row in told["silent"]]) == (1, rest, [1])
+    report = surveyor.json("sizes")
+    assert (report["brokers"], report["bytes"], [row["broker_id"] for row in report["silent"]]) == (1, rest, [1])
     kept = {(0, "middle"), (0, "little"), (1, "big")}
     assert set(surveyor.rows("sizes", "broker_id", "topic")) == kept

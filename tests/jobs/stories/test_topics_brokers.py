@@ -14,7 +14,6 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.fanout import ask_brokers
-from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
@@ -27,7 +26,7 @@ from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, topic_metadata
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -41,19 +40,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
     """Three brokers in two racks, which come in another order than the brokers."""
     with EmbeddedCluster(3, racks={0: "b", 1: "a", 2: "b"}) as running:
         yield running
-
-
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
-        yield tree
-
-
-@pytest.fixture
-def surveyor(lake: Warehouse) -> Surveyor:
-    """The command line as it is: it waits for a broker to take over again."""
-    return Surveyor(lake)
 
 
 def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str) -> None:
@@ -90,7 +76,7 @@ def test_added_partitions_are_known_to_every_broker(
 
     planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}
     for broker in cluster.brokers.values():
-        assert eventually(lambda: seen_by(broker.address, topic) == planned)  # noqa: B023 - called at once
+        assert eventually(lambda: topic_metadata(broker.address, topic) == planned)  # noqa: B023 - called at once
 
 
 @pytest.mark.usefixtures("spark")
@@ -127,10 +113,10 @@ def test_topics_of_a_file_are_created_in_one_plan(
     commit(surveyor, kafka, plan, "admin")
 
     for name in ("file-a", "file-b", "file-c"):
-        mine = [change for change in plan.changes if change.topic == name]
-        expected = {c.partition: (c.replicas_after[0], c.replicas_after, c.isr_after) for c in mine}
+        changes = [change for change in plan.changes if change.topic == name]
+        expected = {c.partition: (c.replicas_after[0], c.replicas_after, c.isr_after) for c in changes}
         for broker in cluster.brokers.values():
-            assert eventually(lambda: seen_by(broker.address, name) == expected)  # noqa: B023 - called at once
+            assert eventually(lambda: topic_metadata(broker.address, name) == expected)  # noqa: B023 - called at once
     assert decode_config(kafka.client.get("/config/topics/file-a")[0]) == {"retention.ms": "7"}
 
 
@@ -170,13 +156,13 @@ def test_deleted_topic_goes(
 ) -> None:
     written(cluster, topic, records=7)
     plan = deletion(surveyor.lake, kafka, topic)
-    told = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
+    output = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
     commit(surveyor, kafka, plan, mode)
 
-    assert [each["records"] for each in json.loads(told)["deleted"]] == [7 if mode == "admin" else None]
+    assert [each["records"] for each in json.loads(output)["deleted"]] == [7 if mode == "admin" else None]
     assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None, seconds=60)
-    told = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
-    assert told["is_complete"]
+    result = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
+    assert result["is_complete"]
 
 
 def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
@@ -218,7 +204,7 @@ def test_a_broker_lives_after_a_config_written_in_batch_mode(
     cluster.brokers[0].start()
     cluster.brokers[0].wait_ready()
     commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, values, dict.fromkeys(values)), "admin")
-    assert eventually(lambda: set(seen_by(cluster.brokers[0].address, topic)[0][2]) == {0, 1})
+    assert eventually(lambda: set(topic_metadata(cluster.brokers[0].address, topic)[0][2]) == {0, 1})
 
 
 TYPES = {1: "BOOLEAN", 2: "STRING", 3: "INT", 5: "LONG", 6: "DOUBLE", 7: "LIST"}
@@ -227,7 +213,8 @@ TYPES = {1: "BOOLEAN", 2: "STRING", 3: "INT", 5: "LONG", 6: "DOUBLE", 7: "LIST"}
 def test_the_table_of_configs_is_the_brokers(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:
     brokers = read_cluster(kafka.client).brokers[:1]
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.TOPIC, topic, None)], min_version=3)
-    assert eventually(lambda: bool(seen_by(cluster.brokers[0].address, topic)))  # a broker knows topics it was told of
+    # a broker knows the topics that UpdateMetadata contained
+    assert eventually(lambda: bool(topic_metadata(cluster.brokers[0].address, topic)))
 
     answers, _ = ask_brokers(brokers, {}, 20.0, lambda ask, _: ask(request))
 
@@ -277,8 +264,8 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
 
     def due(*arguments: str) -> tuple[Plan, list[tuple[str, int]]]:
         plan = planned(surveyor, kafka, "reconcile", *arguments)
-        mine = [change for change in plan.changes if change.topic == name]
-        return plan, [(change.action, change.leader_after) for change in mine]
+        changes = [change for change in plan.changes if change.topic == name]
+        return plan, [(change.action, change.leader_after) for change in changes]
 
     plan, elected = due()
     assert elected == [(Action.ELECT, 1)]
@@ -293,7 +280,7 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     plan, elected = due("--allow-unclean")
     assert elected == [(Action.ELECT, 2)]
     commit(surveyor, kafka, plan, "batch")
-    assert eventually(lambda: seen_by(cluster.brokers[2].address, name)[0][0] == 2)
+    assert eventually(lambda: topic_metadata(cluster.brokers[2].address, name)[0][0] == 2)
 
 
 def _tool(cluster: EmbeddedCluster, *arguments: str) -> str:

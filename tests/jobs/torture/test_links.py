@@ -27,8 +27,8 @@ def echo(listener: socket.socket) -> None:
         except OSError:
             return
         with connection:
-            while heard := connection.recv(100):
-                connection.sendall(heard)
+            while received := connection.recv(100):
+                connection.sendall(received)
 
 
 def test_a_cut_closes_and_a_held_link_delivers_later(link: Link) -> None:

@@ -15,7 +15,7 @@ from jobs.adapters.java.jars import OLDER_KAFKA, kafka_jars
 from jobs.adapters.zookeeper.controllership import controllership
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -69,7 +69,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr: set[int]) -> bool:
     """Whether each running broker returns this metadata to its clients."""
     running = [broker for broker in cluster.brokers.values() if broker.is_running()]
-    seen = [seen_by(broker.address, topic) for broker in running]
+    seen = [topic_metadata(broker.address, topic) for broker in running]
     return all(
         [partitions[number][0] for number in sorted(partitions)] == leaders
         and all({*row[2]} == isr for row in partitions.values())
@@ -91,7 +91,9 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
         plan = store_plan(lake, kafka, made, [topic_creation(MADE, topic_id=None)])
         created = surveyor("commit", plan.plan_id, "--mode", "batch", "--apply", "--yes")
         assert created.code == 0, created.stderr
-        assert eventually(lambda: [seen_by(it.address, MADE)[2][0] for it in cluster.brokers.values()] == [2, 2, 2])
+        assert eventually(
+            lambda: [topic_metadata(it.address, MADE)[2][0] for it in cluster.brokers.values()] == [2, 2, 2]
+        )
 
         with controllership(kafka.endpoint, OURS) as held:
             cluster.brokers[1].kill()

@@ -32,8 +32,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
 
 def _opened(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    told = ["--warehouse", lake.warehouse, "--cluster", lake.cluster, "--max-plan-age-hours", "24"]
-    monkeypatch.setattr(sys, "argv", ["app.py", *told])
+    options = ["--warehouse", lake.warehouse, "--cluster", lake.cluster, "--max-plan-age-hours", "24"]
+    monkeypatch.setattr(sys, "argv", ["app.py", *options])
     return _calm(AppTest.from_file(str(APP), default_timeout=60).run())
 
 

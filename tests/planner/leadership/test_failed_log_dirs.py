@@ -34,14 +34,14 @@ def test_answers_count_for_the_partition_they_were_about(spark: SparkSession) ->
         partition_row([1, 2, 3], leader, None if leader is None else [1, 2], partition=number, leader_epoch=epoch)
         for number, (leader, epoch, _, _) in enumerate(ANSWERED)
     ]
-    told = [
+    answers = [
         {"topic": "t", "partition": number, "broker_id": broker, "leader_epoch": epoch}
         for number, (_, _, tellings, _) in enumerate(ANSWERED)
         for broker, epoch in tellings
     ]
     partitions, _, _ = World(rows).frames(spark)
 
-    marked = with_failed(partitions, frame(spark, told, ANSWERS))
+    marked = with_failed(partitions, frame(spark, answers, ANSWERS))
 
     assert {row["partition"]: row[FAILED] for row in as_rows(marked)} == dict(enumerate(case[3] for case in ANSWERED))
 

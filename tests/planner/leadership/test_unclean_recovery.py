@@ -83,10 +83,10 @@ def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
 
 def test_larger_log_decides_where_nothing_else_does(spark: SparkSession) -> None:
     """Both left the ISR at the same time; future logs and older sizes do not count."""
-    told = [(1, 900, 1, False), (1, 100, 2, False), (1, 800, 3, True), (2, 200, 2, False)]
+    logs = [(1, 900, 1, False), (1, 100, 2, False), (1, 800, 3, True), (2, 200, 2, False)]
     rows: list[Row] = [
         {"broker_id": broker, "bytes": size, "taken_at": NOW + timedelta(minutes=minute), "is_future": future}
-        for broker, size, minute, future in told  # in the log dirs of topic t, partition 0
+        for broker, size, minute, future in logs  # in the log dirs of topic t, partition 0
     ]
     offline = offline_partitions(*World([DEAD_LEADER], live=frozenset({1, 2})).frames(spark))
     past = [_past(1, [3, 1, 2], epoch=3), _past(2, [3], epoch=4)]

@@ -85,14 +85,16 @@ notices = st.lists(
         state_version=I32,
     ),
     max_size=140,
-    unique_by=lambda told: (told.api, told.topic, told.partition),
+    unique_by=lambda notice: (notice.api, notice.topic, notice.partition),
 )
 
 
 @given(brokers, notices, I32, st.integers(0, 2**31 - 1))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_request_is_what_kio_makes(live: list[Broker], told: list[Notice], epoch: int, controller: int) -> None:
-    announcement = ControlBatch(controller, epoch, live, told)
+def test_every_request_is_what_kio_makes(
+    live: list[Broker], notices: list[Notice], epoch: int, controller: int
+) -> None:
+    announcement = ControlBatch(controller, epoch, live, notices)
     messages = EncodedRequests(announcement, NEVER)
     for broker in live:
         for request in messages.requests(broker.broker_id):
@@ -103,12 +105,12 @@ def test_every_request_is_what_kio_makes(live: list[Broker], told: list[Notice],
 
 @given(brokers, notices)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_notice_goes_to_its_brokers_once(live: list[Broker], told: list[Notice]) -> None:
-    messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
+def test_every_notice_goes_to_its_brokers_once(live: list[Broker], notices: list[Notice]) -> None:
+    messages = EncodedRequests(ControlBatch(7, 8, live, notices), NEVER)
     for broker in (row.broker_id for row in live):
         requests = messages.requests(broker)
         sent = [(request.api, notice) for request in requests for notice in request.notices]
-        assert sorted(sent, key=str) == sorted(((one.api, one) for one in told if broker in one.brokers), key=str)
+        assert sorted(sent, key=str) == sorted(((one.api, one) for one in notices if broker in one.brokers), key=str)
         flags = [
             {one.delete_partition for one in request.notices} for request in requests if request.api == STOP_REPLICA
         ]
@@ -130,8 +132,8 @@ def test_header_is_what_kio_makes(request: tuple[str, int], correlation: int, cl
 
 
 def test_nothing_is_encoded_after_the_deadline() -> None:
-    (told,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
-    messages = EncodedRequests(ControlBatch(7, 8, [broker_without_endpoints(1)], [told]), time.monotonic() - 1)
+    (notice,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
+    messages = EncodedRequests(ControlBatch(7, 8, [broker_without_endpoints(1)], [notice]), time.monotonic() - 1)
 
     with pytest.raises(TooLateError):
         messages.body(messages.requests(1)[1], 4, 1)
@@ -139,8 +141,8 @@ def test_nothing_is_encoded_after_the_deadline() -> None:
 
 def test_metadata_is_encoded_once_for_all_brokers_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     live = [broker_without_endpoints(broker, epoch=broker) for broker in range(8)]
-    told = notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
-    messages = EncodedRequests(ControlBatch(7, 8, live, told), NEVER)
+    notices = notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
+    messages = EncodedRequests(ControlBatch(7, 8, live, notices), NEVER)
     encoded = Mock(wraps=vars(control_encoding)["_live_broker"])
     monkeypatch.setattr(control_encoding, "_live_broker", encoded)
 
@@ -176,7 +178,7 @@ def kio(api: str, version: int, ann: ControlBatch, broker: Broker, rows: Sequenc
         for topic, _, some in topics(rows)
         if by_name
     )
-    told = (
+    topic_states = (
         fill(
             getattr(of, f"{api}TopicState"),
             topic_name=topic,
@@ -192,7 +194,7 @@ def kio(api: str, version: int, ann: ControlBatch, broker: Broker, rows: Sequenc
         controller_epoch=ann.controller_epoch,
         broker_epoch=broker.broker_epoch,
         type_=0,
-        topic_states=tuple(told),
+        topic_states=tuple(topic_states),
         live_leaders=tuple(live_leaders(of, ann, rows)),
         live_brokers=tuple(live_broker(of, row) for row in ann.brokers if api == UPDATE_METADATA),
         delete_partitions=any(row.delete_partition for row in rows),
@@ -206,24 +208,24 @@ def topics(rows: Sequence[Notice]) -> Iterator[tuple[str, str | None, list[Notic
         yield topic, TOPIC_IDS[topic], list(some)
 
 
-def partition(of: Any, api: str, ann: ControlBatch, told: Notice) -> Any:  # noqa: ANN401
+def partition(of: Any, api: str, ann: ControlBatch, notice: Notice) -> Any:  # noqa: ANN401
     live = {broker.broker_id for broker in ann.brokers}
     return fill(
         getattr(of, f"{api}PartitionState"),
-        partition_index=told.partition,
+        partition_index=notice.partition,
         controller_epoch=ann.controller_epoch,
-        leader=told.leader,
-        leader_epoch=told.leader_epoch,
-        isr=tuple(told.isr),
-        partition_epoch=told.state_version,
-        zk_version=told.state_version,
-        replicas=tuple(told.replicas),
-        adding_replicas=tuple(told.adding_replicas),
-        removing_replicas=tuple(told.removing_replicas),
-        offline_replicas=tuple(replica for replica in told.replicas if replica not in live),
-        is_new=told.is_new,
-        leader_recovery_state=told.leader_recovery_state,
-        delete_partition=told.delete_partition,
+        leader=notice.leader,
+        leader_epoch=notice.leader_epoch,
+        isr=tuple(notice.isr),
+        partition_epoch=notice.state_version,
+        zk_version=notice.state_version,
+        replicas=tuple(notice.replicas),
+        adding_replicas=tuple(notice.adding_replicas),
+        removing_replicas=tuple(notice.removing_replicas),
+        offline_replicas=tuple(replica for replica in notice.replicas if replica not in live),
+        is_new=notice.is_new,
+        leader_recovery_state=notice.leader_recovery_state,
+        delete_partition=notice.delete_partition,
     )
 
 

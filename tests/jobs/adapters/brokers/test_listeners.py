@@ -187,8 +187,8 @@ def test_requests_by_tls_with_certificates(
     """One is larger than a record of TLS."""
     broker = serve(certificates.server, certificates.ca)
     led = {"leader_after": 3, "leader_epoch_after": 7, "isr_after": [3], "replicas_after": [3]}
-    told = {"leader_and_isr_to": [3], "stop_replica_to": [], "leader_recovery_state_after": 0, "state_version": 2}
-    changes = [typed(topic="t", partition=number, **led, **told) for number in range(2000)]
+    recipients = {"leader_and_isr_to": [3], "stop_replica_to": [], "leader_recovery_state_after": 0, "state_version": 2}
+    changes = [typed(topic="t", partition=number, **led, **recipients) for number in range(2000)]
     listener = by(tmp_path, ssl_ca_location=certificates.ca, ssl_certificate_location=certificates.client)
 
     with ChannelManager("test", listener=listener) as channels:

@@ -28,7 +28,7 @@ def _log_dir(path: str, *logs: tuple[str, int, int, int, bool], error: int = 0) 
 
 
 def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
-    told = log_dirs_of(
+    read = log_dirs_of(
         7,
         [
             _log_dir("/a", ("orders", 3, 100, 0, False), ("bills", 0, 5, 0, False)),
@@ -37,7 +37,7 @@ def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
         ],
         NOW,
     )
-    assert told.logs.to_pylist() == [
+    assert read.logs.to_pylist() == [
         dict(zip(COLUMNS.names, (7, topic, partition, path, size, lag, future, NOW), strict=True))
         for topic, partition, path, size, lag, future in (
             ("orders", 3, "/a", 100, 0, False),
@@ -45,18 +45,18 @@ def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
             ("orders", 3, "/b", 40, 6, True),
         )
     ]
-    assert told.failed == {"/c": "KafkaStorageError (56)"}
+    assert read.failed == {"/c": "KafkaStorageError (56)"}
 
 
 def test_broker_that_holds_nothing() -> None:
-    told = log_dirs_of(7, [_log_dir("/a")], NOW)
-    assert (told.logs.num_rows, told.logs.schema, told.failed) == (0, COLUMNS, {})
+    read = log_dirs_of(7, [_log_dir("/a")], NOW)
+    assert (read.logs.num_rows, read.logs.schema, read.failed) == (0, COLUMNS, {})
 
 
 def test_reasons_without_answers() -> None:
     brokers = [broker_at(free_port(), 2), broker_at(free_port(), 1, "SSL"), broker_at(free_port(), 0, understood=False)]
-    told, silent = read_log_dirs(brokers, None, lambda _: None, patience=5.0)
-    assert (told, list(silent)) == ({}, [0, 1, 2])
+    read, silent = read_log_dirs(brokers, None, lambda _: None, patience=5.0)
+    assert (read, list(silent)) == ({}, [0, 1, 2])
     assert (silent[0], silent[1]) == (NOT_UNDERSTOOD, "it has no PLAINTEXT endpoint")
     assert "ECONNREFUSED" in silent[2]
 

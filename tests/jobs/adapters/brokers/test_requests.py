@@ -23,7 +23,7 @@ from jobs.repositories.plans.commit_log import RowOutcome
 from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import NOT_SENT
-from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, topic_metadata
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -60,13 +60,13 @@ def create(
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client).brokers
-    told = notices_for([each.change for each in _written_changes(written)], {row.broker_id for row in brokers})
-    return ControlBatch(control.controller_id, control.epoch, brokers, told)
+    notices = notices_for([each.change for each in _written_changes(written)], {row.broker_id for row in brokers})
+    return ControlBatch(control.controller_id, control.epoch, brokers, notices)
 
 
-def tell(told: ControlBatch, seconds: float = 20) -> list[Row]:
+def send_and_wait(batch: ControlBatch, seconds: float = 20) -> list[Row]:
     with ChannelManager(str(OURS)) as channels:
-        return as_rows(BrokerResponses.of(deliver(channels, told, time.monotonic() + seconds)).table("default"))
+        return as_rows(BrokerResponses.of(deliver(channels, batch, time.monotonic() + seconds)).table("default"))
 
 
 def errors(answers: list[Row], topic: str | None = None) -> set[int]:
@@ -92,21 +92,23 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     monkeypatch.setattr(control_encoding, "VERSIONS", versions)
     topic = f"v{leader_and_isr}"
     created = create(kafka, control, lake, topic, [0, 1, 2])
-    first = tell(announcement(kafka, control, created))
+    first = send_and_wait(announcement(kafka, control, created))
 
-    second = tell(announcement(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)])))
+    second = send_and_wait(
+        announcement(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)]))
+    )
 
     assert errors(first) == errors(second) == {0}
     for broker in cluster.brokers.values():
-        assert seen_by(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
+        assert topic_metadata(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
 
 
 def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
     topic = "told-twice"
     written = create(kafka, control, lake, topic, [0, 1])
-    told = announcement(kafka, control, written)
+    batch = announcement(kafka, control, written)
 
-    first, second = tell(told), tell(told)
+    first, second = send_and_wait(batch), send_and_wait(batch)
 
     assert errors(first) == {0}
     assert {(row["api"], row["error"]) for row in second} == {("UpdateMetadata", 0), ("LeaderAndIsr", 11)}
@@ -123,9 +125,9 @@ def test_answers_name_their_topic_with_and_without_id(
             kafka, control, lake, [creation(topic, 0, [0], topic_id)], topic_creation(topic, {}, topic_id)
         )
     ]
-    tell(announcement(kafka, control, written[1:2]))
+    send_and_wait(announcement(kafka, control, written[1:2]))
 
-    answers = [row for row in tell(announcement(kafka, control, written)) if row["api"] == "LeaderAndIsr"]
+    answers = [row for row in send_and_wait(announcement(kafka, control, written)) if row["api"] == "LeaderAndIsr"]
 
     assert {row["topic"]: row["error"] for row in answers} == {"with-id": 0, "without-1": 11, "without-2": 0}
 
@@ -134,9 +136,9 @@ def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controller
     topic = "stale-controller"
     written = create(kafka, control, lake, topic, [0, 1])
     now = announcement(kafka, control, written)
-    tell(now)
+    send_and_wait(now)
 
-    answers = tell(ControlBatch(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
+    answers = send_and_wait(ControlBatch(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
 
     assert errors(answers) == {11}
 
@@ -147,7 +149,7 @@ def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership
     now = announcement(kafka, control, written)
     bounced = [replace(broker, broker_epoch=broker.broker_epoch - 1) for broker in now.brokers]
 
-    answers = tell(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
+    answers = send_and_wait(ControlBatch(now.controller_id, now.controller_epoch, bounced, now.notices))
 
     assert errors(answers) == {77}
 
@@ -156,7 +158,7 @@ def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controll
     topic = "two-of-three"
     written = create(kafka, control, lake, topic, [2, 0])
 
-    answers = tell(announcement(kafka, control, written))
+    answers = send_and_wait(announcement(kafka, control, written))
 
     assert {row["broker_id"] for row in answers if row["api"] == "LeaderAndIsr"} == {0, 2}
     assert {row["broker_id"] for row in answers if row["api"] == "UpdateMetadata"} == {0, 1, 2}
@@ -165,7 +167,7 @@ def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controll
 def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
     started = time.monotonic()
 
-    answers = tell(ControlBatch(OURS, 1, [broker_at(free_port(), 0)], []), seconds=0.5)
+    answers = send_and_wait(ControlBatch(OURS, 1, [broker_at(free_port(), 0)], []), seconds=0.5)
 
     assert errors(answers) == {NOT_SENT}
     assert 0.3 < time.monotonic() - started < 12
@@ -175,11 +177,11 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
     """It takes the connection and never answers, as one that is stopped does."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
-        answers = tell(ControlBatch(OURS, 1, [broker_at(silent.getsockname()[1], 0)], []), seconds=1)
+        answers = send_and_wait(ControlBatch(OURS, 1, [broker_at(silent.getsockname()[1], 0)], []), seconds=1)
 
     assert errors(answers) == {NOT_SENT}
     assert time.monotonic() - started < 12
 
 
 def test_nobody_to_tell() -> None:
-    assert tell(ControlBatch(OURS, 1, [], [])) == []
+    assert send_and_wait(ControlBatch(OURS, 1, [], [])) == []

@@ -112,10 +112,10 @@ def test_without_locks_a_row_that_comes_in_between_is_noticed(tmp_path: Path, mo
     """As on an object store: Delta finds that a row was added which the insertion has not seen."""
     lake = Warehouse(str(tmp_path), "default")
     lake.ensure_tables()
-    mine, between = Warehouse._own_rows, [_topic("t", 1)]  # noqa: SLF001
+    own_rows, between = Warehouse._own_rows, [_topic("t", 1)]  # noqa: SLF001
 
     def late(self: Warehouse, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        rows = mine(self, *arguments, **named)
+        rows = own_rows(self, *arguments, **named)
         while between:
             Warehouse(str(tmp_path), "default").append("topics", [between.pop()])
         return rows

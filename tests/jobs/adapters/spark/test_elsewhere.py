@@ -96,13 +96,13 @@ def _locally_planned(tree: KafkaTree, warehouse: Path) -> Any:  # noqa: ANN401 -
 
 def test_on_a_connect_server(large: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
     """Executors read, many rows are planned for, and a snapshot of one change merges it."""
-    told = ["--zookeeper", large.hosts, "--warehouse", "warehouse", "--remote", server.url]
-    taken = _result([SURVEYOR, "snapshot", *told], tmp_path)
-    planned = _result([SURVEYOR, "plan", "reconcile", *told], tmp_path)
+    options = ["--zookeeper", large.hosts, "--warehouse", "warehouse", "--remote", server.url]
+    taken = _result([SURVEYOR, "snapshot", *options], tmp_path)
+    planned = _result([SURVEYOR, "plan", "reconcile", *options], tmp_path)
     assert (taken["partitions"], planned["changes"]) == (10_500, 7_014)
     assert _locally_planned(large, tmp_path / "warehouse")["plan_id"] == planned["plan_id"]
     large.touch(state_path("t3", 3))
-    again = _result([SURVEYOR, "snapshot", *told], tmp_path)
+    again = _result([SURVEYOR, "snapshot", *options], tmp_path)
     written = Surveyor(large.hosts, tmp_path / "warehouse").rows("partitions", "snapshot_id", "topic", "partition")
     assert again["partitions"] == len(written) == 10_500
     assert [row for row in written if row[0] == 2] == [(2, "t3", 3)]
@@ -112,9 +112,9 @@ def test_a_tiny_cluster_on_a_connect_server(tree: KafkaTree, server: ConnectServ
     """Snapshot and plan in one process, the server named by the environment; then the cost of losses."""
     tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
     tree.unregister(0)
-    told = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "warehouse")]
-    cycle = _result([SURVEYOR, "reconcile", *told], tmp_path, SPARK_REMOTE=f"{server.url}/;user_id=me")
-    losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *told, "--remote", server.url], tmp_path)
+    options = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "warehouse")]
+    cycle = _result([SURVEYOR, "reconcile", *options], tmp_path, SPARK_REMOTE=f"{server.url}/;user_id=me")
+    losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *options, "--remote", server.url], tmp_path)
     assert cycle["due"] == 6
     assert losses["scenarios"] == 2
     assert _locally_planned(tree, tmp_path / "warehouse")["plan_id"] == cycle["plan_id"]
@@ -125,8 +125,8 @@ def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectSe
     Surveyor(tree.hosts, tmp_path / "warehouse").json("snapshot")
     for file in (tmp_path / "warehouse" / "partitions").glob("*/*.parquet"):
         file.unlink()
-    told = ["--warehouse", str(tmp_path / "warehouse"), "--remote", server.url]
-    done = _run([SURVEYOR, "plan", "reconcile", *told], tmp_path)
+    options = ["--warehouse", str(tmp_path / "warehouse"), "--remote", server.url]
+    done = _run([SURVEYOR, "plan", "reconcile", *options], tmp_path)
     assert done.returncode == ExitCode.ERROR
     assert "the warehouse must be a folder that this machine, Spark's driver and its executors share" in done.stderr
     assert "Traceback" not in done.stderr

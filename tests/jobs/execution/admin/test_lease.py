@@ -30,8 +30,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lease(settings: Settings) -> Iterator[Lease]:
-    with own_lease(settings, "p1", "commit") as mine:
-        yield mine
+    with own_lease(settings, "p1", "commit") as lease:
+        yield lease
 
 
 def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
@@ -84,21 +84,21 @@ def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: 
 
 def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
     behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path))
-    with own_lease(behind, "p1", "commit") as mine:
-        mine.refuse_lost()
+    with own_lease(behind, "p1", "commit") as lease:
+        lease.refuse_lost()
         proxy.expire_session()
         with pytest.raises(LeaseLostError, match="was lost"):
-            mine.refuse_lost()
+            lease.refuse_lost()
 
 
 def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
     """Another process has it by then."""
     behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path / "mine"))
-    with own_lease(behind, "p1", "commit") as mine:
+    with own_lease(behind, "p1", "commit") as lease:
         proxy.expire_session()
         with other(tree, tmp_path) as theirs:
-            with_retries(lambda: sync(mine.client))
-            mine.release()
+            with_retries(lambda: sync(lease.client))
+            lease.release()
             theirs.refuse_lost()
 
 

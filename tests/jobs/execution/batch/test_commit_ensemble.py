@@ -55,12 +55,12 @@ def test_the_leader_dies_while_a_multi_is_under_way(
     leader.restart()
     ensemble.leader()
     assert eventually(lambda: tree.client.connected)
-    told = {partition for partition, outcome in surveyor.outcomes(plan).items() if outcome == "applied"}
+    applied = {partition for partition, outcome in surveyor.outcomes(plan).items() if outcome == "applied"}
     written = {partition for partition in PARTITIONS if tree.version(T, partition)}
     again = surveyor.apply(tree.hosts, plan)
 
     assert first.exit_code in {DONE, ERROR}, first.stderr
-    assert told <= written
+    assert applied <= written
     assert (again.exit_code, surveyor.status(plan)) == (DONE, PlanStatus.COMMITTED), again.stderr
     states = [(tree.state(T, partition).leader, tree.version(T, partition)) for partition in PARTITIONS]
     assert states == [(1, 1)] * len(PARTITIONS)

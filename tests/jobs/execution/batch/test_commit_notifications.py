@@ -261,10 +261,10 @@ def test_later_writes_of_the_same_states_are_no_alarm(  # noqa: PLR0913 - the fi
     """
     for _ in range(version):
         tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))
-    told = NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1, is_found)])
+    result = NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1, is_found)])
 
     if ours:
-        verify_written(tree.client, told)
+        verify_written(tree.client, result)
     else:
         with pytest.raises(SurveyorError, match="another client writes states without being the controller"):
-            verify_written(tree.client, told)
+            verify_written(tree.client, result)

@@ -51,10 +51,10 @@ def take_over_and_resign(tree: KafkaTree) -> None:
 
 
 def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:
-    told: dict[int, set[tuple[str, str]]] = {}
+    outcomes: dict[int, set[tuple[str, str]]] = {}
     for row in surveyor.commits(plan.plan_id):
-        told.setdefault(row["attempt"], set()).add((row["outcome"], row["message"]))
-    return told
+        outcomes.setdefault(row["attempt"], set()).add((row["outcome"], row["message"]))
+    return outcomes
 
 
 def test_rows_applied_by_the_other_are_not_repeated(

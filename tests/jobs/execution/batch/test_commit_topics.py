@@ -295,8 +295,8 @@ def test_too_many_operations_are_refused(topics: KafkaTree, lake: Warehouse, sur
 
 
 def _progress(surveyor: Surveyor, hosts: str, plan: Plan) -> dict[str, int]:
-    told = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", hosts, "--json").stdout)
-    return {name: told[name] for name in ("complete", "in_progress", "not_started", "diverged")}
+    result = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", hosts, "--json").stdout)
+    return {name: result[name] for name in ("complete", "in_progress", "not_started", "diverged")}
 
 
 AFTER = {"config": (1, 0), "delete": (0, 2), "expand": (3, 0)}

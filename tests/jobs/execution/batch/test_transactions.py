@@ -153,18 +153,20 @@ CHANGED = Create("/config/changes/config_change_", encode_config_change("topics/
 
 
 @pytest.mark.parametrize(
-    ("config", "told", "expected"),
+    ("config", "notified", "expected"),
     [
         (None, True, [Create(CONFIG, encode_config({"a": "2"})), CHANGED]),
         ({"b": "1", "c": "1"}, True, [SetData(CONFIG, encode_config({"c": "1", "a": "2"}), 4), CHANGED]),
         (None, False, [Create(CONFIG, encode_config({"a": "2"})), Create("/config/changes"), CHANGED]),
     ],
 )
-def test_a_config_is_altered_at_its_version(config: dict[str, str] | None, expected: list[Op], *, told: bool) -> None:
+def test_a_config_is_altered_at_its_version(
+    config: dict[str, str] | None, expected: list[Op], *, notified: bool
+) -> None:
     now = znode(CONFIG, None if config is None else (encode_config(config), 4))
     topic = TaskZnodes(znode(TOPIC, (b"", 3)), now, znode("/admin/delete_topics/t", None))
 
-    assert operations_of(ALTERED, topic, has_notifications=told) == [Check(TOPIC, 3), *expected]
+    assert operations_of(ALTERED, topic, has_notifications=notified) == [Check(TOPIC, 3), *expected]
 
 
 def test_a_topic_is_queued_for_deletion() -> None:

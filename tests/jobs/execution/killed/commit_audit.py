@@ -87,7 +87,7 @@ class CommitAudit:
                     yield f"{path} was written without an intent: {sorted(map(str, allowed))}"
 
     def _untrue(self, now: Dump, rows: list[Row]) -> Iterator[str]:
-        mine = {row.place: row for row in _plan_rows(self.here)}
+        plan_rows = {row.place: row for row in _plan_rows(self.here)}
         moves = {row.key: row for row in self.here.plan.changes}
         for row in rows:
             if row["outcome"] != Outcome.APPLIED:
@@ -95,7 +95,7 @@ class CommitAudit:
             if row["action"] in _CALLED_BACK:
                 stands = _is_back(moves[row["topic"], row["partition"]], row["action"], now)
             else:
-                stands = _stands(mine[_place(row)], now, by_kafka=self.by_kafka)
+                stands = _stands(plan_rows[_place(row)], now, by_kafka=self.by_kafka)
             if not stands:
                 yield f"{_place(row)} does not stand as applied"
 

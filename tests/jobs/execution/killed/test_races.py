@@ -75,14 +75,14 @@ class Rendezvous:
 Contest = Callable[[Rendezvous], tuple[Meets, Meets]]
 
 
-def for_the_office(at: Rendezvous) -> tuple[Meets, Meets]:
+def at_the_take_over(at: Rendezvous) -> tuple[Meets, Meets]:
     """Both take over at the same time, then both write at the same time: the first to take over has lost by then."""
     at.come("one writes or ends")
     one = {TAKE_OVER: at.between("one takes over", "two takes over"), "multi 1": at.between("one", "two")}
-    return one, {name: (other, mine) for name, (mine, other) in one.items()}
+    return one, {name: (other, own) for name, (own, other) in one.items()}
 
 
-def out_of_office(at: Rendezvous) -> tuple[Meets, Meets]:
+def at_the_first_write(at: Rendezvous) -> tuple[Meets, Meets]:
     """One's first write meets two's take-over and, unless that fenced it, its second write meets two's first."""
     one = {
         "multi 1": at.between("one writes or ends", "two takes over"),
@@ -95,7 +95,7 @@ def out_of_office(at: Rendezvous) -> tuple[Meets, Meets]:
     return one, two
 
 
-CONTESTS: Final[tuple[Contest, ...]] = (for_the_office, out_of_office)
+CONTESTS: Final[tuple[Contest, ...]] = (at_the_take_over, at_the_first_write)
 
 
 def since_the_last_take_over(tree: KafkaTree) -> set[str]:

@@ -129,8 +129,8 @@ def deleted(brokers: FakeBrokers) -> set[tuple[int, str, int]]:
     return {
         (broker, topic.topic_name, state.partition_index)
         for broker in range(3)
-        for told in brokers[broker].of("stop_replica")
-        for topic in told.request.topic_states
+        for request in brokers[broker].of("stop_replica")
+        for topic in request.request.topic_states
         for state in topic.partition_states
         if state.delete_partition
     }
@@ -204,16 +204,16 @@ def test_killed_at_any_step_the_next_ones_finish(
             audit = CommitAudit.begin(one.here)
             died = runner.run(one.here.commit(), point)
             at = f"killed at point {point} of {steps[cycle]} in cycle {cycle}, {again}: {runner.points[-1]}"
-            told, one.stood = audit.faults(), standing(one.here)
+            faults, one.stood = audit.faults(), standing(one.here)
             if again == "same plan":
                 code = runner.run(one.here.commit(*with_id(tmp_path, 2147483646)))
-                told += [] if code in {DONE, STALE} else [f"exit code {code}: {runner.output}"]
-                told += [*audit.faults(), *audit.unfinished_rows(outcomes={Outcome.APPLIED, Outcome.STALE})]
+                faults += [] if code in {DONE, STALE} else [f"exit code {code}: {runner.output}"]
+                faults += [*audit.faults(), *audit.unfinished_rows(outcomes={Outcome.APPLIED, Outcome.STALE})]
             expire_session(one.here.tree)
             if again == "new plan":
                 elect_and_resign(one.here.tree)
             code = one.goes_on() if one.plans_next() else DONE
-            outcome = (died, told, code, one.shown())
+            outcome = (died, faults, code, one.shown())
         if outcome != (KILLED, [], DONE, whole):
             wrong[at] = outcome, runner.output
     assert wrong == {}

@@ -45,12 +45,12 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
 def _fill(lake: Warehouse, sizes: Sizes, *more: Row) -> None:
     """Fill the table with log sizes of each replica."""
     defaults = {"log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
-    told = [
+    replicas = [
         {"broker_id": broker, "topic": key[0], "partition": key[1], "bytes": size}
         for key, size in sizes.items()
         for broker in REPLICAS[key]
     ]
-    rows = [{**defaults, **row} for row in (*told, *more)]
+    rows = [{**defaults, **row} for row in (*replicas, *more)]
     store_sizes(lake, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=COLUMNS))
 
 

@@ -44,5 +44,5 @@ class Surveyor:
 
     def outcomes(self, plan: str, attempt: int = 1) -> dict[int, str]:
         """The last word on each partition in an attempt."""
-        mine = [row for row in self.commits(plan) if row["attempt"] == attempt and row["partition"] is not None]
-        return {row["partition"]: row["outcome"] for row in sorted(mine, key=lambda row: row["committed_at"])}
+        rows = [row for row in self.commits(plan) if row["attempt"] == attempt and row["partition"] is not None]
+        return {row["partition"]: row["outcome"] for row in sorted(rows, key=lambda row: row["committed_at"])}

@@ -39,8 +39,8 @@ class Surveyor:
         return Surveyor(self.hosts, Path(shutil.copytree(self.warehouse, folder)))
 
     def __call__(self, *arguments: str) -> Ran:
-        told = ["--zookeeper", self.hosts, "--warehouse", str(self.warehouse)]
-        result = CliRunner().invoke(app, [*arguments, *told])
+        options = ["--zookeeper", self.hosts, "--warehouse", str(self.warehouse)]
+        result = CliRunner().invoke(app, [*arguments, *options])
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401

@@ -37,7 +37,7 @@ VARYING: Final = (
     (r"[\u2500-\u257f]+", " "),
     (r"\s+", " "),
 )
-"""What differs from run to run, in lines as told, and what stands for it."""
+"""What differs from run to run, in lines as normalised, and what stands for it."""
 
 Answering = Callable[[str, str, bool], list[str]]
 """What runs a command, given the heading that it stands below, and whether the page shows what it answers."""
@@ -88,8 +88,8 @@ def agree(shown: Sequence[str], answered: Sequence[str]) -> bool:
     >>> agree(["    plan 10c1d15e071acbe6: 3 ...", "    ...", "    took 4.9 s"], answer)
     False
     """
-    pattern = "".join(_pattern(told(line)) for line in shown)
-    return re.fullmatch(pattern, "".join(f"{told(line)}\n" for line in answered)) is not None
+    pattern = "".join(_pattern(normalised(line)) for line in shown)
+    return re.fullmatch(pattern, "".join(f"{normalised(line)}\n" for line in answered)) is not None
 
 
 def _pattern(line: str) -> str:
@@ -98,7 +98,7 @@ def _pattern(line: str) -> str:
     return re.escape(line.removesuffix(CUT)) + (".*\n" if line.endswith(CUT) else "\n")
 
 
-def told(line: str) -> str:
+def normalised(line: str) -> str:
     """Leave out what varies."""
     for pattern, instead in VARYING:
         line = re.sub(pattern, instead, line)

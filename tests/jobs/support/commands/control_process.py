@@ -17,12 +17,12 @@ from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
 
-OURS, NOBODY = 2147483647, 2147483646
-"""The controller's id; and that of one who does nothing, so that no broker gets to be the controller."""
+OURS, IDLE = 2147483647, 2147483646
+"""Ids of the resident controller, and of an idle session that keeps brokers from becoming the controller."""
 
 
 @dataclass
-class Office:
+class ControllerProcess:
     """A running resident controller: its process, its session and its output."""
 
     process: "subprocess.Popen[str]"
@@ -40,7 +40,7 @@ class Office:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Nothing of it runs meanwhile."""
+        """Stop the process within the block."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -53,48 +53,48 @@ class Office:
 
 
 @contextmanager
-def in_office(kafka: KafkaTree, warehouse: Path) -> Iterator[Office]:
-    """The command as an operator calls it; ended by Ctrl-C unless it has ended before."""
+def running_controller(kafka: KafkaTree, warehouse: Path) -> Iterator[ControllerProcess]:
+    """Run the command as an operator does; end it by Ctrl-C unless it has ended before."""
     before = int(kafka.client.get("/controller_epoch")[0])
     log = warehouse.with_name(f"{warehouse.name}-{before}.log")
     with log.open("w") as output:
         command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
         where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
         process = subprocess.Popen([*command, *where], stdout=output, stderr=output, text=True)
-        office = Office(process, log)
+        controller = ControllerProcess(process, log)
     try:
-        taken = eventually(lambda: controller(kafka) == OURS or office.process.poll() is not None, 300)
-        assert taken, office.output[-3000:]
-        assert office.process.poll() is None, office.output[-3000:]
-        office.session = kafka.client.get("/controller")[1].ephemeralOwner
-        office.epoch = int(kafka.client.get("/controller_epoch")[0])
-        yield office
+        taken = eventually(lambda: controller_id(kafka) == OURS or controller.process.poll() is not None, 300)
+        assert taken, controller.output[-3000:]
+        assert controller.process.poll() is None, controller.output[-3000:]
+        controller.session = kafka.client.get("/controller")[1].ephemeralOwner
+        controller.epoch = int(kafka.client.get("/controller_epoch")[0])
+        yield controller
     finally:
-        office.process.send_signal(signal.SIGCONT)
-        office.process.send_signal(signal.SIGINT)
+        controller.process.send_signal(signal.SIGCONT)
+        controller.process.send_signal(signal.SIGINT)
         try:
-            office.process.wait(60)
+            controller.process.wait(60)
         finally:
-            office.kill()
+            controller.kill()
 
 
-def controller(kafka: KafkaTree) -> int | None:
+def controller_id(kafka: KafkaTree) -> int | None:
     """The controller's id, NO_CONTROLLER during a change."""
     data = read(kafka.client, "/controller").data
     return None if data is None else decode_controller(data).broker_id
 
 
 @contextmanager
-def nobody_in_office(kafka: KafkaTree) -> Iterator[None]:
+def idle_controller(kafka: KafkaTree) -> Iterator[None]:
     """Create /controller for an idle session, so that no broker is faster; the next controller takes it over."""
     with connected(kafka.endpoint) as client:
-        take_over(client, NOBODY)
+        take_over(client, IDLE)
         yield
 
 
-def end_session_of(kafka: KafkaTree, office: Office) -> None:
-    """As ZooKeeper does when it has not heard of it for the session timeout."""
-    end_session(kafka.hosts, office.session)
+def end_session_of(kafka: KafkaTree, controller: ControllerProcess) -> None:
+    """End its session, as ZooKeeper does after the session timeout."""
+    end_session(kafka.hosts, controller.session)
 
 
 def mark(kafka: KafkaTree) -> int:

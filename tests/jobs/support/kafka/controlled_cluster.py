@@ -21,7 +21,7 @@ from schemas.znodes import (
     encode_partitions,
 )
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.control_process import Office
+from tests.jobs.support.commands.control_process import ControllerProcess
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -42,19 +42,19 @@ class ControlledCluster:
     cluster: EmbeddedCluster
     kafka: KafkaTree
     folder: Path
-    offices: list[Office] = field(default_factory=list)
+    controllers: list[ControllerProcess] = field(default_factory=list)
 
     @property
-    def office(self) -> Office:
-        return self.offices[-1]
+    def controller(self) -> ControllerProcess:
+        return self.controllers[-1]
 
     @property
     def warehouse(self) -> Path:
         return self.folder / "w"
 
-    def soon(self, holds: Callable[[], bool], seconds: float = 120) -> None:
+    def wait_until(self, holds: Callable[[], bool], seconds: float = 120) -> None:
         """Wait until a condition holds; otherwise fail with the states and the controller's output."""
-        assert eventually(holds, seconds), (self.states(), self.office.output[-3000:])
+        assert eventually(holds, seconds), (self.states(), self.controller.output[-3000:])
 
     def states(self, topic: str = TOPIC) -> list[State]:
         return [self.kafka.state(topic, partition) for partition in sorted(self.assigned(topic).partitions)]
@@ -68,7 +68,7 @@ class ControlledCluster:
         return all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states(topic)))
 
     # topics and requests
-    def by_hand(self, topic: str, replicas: dict[int, list[int]]) -> None:
+    def write_topic(self, topic: str, replicas: dict[int, list[int]]) -> None:
         """Write a topic as any client can."""
         settings = b'{"version":1,"config":{"min.insync.replicas":"%d"}}' % min(2, *map(len, replicas.values()))
         self.kafka.write(f"/config/topics/{topic}", settings)
@@ -76,9 +76,9 @@ class ControlledCluster:
 
     def create(self, topic: str, replicas: dict[int, list[int]]) -> None:
         """Write a topic, and wait until it is led and all its replicas exist."""
-        self.by_hand(topic, replicas)
+        self.write_topic(topic, replicas)
         holders = [(broker, f"{topic}-{p}") for p, brokers in replicas.items() for broker in brokers]
-        self.soon(lambda: all(name in self.log_names(broker, topic) for broker, name in holders), 60)
+        self.wait_until(lambda: all(name in self.log_names(broker, topic) for broker, name in holders), 60)
 
     def assigned(self, topic: str) -> Assignment:
         return decode_assignment(self.kafka.client.get(f"/brokers/topics/{topic}")[0])

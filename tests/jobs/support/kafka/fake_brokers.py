@@ -232,18 +232,18 @@ class FakeBrokers:
 
     def in_order(self, topic: str) -> list[tuple[int, str]]:
         """Return a list to which requests about a topic are added when the first three brokers receive them."""
-        heard: list[tuple[int, str]] = []
+        requests: list[tuple[int, str]] = []
         for broker in (0, 1, 2):
-            self[broker].on_request = _noting(heard, broker, topic, self[broker].on_request)
-        return heard
+            self[broker].on_request = _noting(requests, broker, topic, self[broker].on_request)
+        return requests
 
 
 def _noting(
-    heard: list[tuple[int, str]], broker: int, topic: str, then: Callable[[ReceivedRequest], object]
+    requests: list[tuple[int, str]], broker: int, topic: str, then: Callable[[ReceivedRequest], object]
 ) -> Callable[[ReceivedRequest], object]:
     def note(received: ReceivedRequest) -> None:
         if topic in {of for of, _ in received.partitions}:
-            heard.append((broker, received.api))
+            requests.append((broker, received.api))
         then(received)
 
     return note

@@ -23,7 +23,7 @@ PAUSE, AT_ONCE = 0.05, 5
 """A hundred records a second, five at a time: three brokers spend their time on requests, however few are in each."""
 
 
-class Seen(dict[int, tuple[int, list[int], list[int]]]):
+class TopicMetadata(dict[int, tuple[int, list[int], list[int]]]):
     """Leader, replicas and ISR by partition; one that the broker does not know yet has no leader and empty lists.
 
     A broker that is asked between two controllers may know a partition only a moment later, so callers ask again.
@@ -61,21 +61,21 @@ def broker_in_control(tree: KafkaTree) -> bool:
     The check of all brokers is needed because librdkafka keeps the first controller that it gets.
     """
     state = read_cluster(tree.client)
-    named = {_controller_seen_by(address) for row in state.brokers for address in bootstrap([row], {})}
+    named = {_controller_reported_by(address) for row in state.brokers for address in bootstrap([row], {})}
     return state.controller.broker_id in (0, 1, 2) and named == {state.controller.broker_id}
 
 
-def _controller_seen_by(broker: str) -> int | None:
+def _controller_reported_by(broker: str) -> int | None:
     try:
         return int(AdminClient({"bootstrap.servers": broker, "log_level": 0}).list_topics(timeout=10).controller_id)
     except KafkaException:
         return None
 
 
-def seen_by(broker: str, topic: str) -> Seen:
+def topic_metadata(broker: str, topic: str) -> TopicMetadata:
     """A topic in the metadata of this one broker."""
     metadata = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
-    return Seen({p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()})
+    return TopicMetadata({p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()})
 
 
 class Traffic:

@@ -71,8 +71,8 @@ def stored_plan(
 
 def _content() -> dict[str, Any]:
     parameters = {"rebalance": True, "sasl.jaas.config": SECRET}
-    alike = {"parameters": parameters, "snapshot_id": 3, "cluster_id": "id", "broker_epochs": EPOCHS}
-    return {"kind": PlanKind.REASSIGN, **alike}
+    constants = {"parameters": parameters, "snapshot_id": 3, "cluster_id": "id", "broker_epochs": EPOCHS}
+    return {"kind": PlanKind.REASSIGN, **constants}
 
 
 def lived_in(lake: Warehouse) -> Cluster:
@@ -212,19 +212,19 @@ def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> PlanRecord:
         "isr_after": known["isr"],
         "requires_live": moved,
     }
-    alike = {"wave": 0, "action": Action.REASSIGN.value, "is_new": False, "reason": "evens out"}
-    changes = _filled("changes", pa.table(columns), alike)
+    constants = {"wave": 0, "action": Action.REASSIGN.value, "is_new": False, "reason": "evens out"}
+    changes = _filled("changes", pa.table(columns), constants)
     content = PlanHeader(**{**_content(), "snapshot_id": 1})
     return store(lake, Alias("all"), content, _ArrowRows(lake, changes))
 
 
-def _filled(table: str, rows: pa.Table, alike: Mapping[str, Any]) -> pa.Table:
+def _filled(table: str, rows: pa.Table, constants: Mapping[str, Any]) -> pa.Table:
     """Complete a table's columns with the same value in every row, or null."""
     schema = schema_of(table)
     columns = []
     for column in schema:
-        if column.name in alike:
-            columns.append(pa.repeat(pa.scalar(alike[column.name], column.type), rows.num_rows))
+        if column.name in constants:
+            columns.append(pa.repeat(pa.scalar(constants[column.name], column.type), rows.num_rows))
         elif column.name in rows.column_names:
             columns.append(rows[column.name].cast(column.type))
         else:

@@ -56,7 +56,7 @@ def state_path(topic: str, partition: int) -> str:
 class KafkaTree:
     """The tree under `hosts`; `client` may do to it whatever a test needs.
 
-    With `brokers`, those that are registered without further ado listen to control requests, and tell what they heard.
+    With `brokers`, brokers that are registered at no given address receive control requests, and record them.
     """
 
     def __init__(
