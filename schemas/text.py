@@ -9,6 +9,9 @@ from typing import Final
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
 """Start of the part of a reason that names a drained broker as leader; the broker id follows."""
 
+LINES_SHOWN: Final = 50
+"""Lines of a list that are printed unless everything is asked for."""
+
 MAX_BROKERS_NAMED: Final = 10
 """Brokers named in a line."""
 

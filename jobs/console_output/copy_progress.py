@@ -2,11 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from jobs.core.units import format_bytes, format_duration
-from jobs.preconditions.copy_progress import CopyProgress
 from planner.reassignment.copy_rate import (
     CopyRate,
     CopyReading,
@@ -20,6 +19,16 @@ from schemas.text import pluralise
 
 PARTITIONS_SHOWN: Final = 10
 BROKERS_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyProgress:
+    """The last reading, the one before if there was one, and the brokers that did not answer the last one."""
+
+    current: CopyReading
+    previous: CopyReading | None
+    seconds: float
+    silent: Mapping[int, str]
 
 
 def copying_result(copying: CopyProgress) -> dict[str, Any]:

@@ -36,7 +36,6 @@ from jobs.repositories.figures import figures_in
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
 from jobs.runtime.console import (
-    LINES_SHOWN,
     format_cell,
     next_in_json,
     next_lines,
@@ -49,7 +48,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation, PlanRecord
-from schemas.text import DRAINED_LEADS, plan_size, pluralise
+from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
 
 GROUPS_SHOWN: Final = 20
 """Topics, brokers and reasons in the text summary."""

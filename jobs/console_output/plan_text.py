@@ -11,12 +11,12 @@ from jobs.core.units import format_bytes
 from jobs.preconditions.deletion_impact import DeletionImpact
 from jobs.repositories.plans.checked_configs import set_by
 from jobs.repositories.plans.repository import Plan
-from jobs.runtime.console import LINES_SHOWN, format_cell, truncate
+from jobs.runtime.console import format_cell, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
 from schemas.rows import ChangeSummary, Operation, PlanRecord, PlanRow, operations_among
-from schemas.text import DRAINED_LEADS, join_words, plan_size, pluralise
+from schemas.text import DRAINED_LEADS, LINES_SHOWN, join_words, plan_size, pluralise
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
 

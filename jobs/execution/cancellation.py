@@ -24,7 +24,9 @@ from jobs.adapters.brokers.admin import (
     error_name,
 )
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
+from jobs.adapters.zookeeper.current_state import partitions_now, read_current, read_operations
 from jobs.adapters.zookeeper.lease import Lease, current_holder
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.plans import after_cancellation
@@ -40,11 +42,12 @@ from jobs.preconditions.cancellation import (
     allowed_by_option,
     partitions_of,
     plan_cancellation,
+    refuse_cancellation,
     rejections,
 )
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
-from jobs.runtime.console import LINES_SHOWN, Result, confirm, emit_result, format_cell, is_terminal, log
+from jobs.runtime.console import Result, confirm, emit_result, format_cell, is_terminal, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
@@ -52,7 +55,7 @@ from planner.reassignment.cancellation import ReassignmentStatus
 from planner.reassignment.rollback import steps_by_partition
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
-from schemas.text import pluralise
+from schemas.text import LINES_SHOWN, pluralise
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 """Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""
@@ -93,6 +96,18 @@ def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
         )
 
 
+def read_cancellation(
+    client: KazooClient, settings: Settings, plan: Plan, *, fewer_copies: bool = False
+) -> CancellationPlan:
+    """Read the cluster, and return the status of everything in a plan; see `plan_cancellation`."""
+    refuse_cancellation(plan)
+    state = read_cluster(client)
+    current = read_current(client, plan.changes)
+    has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)
+    operations = read_operations(client, plan.tasks) if has_others else None
+    return plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
+
+
 def cancel_running(
     settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
@@ -102,7 +117,7 @@ def cancel_running(
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
     with zookeeper.connected() as client:
-        cancellation = plan_cancellation(client, settings, plan)
+        cancellation = read_cancellation(client, settings, plan)
         was_requested = _was_requested(settings.lake, plan) or _is_being_committed(client, plan)
         if not (
             was_requested
@@ -131,12 +146,12 @@ def _cancel_leased(
     A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
     answers, just before the cancellation is requested.
     """
-    state = plan_cancellation(client, settings, plan).state
+    state = read_cancellation(client, settings, plan).state
     with ExitStack() as stack:
         is_resident = resident(client) is not None
         throttled = bool(throttle_rows(settings.lake, plan.plan_id))
         admin = stack.enter_context(admin_of(settings, state)) if throttled or not is_resident else None
-        cancellation = plan_cancellation(client, settings, plan, fewer_copies=fewer_copies)
+        cancellation = read_cancellation(client, settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
             refuse_unsafe(plan, cancellation)
         controller = ZkReassignmentOverride(client) if is_resident or admin is None else admin
@@ -181,7 +196,8 @@ class _CancellationRun:
     def read(self, keys: Sequence[Key]) -> dict[Key, PartitionStatus]:
         steps = steps_by_partition(self.plan.changes)
         sync(self.client)
-        statuses = partitions_of(self.client, self.cancellation.state, {key: steps[key] for key in keys})
+        current = partitions_now(self.client, keys)
+        statuses = partitions_of(self.cancellation.state, {key: steps[key] for key in keys}, current)
         return {status.key: status for status in statuses}
 
     def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
@@ -199,7 +215,7 @@ class _CancellationRun:
 
     def _recheck(self, in_progress: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
         """Set aside partitions that would lose their last in-sync replica by now: storing the intents took time."""
-        cancellation = plan_cancellation(self.client, self.settings, self.plan, fewer_copies=self.fewer_copies)
+        cancellation = read_cancellation(self.client, self.settings, self.plan, fewer_copies=self.fewer_copies)
         risks = {status.key: status.risk for status in cancellation.unsafe if status.risk is not None}
         safe = [status for status in in_progress if status.key not in risks]
         unsafe = [
@@ -348,7 +364,7 @@ def _cancel_stored(
     fewer_copies: bool,
 ) -> ExitCode:
     with zookeeper.connected() as client:
-        cancellation = plan_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
+        cancellation = read_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(stored_plan, cancellation)
     if not _has_work(stored_plan, cancellation):
@@ -376,7 +392,7 @@ def _cancel_stored(
     verdicts = cancel_running(settings, zookeeper, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     stored_plan = read_plan(settings.lake, stored_plan.plan_id)
     with zookeeper.connected() as client:
-        cancellation = plan_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
+        cancellation = read_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
     return _report(settings, stored_plan, cancellation, verdicts)
 
 

@@ -10,8 +10,8 @@ from typing import Final
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.connections import admin_of
@@ -19,12 +19,12 @@ from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.console import LINES_SHOWN, confirm, emit_result, is_terminal, log
+from jobs.runtime.console import confirm, emit_result, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
-from schemas.text import pluralise
+from schemas.text import LINES_SHOWN, pluralise
 
 DEFAULT_BROKER_ZNODE: Final = "<default>"
 """Name of the znode with the defaults of all brokers; the Admin API uses the empty name."""
@@ -71,7 +71,7 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
 def _clear(settings: Settings) -> ExitCode:
     with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
         state = read_cluster(client)
-        refuse_migration(state)
+        refuse_migration(state.migration)
         with lease_for(settings, zookeeper, "", "cancel") as lease, admin_of(settings, state) as admin:
             for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:
                 clear_throttle(settings.lake, client, LeaseGuardedAdmin(admin, lease), plan_id)

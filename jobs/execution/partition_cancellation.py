@@ -27,29 +27,28 @@ from jobs.adapters.brokers.admin import (
 )
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.admin_requests import withdraw
-from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, reassign_requests
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.adapters.zookeeper.current_state import partitions_now
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.preconditions.cancellation import allowed_by_option
-from jobs.preconditions.changes import assigned, understood
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.commit_log import next_attempt
 from jobs.repositories.plans.rows import NO_PLAN, CommitRows
-from jobs.runtime.console import LINES_SHOWN, confirm, emit_result, is_terminal, log
+from jobs.runtime.console import confirm, emit_result, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.cancellation import CancellationRisk, cancellation_risk
 from schemas.enums import Outcome, Step
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
-from schemas.text import pluralise
+from schemas.text import LINES_SHOWN, pluralise
 from schemas.znodes import MalformedZnodeError
 
 CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
@@ -154,22 +153,19 @@ def cancel_partitions(
 
 def _read(client: KazooClient, keys: Sequence[Key], *, fewer_copies: bool) -> tuple[ClusterState, list[_Partition]]:
     state = read_cluster(client)
-    refuse_migration(state)
+    refuse_migration(state.migration)
     requests = reassign_requests(client) or {}
-    names = sorted({topic for topic, _ in keys})
-    topics = dict(zip(names, read_permitted(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
-    states = read_permitted(client, [f"{TOPICS}/{topic}/partitions/{number}/state" for topic, number in keys])
+    found = partitions_now(client, keys)
     partitions = []
-    for key, znode in zip(keys, states, strict=True):
+    for key in keys:
         request = requests.get(key)
         try:
-            assignment = assigned(topics[key[0]], key[1])
+            current = found[key].assignment
         except MalformedZnodeError as error:
             partitions.append(_Partition(key, None, request, None, str(error)))
             continue
-        current = None if assignment is None else ReplicaAssignment(*assignment)
-        state_content = understood(znode)
-        isr = None if state_content is None else state_content.isr
+        partition_state = found[key].state
+        isr = None if partition_state is None else partition_state.isr
         risk = (
             cancellation_risk(current, isr, state.live, fewer_copies=fewer_copies)
             if current is not None and current.is_moving

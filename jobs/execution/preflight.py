@@ -11,6 +11,7 @@ from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import refuse_take_over
+from jobs.adapters.zookeeper.current_state import partitions_now, read_current, read_operations, read_reassignments
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import RefusedError
@@ -20,8 +21,8 @@ from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond
-from jobs.preconditions.operations import judge_tasks
-from jobs.preconditions.reassignments import all_reassignments, warnings_of_others
+from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.reassignments import classify, warnings_of_others
 from jobs.preconditions.waves import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import RowOutcome
@@ -80,14 +81,17 @@ def check_before_commit(
         if selected_mode is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state, settings.listener)
-            pending, verdicts = Preconditions.of(plan, state).judge(client, plan.changes)
+            pending, verdicts = Preconditions.of(plan, state.live, state.deleting).judge(
+                plan.changes, partitions_now(client, [change.key for change in plan.changes])
+            )
             refuse_too_large(client, plan, pending)
         else:
-            pending, verdicts = evaluate_waves(client, plan.changes)
+            pending, verdicts = evaluate_waves(plan.changes, read_current(client, plan.changes))
             if any(change.action == Action.REASSIGN for change in pending):
-                for warning in warnings_of_others(settings, plan, pending, all_reassignments(client)):
+                others = classify(read_reassignments(client))
+                for warning in warnings_of_others(settings, plan, pending, others):
                     warn(warning)
-        tasks, task_verdicts = judge_tasks(client, plan.tasks)
+        tasks, task_verdicts = judge_operations(plan.tasks, read_operations(client, plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
             latest_epoch = max(latest_epoch, latest_epoch_of_states(client))

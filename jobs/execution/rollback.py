@@ -14,8 +14,9 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.report import ReportExtras, refuse_unless_agreed
+from jobs.execution.rolled_back import close_if_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
-from jobs.preconditions.rollback import close_if_back, find_rollback, refuse_without_snapshot
+from jobs.preconditions.rollback import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
@@ -86,7 +87,7 @@ def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, 
 def _make_plan(client: KazooClient, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
     """Make the plan and store it."""
     lake = settings.lake
-    rollback = find_rollback(client, settings, original, to_snapshot)
+    rollback = read_rollback(client, settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
         parameters=_parameters(original, to_snapshot),

@@ -4,32 +4,32 @@ A plan that is found complete is recorded as complete. So verification writes to
 cluster.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jobs.adapters.zookeeper.connection import Znode, ZooKeeperSession, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
+from jobs.adapters.zookeeper.current_state import partitions_now, read_current, read_operations
 from jobs.advice.outage import in_json, outage_after
 from jobs.advice.plans import after_verification
 from jobs.console_output.copy_progress import copying_lines, copying_result
 from jobs.console_output.kafka_text import status_lines
 from jobs.core.errors import ExitCode
-from jobs.preconditions.changes import assigned, read_changed
-from jobs.preconditions.copy_progress import measure
+from jobs.execution.copy_progress import measure
+from jobs.execution.rolled_back import close_rolled_back
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.preconditions.rollback import close_rolled_back
 from jobs.preconditions.verification import current_evenness, verify_plan
-from jobs.repositories.figures import figures_in
+from jobs.repositories.figures import Figures, figures_in
 from jobs.repositories.plans.commit_log import note_verified
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.cli_enums import TextFormat
-from jobs.runtime.console import Result, emit_result, truncate
+from jobs.runtime.console import Result, emit_result, log, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.reassignment.cancellation import ReassignmentStatus
 from planner.reassignment.rollback import steps_by_partition
-from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import PlanRow, changes_among
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}
@@ -66,12 +66,15 @@ def _report_stored(
     detailed: bool,
 ) -> ExitCode:
     with zookeeper.connected() as client:
-        statuses = verify_plan(client, stored_plan)
+        sync(client)
+        current, operations = read_current(client, stored_plan.changes), read_operations(client, stored_plan.tasks)
+        statuses = verify_plan(stored_plan, current, operations)
         counts = Counter(status for _, status, _ in statuses)
         complete = counts[ReassignmentStatus.COMPLETE] == len(statuses)
         if complete:
             note_verified(settings.lake, stored_plan)
-            close_rolled_back(client, settings, stored_plan)
+            if unmarked := close_rolled_back(client, settings, stored_plan):
+                log(f"surveyor: {unmarked}", logging.WARNING)
     throttled = stored_plan.plan_id in throttled_plans(settings.lake)
     summary_fields = {
         "plan_id": stored_plan.plan_id,
@@ -83,8 +86,7 @@ def _report_stored(
     moving = changes_among([row for row, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS])
     copying = None if text is TextFormat.KAFKA else measure(zookeeper, settings, moving, interval)
     result["copying"] = None if copying is None else copying_result(copying)
-    with zookeeper.connected() as client:
-        evenness = None if text is TextFormat.KAFKA else current_evenness(client, settings.lake, stored_plan)
+    evenness = None if text is TextFormat.KAFKA else _evenness_now(settings, zookeeper, stored_plan)
     if evenness is not None:
         result["evenness"] = {"now": evenness, "planned": _planned_evenness(stored_plan)}
     summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
@@ -121,6 +123,15 @@ def _empty_plan_lines(settings: Settings, plan: Plan) -> Iterator[str]:
         yield f"  it changes nothing, so there is nothing to verify{rejected}"
 
 
+def _evenness_now(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan) -> Figures | None:
+    if "brokers_counted" not in figures_in(plan.row):
+        return None
+    with zookeeper.connected() as client:
+        sync(client)
+        current = partitions_now(client, [change.key for change in plan.changes])
+    return current_evenness(settings.lake, plan, current)
+
+
 def _planned_evenness(plan: Plan) -> Result:
     figures = figures_in(plan.row)
     return {name: figures[name][1] for name in EVENNESS if name in figures}
@@ -145,18 +156,14 @@ def _kafka_lines(zookeeper: ZooKeeperSession, plan: Plan) -> Iterator[str]:
     final_changes = [steps[-1] for steps in steps_by_partition(plan.changes).values()]
     with zookeeper.connected() as client:
         sync(client)
-        assignments = [
-            (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, final_changes)
-        ]
+        current = partitions_now(client, [change.key for change in final_changes])
     return status_lines(
-        ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, assignment)
-        for change, assignment in assignments
+        (
+            {"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after},
+            current[change.key].assignment,
+        )
+        for change in final_changes
     )
-
-
-def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
-    assignment = assigned(topic, partition)
-    return None if assignment is None else ReplicaAssignment(*assignment)
 
 
 def _lines(statuses: Sequence[tuple[PlanRow, ReassignmentStatus, str]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The state of a plan's partitions before a cancellation: how far each one is, and whether it can be cancelled
 safely.
 
-This module only reads; `planner.reassignment.cancellation` decides. The rest of a plan, elections and topic operations,
+`planner.reassignment.cancellation` decides about one partition. The rest of a plan, elections and topic operations,
 finishes at once after it was requested. So only what has not been requested yet can be cancelled of it.
 """
 
@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
-
-from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.core.errors import RefusedError
-from jobs.preconditions.changes import assigned, is_other_topic, other_topic_reason, read_changed, understood
+from jobs.preconditions.changes import is_other_topic, other_topic_reason
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.verification import verify_plan
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
 from planner.reassignment.rollback import steps_by_partition, steps_of
-from schemas.enums import Action, PlanStatus, RejectionCode, RequestKind
+from schemas.current_state import CurrentPartition, CurrentState, OperationState
+from schemas.enums import Action, PlanStatus, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
@@ -72,23 +70,35 @@ class CancellationPlan:
         return {status.value: len(self.of(status)) for status in ReassignmentStatus} | {"unsafe": len(self.unsafe)}
 
 
-def plan_cancellation(
-    client: KazooClient, settings: Settings, plan: Plan, *, fewer_copies: bool = False
-) -> CancellationPlan:
-    """Read the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
-
-    `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
-    """
-    _refuse(plan)
+def refuse_cancellation(plan: Plan) -> None:
+    """Raise RefusedError if the plan allows no cancellation, whatever the cluster's state is."""
+    status = plan.row.status
+    if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
+        raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")
     refuse_edited(plan)
-    state = read_cluster(client)
-    refuse_migration(state)
+
+
+def plan_cancellation(
+    settings: Settings,
+    plan: Plan,
+    state: ClusterState,
+    current: CurrentState,
+    operations: OperationState | None,
+    *,
+    fewer_copies: bool = False,
+) -> CancellationPlan:
+    """Return the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
+
+    `operations` is None if the plan has reassignments only. `fewer_copies`: leaving a partition with fewer copies than
+    before is not a risk.
+    """
+    refuse_cancellation(plan)
+    refuse_migration(state.migration)
     refuse_other_cluster(settings, plan, state)
-    moves = partitions_of(client, state, steps_by_partition(plan.changes), fewer_copies=fewer_copies)
+    moves = partitions_of(state, steps_by_partition(plan.changes), current.partitions, fewer_copies=fewer_copies)
     other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
-    other_statuses = (
-        verify_plan(client, dataclasses.replace(plan, changes=other_changes)) if other_changes or plan.tasks else []
-    )
+    others = dataclasses.replace(plan, changes=other_changes)
+    other_statuses = [] if operations is None else verify_plan(others, current, operations)
     return CancellationPlan(
         state,
         [*moves, *(PartitionStatus(row, _as_irreversible(status), detail) for row, status, detail in other_statuses)],
@@ -100,38 +110,26 @@ def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
     return ReassignmentStatus.IRREVERSIBLE if status is ReassignmentStatus.IN_PROGRESS else status
 
 
-def _refuse(plan: Plan) -> None:
-    status = plan.row.status
-    if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
-        raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")
-
-
 def partitions_of(
-    client: KazooClient,
     state: ClusterState,
     steps_by_key: Mapping[Key, Sequence[Change]],
+    partitions: Mapping[Key, CurrentPartition],
     *,
     fewer_copies: bool = False,
 ) -> list[PartitionStatus]:
-    """Read the status of these partitions; the caller has called `sync` before."""
-    deleting = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
-    changed_znodes = read_changed(client, [steps[0] for steps in steps_by_key.values()])
+    """Return the status of the partitions that have these steps."""
     risk_of = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
-    return [
-        _partition_status(steps_by_key[change.key], topic, znode, risk_of, deleting)
-        for change, topic, znode in changed_znodes
-    ]
+    return [_partition_status(steps, partitions[key], risk_of, state.deleting) for key, steps in steps_by_key.items()]
 
 
 def _partition_status(
     steps: Sequence[Change],
-    topic: Znode,
-    state: Znode,
+    partition: CurrentPartition,
     risk_of: Callable[..., CancellationRisk | None],
     deleting: Collection[str],
 ) -> PartitionStatus:
     first_step = steps[0]
-    current, reason = assignment_of(first_step, topic)
+    current, reason = _assignment_of(first_step, partition)
     if first_step.topic in deleting:
         reason = "its topic is queued for deletion"
     if current is None or reason is not None:
@@ -140,28 +138,25 @@ def _partition_status(
     detail = f"replicas {list(current.replicas)}"
     if current.is_moving:
         detail += f", adding {list(current.adding)}, removing {list(current.removing)}"
-    state_content = understood(state)
+    isr = None if partition.state is None else partition.state.isr
     if status is not ReassignmentStatus.IN_PROGRESS:
-        stranded = (
-            not current.is_moving and state_content is not None and not set(state_content.isr) & set(current.replicas)
-        )
+        stranded = not current.is_moving and isr is not None and not set(isr) & set(current.replicas)
         return PartitionStatus(steps[number], status, detail, stranded=stranded)
-    return PartitionStatus(
-        steps[number], status, detail, risk_of(current, None if state_content is None else state_content.isr)
-    )
+    return PartitionStatus(steps[number], status, detail, risk_of(current, isr))
 
 
-def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
+def _assignment_of(change: Change, partition: CurrentPartition) -> tuple[ReplicaAssignment | None, str | None]:
     """Return the assignment of the change's partition, or None and the reason."""
+    topic = partition.topic
     try:
-        assignment = assigned(topic, change.partition)
+        assignment = partition.assignment
     except MalformedZnodeError as error:
         return None, f"{topic.path}: {error}"
     if assignment is None:
         return None, "the partition is gone"
     if is_other_topic(change, topic):
         return None, other_topic_reason(change, topic)
-    return ReplicaAssignment(*assignment), None
+    return assignment, None
 
 
 def allowed_by_option(risks: Iterable[CancellationRisk | None]) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Self
 
 from jobs.adapters.zookeeper.cluster import ClusterState
-from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.units import parse_seconds
 from jobs.repositories.plans.checked_configs import refuse_bad_configs
@@ -77,7 +77,7 @@ def broker_ids(text: str) -> frozenset[int]:
 
 def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
     """Raise RefusedError if the plan exceeds a limit, or the cluster must not be written to at all."""
-    refuse_migration(state)
+    refuse_migration(state.migration)
     if plan.row.status in UNCOMMITTABLE:
         raise RefusedError(f"plan {plan.title} is {plan.row.status}; plan again")
     if plan.row.is_cycle:

@@ -1,7 +1,7 @@
 """Running reassignments: how far those of a plan have come, and which others run, wait or cannot be carried out.
 
-They are read from ZooKeeper. Since 2.4 Kafka's controller writes adding and removing replicas before it begins
-(`KafkaController.onPartitionReassignment`); older ones have only /admin/reassign_partitions.
+Since 2.4 Kafka's controller stores adding and removing replicas before it begins
+(`KafkaController.onPartitionReassignment`); of older ones only the requests are known.
 """
 
 import shlex
@@ -9,31 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kazoo.client import KazooClient
-
-from jobs.adapters.zookeeper.admin_requests import Targets
-from jobs.adapters.zookeeper.cluster import (
-    REASSIGN,
-    TOPICS,
-    broker_epochs,
-    ignored_request,
-    reassign_requests,
-    topics_to_delete,
-)
-from jobs.adapters.zookeeper.connection import Znode, children, sync
-from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.cluster import REASSIGN
 from jobs.core.errors import RefusedError
-from jobs.preconditions.changes import assigned, read_changed, understood
 from jobs.repositories.plans.repository import Plan, moves_replicas
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
 from planner.reassignment.cancellation import ReassignmentStatus, status_towards
 from planner.reassignment.obstacles import Reassignment, reassignment
+from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState
 from schemas.enums import Action
-from schemas.replica_assignment import ReplicaAssignment, is_reassigned, target
 from schemas.rows import Change, Key
 from schemas.text import abbreviate, pluralise
-from schemas.znodes import Assignment, MalformedZnodeError, State, read_assignment
+from schemas.znodes import MalformedZnodeError
 
 _MAX_PARTITIONS_PER_COMMAND: Final = 100
 """Maximum number of partitions in a suggested command; run again, it is suggested for the others."""
@@ -45,32 +32,18 @@ def reassignments_of(plan: Plan) -> list[Change]:
 
 
 def reassignment_statuses(
-    client: KazooClient, changes: Sequence[Change], plan: Plan
+    changes: Sequence[Change], plan: Plan, current: CurrentState
 ) -> Iterator[tuple[Change, ReassignmentStatus, str]]:
     """Yield the status of each requested reassignment of a plan, and the detail that shows it.
 
     A reassignment has diverged if another client has cancelled it or moves its partition elsewhere.
     """
-    requests = reassign_requests(client) or {}
     changes_by_key: dict[Key, list[Change]] = {}
     for change in reassignments_of(plan):
         changes_by_key.setdefault(change.key, []).append(change)
-    for change, topic, state in read_changed(client, changes):
+    for change in changes:
         later_targets = [row.replicas_after for row in changes_by_key.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_status_of(change, topic, understood(state), requests, later_targets)
-
-
-def moving_of(client: KazooClient, plan: Plan) -> list[Change]:
-    """Read from ZooKeeper which changes of a plan are moving now."""
-    moves = reassignments_of(plan)
-    if not moves:
-        return []
-    sync(client)
-    return [
-        change
-        for change, status, _ in reassignment_statuses(client, moves, plan)
-        if status is ReassignmentStatus.IN_PROGRESS
-    ]
+        yield change, *_status_of(change, current, later_targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +55,12 @@ class Reassignments:
     """Znodes that are not understood, each with the reason."""
 
 
-def moving_in_zookeeper(client: KazooClient) -> dict[Key, list[int]]:
-    """Return the target of each partition that moves; topics that are not understood are left out."""
-    return _moving_in_topics(client)[0] | (reassign_requests(client) or {})
-
-
-def all_reassignments(client: KazooClient) -> Reassignments:
-    """Read all reassignments that run or are requested, and what keeps them from moving."""
-    moving, opaque = _moving_in_topics(client)
-    reassignments = reassignments_among(client, moving)
-    return Reassignments(reassignments.readable, [*reassignments.opaque, *opaque])
-
-
-def reassignments_among(client: KazooClient, moving: Targets) -> Reassignments:
-    """Read the requests and judge them together with the given running reassignments."""
-    requests = reassign_requests(client)
+def classify(current: CurrentReassignments) -> Reassignments:
+    """Find what keeps each reassignment from moving."""
     empty_request = f"{REASSIGN} (Kafka treats it as empty; `delete {REASSIGN}` in zookeeper-shell clears it)"
-    opaque = [empty_request] if requests is None else []
-    return Reassignments(_classify(client, moving, requests or {}), opaque)
+    opaque = [empty_request] if current.requests is None else []
+    readable = [_classify(key, partition, current) for key, partition in current.partitions.items()]
+    return Reassignments(readable, [*opaque, *current.opaque])
 
 
 def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change], others: Reassignments) -> list[str]:
@@ -175,87 +136,40 @@ def _refusal(settings: Settings, plan: Plan, in_the_way: Sequence[Reassignment])
     )
 
 
-def _classify(client: KazooClient, moving: Targets, requests: Targets) -> list[Reassignment]:
-    """Read the partitions that move or are requested to, and classify each."""
-    keys = sorted({*moving, *requests})
-    if not keys:
-        return []
-    live, deleting = broker_epochs(client), set(topics_to_delete(client))
-    ignored = ignored_request(client) if requests else None
-    names = sorted({topic for topic, _ in keys})
-    topics = dict(zip(names, read_permitted(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
-    states = read_permitted(client, [f"{TOPICS}/{topic}/partitions/{partition}/state" for topic, partition in keys])
-    reassignments = []
-    for key, state in zip(keys, states, strict=True):
-        try:
-            assignment = assigned(topics[key[0]], key[1])
-        except MalformedZnodeError:  # Kafka's controller has the assignment in memory and may be moving it
-            goal = tuple(requests.get(key, moving.get(key, ())))
-            reassignments.append(Reassignment(*key, goal, frozenset(goal)))
-            continue
-        current = None if assignment is None else ReplicaAssignment(*assignment)
-        reassignments.append(
-            reassignment(
-                key, current, requests.get(key), _isr(state), live, deleting=key[0] in deleting, ignored=ignored
-            )
-        )
-    return reassignments
-
-
-def _isr(state: Znode) -> list[int] | None:
-    """The ISR; empty if there is no state, None if it is not understood."""
-    state_content = understood(state)
-    return state_content.isr if state_content is not None else [] if state.stat is None else None
+def _classify(key: Key, partition: CurrentPartition, current: CurrentReassignments) -> Reassignment:
+    requests = current.requests or {}
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError:  # Kafka's controller has the assignment in memory and may be moving it
+        goal = tuple(requests.get(key, current.moving.get(key, ())))
+        return Reassignment(*key, goal, frozenset(goal))
+    deleting = key[0] in current.deleting
+    request = requests.get(key)
+    return reassignment(
+        key, assignment, request, partition.isr, current.live, deleting=deleting, ignored=current.ignored
+    )
 
 
 def _status_of(
-    change: Change, topic: Znode, state: State | None, requests: Targets, later_targets: Sequence[list[int]]
+    change: Change, current: CurrentState, later_targets: Sequence[list[int]]
 ) -> tuple[ReassignmentStatus, str]:
-    goal = change.replicas_after
+    goal, partition = change.replicas_after, current.partitions[change.key]
     try:
-        assignment = assigned(topic, change.partition)
+        assignment = partition.assignment
     except MalformedZnodeError as error:
         return ReassignmentStatus.DIVERGED, str(error)
     if assignment is None:
         return ReassignmentStatus.DIVERGED, "the partition is gone"
-    if requests.get(change.key) == goal:
+    if current.requests.get(change.key) == goal:
         return ReassignmentStatus.IN_PROGRESS, "ordered"
-    now = ReplicaAssignment(*assignment)
-    status = status_towards(goal, now)
+    status = status_towards(goal, assignment)
     if status is ReassignmentStatus.DIVERGED:
         return (
-            ReassignmentStatus.COMPLETE if now.target in later_targets else status,
-            f"its replicas are now {now.replicas}",
+            ReassignmentStatus.COMPLETE if assignment.target in later_targets else status,
+            f"its replicas are now {assignment.replicas}",
         )
+    state = partition.state
     missing = [broker for broker in goal if state is None or broker not in state.isr]
     if status is ReassignmentStatus.IN_PROGRESS or (moves_replicas(change) and missing):
         return ReassignmentStatus.IN_PROGRESS, f"not yet in sync: {missing}"
-    return status, f"replicas {now.replicas}"
-
-
-def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
-    """Targets of the partitions that move according to their topics, and the topics that are not understood."""
-    targets: dict[Key, list[int]] = {}
-    opaque = []
-    for znode in read_permitted(client, [f"{TOPICS}/{name}" for name in children(client, TOPICS) or []]):
-        if znode.stat is None:
-            continue
-        try:
-            assignment = read_assignment(znode.data)
-        except MalformedZnodeError as error:
-            opaque.append(f"{znode.path} ({error})")
-            continue
-        targets |= _moving(znode.path.rsplit("/", 1)[1], assignment)
-        if assignment.reason:
-            opaque.append(f"{znode.path} ({assignment.reason})")
-    return targets, opaque
-
-
-def _moving(topic: str, assignment: Assignment) -> dict[Key, list[int]]:
-    """Partitions of a topic that move, with their targets."""
-    adding, removing = assignment.adding_replicas, assignment.removing_replicas
-    return {
-        (topic, number): target(assignment.partitions[number], removing.get(number, []))
-        for number in sorted(adding.keys() | removing.keys())
-        if is_reassigned(adding.get(number), removing.get(number))
-    }
+    return status, f"replicas {assignment.replicas}"

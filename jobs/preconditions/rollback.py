@@ -1,29 +1,24 @@
 """The input of a rollback: each partition that a plan moved, and the steps back from its current assignment.
 
-This module only reads; `planner.reassignment.rollback` decides. The former assignment of a partition comes from the
+`planner.reassignment.rollback` decides about one partition. The former assignment of a partition comes from the
 plan's own changes, or from another snapshot if one is given.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kazoo.client import KazooClient
-
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
-from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.controllership import refuse_migration
-from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.core.errors import RefusedError, UsageError
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.core.errors import RefusedError
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
-from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
+from jobs.repositories.plans.commit_log import requested_changes
+from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import LINES_SHOWN, log
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import ReassignmentStatus, status_of
 from planner.reassignment.rollback import (
@@ -36,10 +31,10 @@ from planner.reassignment.rollback import (
     steps_of,
     with_waves_numbered,
 )
-from schemas.enums import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
+from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.replica_assignment import is_reassigned
 from schemas.rows import Change, Key, Topic
-from schemas.text import pluralise
+from schemas.text import LINES_SHOWN, pluralise
 
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
@@ -47,7 +42,7 @@ NOT_ASKED_FOR: Final = Rejection(
     RejectionCode.NOT_ASKED_FOR, "no commit of the plan requested it, so the plan moved nothing here"
 )
 
-_NOT_ROLLED_BACK: Final = {
+NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
     PlanStatus.REFUSED: "nothing of it was committed",
     PlanStatus.COMMITTING: "run `surveyor cancel` first, so that no commit continues it",
@@ -91,24 +86,30 @@ def refuse_without_snapshot(plan: Plan) -> None:
             f"plan {plan.title} is of kind {plan.row.kind}: only reassignments are rolled back; "
             "a drain ends by `surveyor plan undrain`, other plans by planning the opposite",
         )
-    if plan.row.status in _NOT_ROLLED_BACK:
-        raise RefusedError(f"plan {plan.title} is {plan.row.status}: {_NOT_ROLLED_BACK[PlanStatus(plan.row.status)]}")
+    if plan.row.status in NOT_ROLLED_BACK:
+        raise RefusedError(f"plan {plan.title} is {plan.row.status}: {NOT_ROLLED_BACK[PlanStatus(plan.row.status)]}")
     refuse_edited(plan)
 
 
-def find_rollback(client: KazooClient, settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
-    """Read the plan's partitions and find the steps back; raise RefusedError while the plan still moves some."""
+def find_rollback(
+    settings: Settings,
+    plan: Plan,
+    state: ClusterState,
+    partitions: Mapping[Key, Row],
+    topics: Mapping[str, Row],
+    *,
+    to_snapshot: int | None,
+) -> Rollback:
+    """Find the steps back of the plan's partitions; raise RefusedError while the plan still moves some.
+
+    `partitions` and `topics` have the rows of a snapshot as they are now.
+    """
     lake, steps_by_key = settings.lake, steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
     requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
-    topics = sorted({topic for topic, _ in steps_by_key})
-    destination_of = _destinations(lake, plan, to_snapshot, topics)
-    state = read_cluster(client)
-    refuse_migration(state)
+    destination_of = _destinations(lake, plan, to_snapshot, sorted({topic for topic, _ in steps_by_key}))
+    refuse_migration(state.migration)
     refuse_other_cluster(settings, plan, state)
-    readings = list(read_topic_rows(client, topics))
-    partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
-    topic_rows = {row["topic"]: row for reading in readings for row in reading.topics}
     _refuse_running(plan, steps_by_key, partitions)
     facts = _cluster_facts(lake, state)
     changes: list[Row] = []
@@ -118,42 +119,13 @@ def find_rollback(client: KazooClient, settings: Settings, plan: Plan, to_snapsh
         if isinstance(destination, Rejection):
             rejected[key] = destination
             continue
-        current_rows = partitions.get(key), topic_rows.get(key[0])
+        current_rows = partitions.get(key), topics.get(key[0])
         steps = roll_back_partition(steps_forward, *current_rows, facts, destination, was_elected=key in elected)
         if isinstance(steps, Rejection):
             rejected[key] = steps
         else:
             changes += steps
     return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
-
-
-def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> None:
-    """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is."""
-    parameters = plan.row.options
-    if "rollback_of" not in parameters:
-        return
-    try:
-        original = read_plan(settings.lake, parameters["rollback_of"])
-        close_if_back(
-            client,
-            settings,
-            original,
-            None if parameters["to_snapshot"] == original.row.snapshot_id else parameters["to_snapshot"],
-        )
-    except (RefusedError, UsageError) as error:
-        log(f"surveyor: plan {parameters['rollback_of']} was not marked rolled_back: {error}", logging.WARNING)
-
-
-def close_if_back(client: KazooClient, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
-    """Mark a plan as rolled back if all its partitions are back; return whether they are."""
-    if undone.row.status in _NOT_ROLLED_BACK:
-        return False
-    rollback = find_rollback(client, settings, undone, to_snapshot)
-    if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
-        close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
-        ledger = CommitLog.open(settings.lake, undone)
-        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
-    return rollback.is_back
 
 
 def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
@@ -223,6 +195,6 @@ def _cluster_facts(lake: Warehouse, state: ClusterState) -> ClusterFacts:
         live=state.live,
         drained=drained_brokers(lake),
         racks=rack_of_each(state.brokers, brokers_seen_by(lake, newest) if newest else {}),
-        deleting={row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC},
+        deleting=state.deleting,
         min_isr=default_min_isr_of(lake, newest),
     )

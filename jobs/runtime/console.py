@@ -18,6 +18,7 @@ import typer
 from jobs.core import status_line
 from jobs.core.logs import LOGGER
 from jobs.core.status_line import colored, escape_control_chars
+from schemas.text import LINES_SHOWN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -354,9 +355,6 @@ def format_cell(value: Any) -> str:  # noqa: ANN401 - a value of any column
         case _:
             text = str(value)
     return text if text.isprintable() else escape_control_chars(text).replace("\n", r"\n").replace("\t", r"\t")
-
-
-LINES_SHOWN: Final = 50
 
 
 def truncate(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:

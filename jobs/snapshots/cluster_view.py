@@ -185,7 +185,7 @@ def _ignored_request(quarantine: Iterable[Row]) -> str | None:
 
 
 def _deleting(state: ClusterState) -> frozenset[str]:
-    return frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+    return state.deleting
 
 
 def _requested(requests: list[Row]) -> dict[Key, list[int]]:

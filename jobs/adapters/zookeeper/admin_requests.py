@@ -26,6 +26,7 @@ from jobs.adapters.zookeeper.connection import (
 )
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import RefusedError, SurveyorError
+from schemas.current_state import Targets
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
@@ -35,10 +36,6 @@ MAX_REQUEST_BYTES: Final = 900_000
 _MAX_ATTEMPTS: Final = 5
 _MIN_POLL_SECONDS: Final = 0.05
 _MAX_POLL_SECONDS: Final = 2.0
-
-
-Targets = Mapping[Key, list[int]]
-"""Target replicas by topic and partition."""
 
 
 Recheck = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]

@@ -90,6 +90,11 @@ class ClusterState:
         """Broker epochs of the registered brokers by broker id, including brokers whose data cannot be decoded."""
         return {row.broker_id: row.broker_epoch for row in self.brokers}
 
+    @property
+    def deleting(self) -> frozenset[str]:
+        """Topics queued for deletion."""
+        return frozenset(row["topic"] for row in self.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+
 
 class EmptyRequest(NamedTuple):
     """A request or notification that is empty or cannot be decoded; Kafka treats both as empty."""
@@ -199,9 +204,13 @@ def read_brokers(client: KazooClient) -> list[Broker]:
 def broker_epochs(client: KazooClient) -> dict[int, int]:
     """Return broker epochs (czxids) of the brokers registered now, including those that cannot be decoded."""
     client.sync_async("/")  # a session's requests are answered in order, so there is no need to wait for this one
-    names = [name for name in children(client, BROKER_IDS) or [] if _is_broker_id(name)]
-    znodes = _existing(client, BROKER_IDS, names)
+    znodes = _existing(client, BROKER_IDS, map(str, sorted(registered_brokers(client))))
     return {int(znode.path.rsplit("/", 1)[1]): znode.stat.czxid for znode in znodes if znode.stat}
+
+
+def registered_brokers(client: KazooClient) -> frozenset[int]:
+    """Return the ids of the brokers registered now, including those that cannot be decoded."""
+    return frozenset(int(name) for name in children(client, BROKER_IDS) or () if _is_broker_id(name))
 
 
 def topics_to_delete(client: KazooClient) -> list[str]:

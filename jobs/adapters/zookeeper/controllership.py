@@ -29,7 +29,7 @@ from jobs.adapters.zookeeper.connection import (
     with_retries,
 )
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.migration import migration_refusal
+from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
@@ -252,19 +252,13 @@ def take_over(
     )
 
 
-def refuse_migration(state: ClusterState) -> None:
-    """Raise RefusedError if the cluster is migrating to KRaft: nothing may be written to it."""
-    if state.migration:
-        raise RefusedError(migration_refusal(state.migration))
-
-
 def refuse_take_over(state: ClusterState, controller_id: int) -> None:
     """Raise RefusedError if the controllership must not be taken over.
 
     That is so during a migration to KRaft, if /controller or /controller_epoch cannot be decoded, or if a broker has
     our id.
     """
-    refuse_migration(state)
+    refuse_migration(state.migration)
     unreadable = [row for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
     if unreadable:
         path, reason = unreadable[0]["path"], unreadable[0]["reason"]

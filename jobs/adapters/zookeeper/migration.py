@@ -7,6 +7,8 @@ and it also prevents brokers from electing a controller. All functions take a si
 
 from typing import Final
 
+from jobs.core.errors import RefusedError
+
 MADE_BY_HAND: Final = "is persistent, and neither /migration nor kraftControllerEpoch is there: it was made by hand"
 
 _DELETE: Final = (
@@ -39,3 +41,9 @@ def migration_refusal(sign: str) -> str:
     if is_made_by_hand(sign):
         return f"{sign}, and no broker becomes the controller while it exists; {_DELETE}"
     return f"a migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; use Kafka's own tools"
+
+
+def refuse_migration(sign: str | None) -> None:
+    """Raise RefusedError if there is a sign: nothing may be written to the cluster."""
+    if sign:
+        raise RefusedError(migration_refusal(sign))

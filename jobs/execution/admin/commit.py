@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
+from jobs.adapters.zookeeper.current_state import read_reassignments
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
@@ -32,16 +33,17 @@ from jobs.execution.admin.throttles import (
     set_throttle,
     throttle_rows,
 )
-from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.reassignments import moving_of, reassignments_among, reassignments_of, warnings_of_others
-from jobs.preconditions.waves import (
+from jobs.execution.admin.waves import (
     PREVIOUS_WAVE_SECONDS,
-    by_wave,
     make_poll_hook,
+    moving_of,
     recheck_wave,
     resume_hint,
     wait_complete,
 )
+from jobs.preconditions.limits import refuse_other_cluster
+from jobs.preconditions.reassignments import classify, reassignments_of, warnings_of_others
+from jobs.preconditions.waves import by_wave
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import log
@@ -208,7 +210,7 @@ class AdminCommit:
         moving = self.controller.reassignments()
         with self.zookeeper.connected() as client:
             sync(client)
-            others = reassignments_among(client, moving)
+            others = classify(read_reassignments(client, moving))
         try:
             warnings_of_others(self.settings, self.ledger.plan, changes_among(wave), others)
         except RefusedError as error:

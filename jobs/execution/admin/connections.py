@@ -13,8 +13,8 @@ from jobs.execution.admin.controller_client import ControllerClient
 from jobs.execution.admin.lease import LeaseGuardedAdmin
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.admin.waves import make_poll_hook
 from jobs.execution.admin.zk_controller_client import ZkControllerClient
-from jobs.preconditions.waves import make_poll_hook
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.cli_enums import Via
 from jobs.runtime.settings import Settings

@@ -19,11 +19,11 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     error_name,
 )
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
+from jobs.adapters.zookeeper.current_state import read_operations
 from jobs.core.errors import UnreadableError
-from jobs.preconditions.changes import judge_for_admin
-from jobs.preconditions.operations import judge_tasks
-from jobs.preconditions.reassignments import reassignment_statuses
+from jobs.execution.admin.waves import read_and_judge, read_statuses
+from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.cancellation import ReassignmentStatus
@@ -132,8 +132,9 @@ def _read_back(zookeeper: ZooKeeperSession, changes: Sequence[PlanRow]) -> Codes
     with suppress(UnreadableError), zookeeper.connected() as client:
 
         def received() -> list[Key]:
-            sync(client)
-            verdicts = [*judge_for_admin(client, partition_changes)[1], *judge_tasks(client, tasks)[1]]
+            _, of_changes = read_and_judge(client, partition_changes)
+            _, of_operations = judge_operations(tasks, read_operations(client, tasks))
+            verdicts = [*of_changes, *of_operations]
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
         return _wait_until_seen(received, len(changes))
@@ -178,8 +179,7 @@ def _read_back_reassignments(zookeeper: ZooKeeperSession, ledger: CommitLog, cha
     with suppress(UnreadableError), zookeeper.connected() as client:
 
         def received() -> list[Key]:
-            sync(client)
-            statuses = reassignment_statuses(client, changes, ledger.plan)
+            statuses = read_statuses(client, changes, ledger.plan)
             return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
         return _wait_until_seen(received, len(changes))

@@ -12,17 +12,24 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
-from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import Znode, ZooKeeperSession, poll_until, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
+from jobs.adapters.zookeeper.current_state import (
+    current_partition,
+    current_topic,
+    moving_in_zookeeper,
+    state_path,
+    topic_path,
+)
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.controller_client import Codes
-from jobs.preconditions.changes import assigned, judge_for_admin, understood
-from jobs.preconditions.reassignments import moving_in_zookeeper, reassignment_statuses, reassignments_of
+from jobs.execution.admin.waves import read_and_judge, read_statuses
+from jobs.preconditions.reassignments import reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.cancellation import ReassignmentStatus
+from schemas.current_state import CurrentTopic
 from schemas.enums import Action
 from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
@@ -77,8 +84,7 @@ class ZkControllerClient:
     def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
         """Outcomes of reassignments that must not or need not be requested any more."""
         with self.zookeeper.connected() as client:
-            sync(client)
-            _, verdicts = judge_for_admin(client, moves)
+            _, verdicts = read_and_judge(client, moves)
         return {verdict.change.key: verdict for verdict in verdicts}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
@@ -88,8 +94,7 @@ class ZkControllerClient:
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with self.zookeeper.connected() as client:
-            sync(client)
-            statuses = list(reassignment_statuses(client, moves, self.ledger.plan))
+            statuses = read_statuses(client, moves, self.ledger.plan)
         refused = "the controller removed the request, and "
         return {
             move.key: refused + detail if status is ReassignmentStatus.DIVERGED else NONE
@@ -100,14 +105,15 @@ class ZkControllerClient:
         topics = sorted({topic for topic, _ in partitions})
         with self.zookeeper.connected() as client:
             sync(client)
-            names = dict(zip(topics, read_many(client, [f"{TOPICS}/{topic}" for topic in topics]), strict=True))
-            states = read_many(client, [f"{TOPICS}/{t}/partitions/{p}/state" for t, p in partitions])
+            topic_znodes = read_many(client, [topic_path(topic) for topic in topics])
+            states = read_many(client, [state_path(key) for key in partitions])
+        by_topic = {topic: current_topic(znode) for topic, znode in zip(topics, topic_znodes, strict=True)}
         codes: dict[tuple[str, Any], int | str] = {}
-        for (topic, partition), znode in zip(partitions, states, strict=True):
-            assignment, state = assigned(names[topic], partition), understood(znode)
-            led = None if state is None else state.leader
-            done = assignment is not None and led == assignment[0][0]
-            codes[topic, partition] = NONE if done else f"the controller removed the request, and the leader is {led}"
+        for (topic, number), znode in zip(partitions, states, strict=True):
+            partition = current_partition(by_topic[topic], number, znode)
+            assignment, led = partition.assignment, None if partition.state is None else partition.state.leader
+            done = assignment is not None and led == assignment.replicas[0]
+            codes[topic, number] = NONE if done else f"the controller removed the request, and the leader is {led}"
         return codes
 
 
@@ -121,13 +127,14 @@ class ZkReassignmentOverride:
         """Request these targets, except for partitions whose reassignment is already complete; those stay."""
         for _ in range(_MAX_ATTEMPTS):
             topics = sorted({topic for topic, _ in targets})
-            znodes = dict(zip(topics, read_many(self.client, [f"{TOPICS}/{name}" for name in topics]), strict=True))
+            znodes = read_many(self.client, [topic_path(topic) for topic in topics])
+            by_topic = {topic: current_topic(znode) for topic, znode in zip(topics, znodes, strict=True)}
             requested = {
                 key: replicas
                 for key, replicas in targets.items()
-                if replicas is not None and _may_be_led_back(znodes[key[0]], key[1], replicas)
+                if replicas is not None and _may_be_led_back(by_topic[key[0]], key[1], replicas)
             }
-            versions = {znodes[topic].path: znodes[topic].version or 0 for topic, _ in requested}
+            versions = {by_topic[topic].path: by_topic[topic].version or 0 for topic, _ in requested}
             if not requested or override(self.client, requested, versions):
                 return {key: NONE if key in requested else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
         raise SurveyorError(
@@ -135,10 +142,10 @@ class ZkReassignmentOverride:
         )
 
 
-def _may_be_led_back(topic: Znode, partition: int, target: Sequence[int]) -> bool:
+def _may_be_led_back(topic: CurrentTopic, partition: int, target: Sequence[int]) -> bool:
     """Whether a partition is moving, or has these replicas in another order."""
-    assignment = assigned(topic, partition)
-    return assignment is not None and (bool(assignment[1] or assignment[2]) or {*assignment[0]} == {*target})
+    assignment = topic.assigned(partition)
+    return assignment is not None and (assignment.is_moving or {*assignment.replicas} == {*target})
 
 
 def _poll_codes(

@@ -14,9 +14,10 @@ from typing import Final, TypeVar
 from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import TOPICS
+from jobs.adapters.zookeeper.cluster import TOPICS, broker_epochs, topics_to_delete
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
+from jobs.adapters.zookeeper.current_state import partitions_now, state_path
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, UnreadableError
@@ -30,7 +31,7 @@ from jobs.execution.batch.transactions import (
     topics_needing_own_multi,
     touched_paths,
 )
-from jobs.preconditions.changes import Preconditions, reassigns, state_path
+from jobs.preconditions.changes import Preconditions, reassigns
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
@@ -132,7 +133,7 @@ class FencedWriter:
         return (change.controller_epoch_before or 0) > self.control.epoch
 
     def _later_controller_reason(self, change: Change) -> str:
-        later = f"{state_path(change)} has controller epoch {change.controller_epoch_before}"
+        later = f"{state_path(change.key)} has controller epoch {change.controller_epoch_before}"
         if change.controller_epoch_before == LAST_EPOCH:
             again = f"write it again by zookeeper-shell with an epoch of at most {self.control.epoch}"
             return f"{later}, the last one, and no controller overwrites it; {again}, then plan again"
@@ -151,7 +152,7 @@ class FencedWriter:
 
         Returns the outcomes, or, if nothing explains a refusal, no outcomes and what ZooKeeper refused.
         """
-        pending, stale = self._read(lambda: Preconditions.read(self.plan, self.control.client).still_hold(pending))
+        pending, stale = self._read(lambda: self._preconditions().still_hold(pending))
         if stale:
             return stale, None
         refused = self._commit(pending)
@@ -159,10 +160,16 @@ class FencedWriter:
             return [
                 RowOutcome(change, Outcome.APPLIED, "written", change.state_version + 1) for change in pending
             ], None
+        keys = [change.key for change in pending]
         _, verdicts = self._read(
-            lambda: Preconditions.read(self.plan, self.control.client).judge(self.control.client, pending)
+            lambda: self._preconditions().judge(pending, partitions_now(self.control.client, keys))
         )
         return verdicts, refused
+
+    def _preconditions(self) -> Preconditions:
+        """Read live brokers and topic deletions in a few requests."""
+        client = self.control.client
+        return Preconditions.of(self.plan, broker_epochs(client), topics_to_delete(client))
 
     def _set_aside_refused(self, pending: Sequence[Change], refused: MultiFailure) -> list[RowOutcome]:
         """Fail the changes whose znode was refused, so that the others can be written."""

@@ -19,13 +19,14 @@ from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
-from jobs.preconditions.changes import state_path, understood
 from jobs.runtime.console import log
 from schemas.notices import Notice
 from schemas.rows import Broker, Change
+from schemas.znodes import MalformedZnodeError, decode_state
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they
@@ -220,7 +221,7 @@ def verify_written(client: KazooClient, notified: NotificationResult) -> None:
     since.
     """
     sync(client)  # this ZooKeeper server may lag behind the one that we wrote to
-    znodes = read_many(client, [state_path(written_change.change) for written_change in notified.written])
+    znodes = read_many(client, [state_path(written_change.change.key) for written_change in notified.written])
     pairs = zip(notified.written, znodes, strict=True)
     foreign = [
         znode.path for written_change, znode in pairs if not _is_ours_or_later(written_change, znode, notified.epoch)
@@ -240,7 +241,10 @@ def verify_written(client: KazooClient, notified: NotificationResult) -> None:
 def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:
     if znode.version is None:
         return True
-    state = understood(znode)
-    if state is None or znode.version < written.state_version:
+    try:
+        state = decode_state(znode.data)
+    except MalformedZnodeError:
+        return False
+    if znode.version < written.state_version:
         return False
     return written.is_read_back or state.controller_epoch >= epoch

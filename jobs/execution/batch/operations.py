@@ -14,6 +14,7 @@ from kazoo.exceptions import KazooException
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import LOST, read
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced
+from jobs.adapters.zookeeper.current_state import read_operations
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.core.errors import FencedError, UnreadableError
@@ -24,8 +25,9 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_reassignments,
 )
 from jobs.execution.batch.replica_deletion import confirmation_expired
-from jobs.preconditions.operations import TaskZnodes, judge_tasks, read_topics
+from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import RowOutcome
+from schemas.current_state import TopicSettings
 from schemas.enums import CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
@@ -63,7 +65,7 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
     refused: MultiFailure | None = None
     for attempt in range(_MAX_ATTEMPTS + 1):
         try:
-            pending, verdicts = judge_tasks(control.client, [task])
+            pending, verdicts = judge_operations([task], read_operations(control.client, [task]))
             if not pending:
                 return verdicts[0]
             if expired := _expired_confirmation(control, task):
@@ -107,30 +109,32 @@ def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
             return remove_topic(control, topic)
         case OperationKind.WITHDRAW_DELETION:
             return withdraw_deletion(control, topic)
-    znodes = read_topics(control.client, [topic])[topic]
+    settings = read_operations(control.client, [task]).topics[topic]
     has_notifications = (
         task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
     )
-    return control.commit(operations_of(task, znodes, has_notifications=has_notifications))
+    return control.commit(operations_of(task, settings, has_notifications=has_notifications))
 
 
-def operations_of(task: Operation, znodes: TaskZnodes, *, has_notifications: bool) -> list[Op]:
-    """Return the ZooKeeper operations of a task, given the znodes read; `has_notifications`: /config/changes exists."""
-    topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if znodes.topic.version is None else znodes.topic.version)
+def operations_of(task: Operation, settings: TopicSettings, *, has_notifications: bool) -> list[Op]:
+    """Return the ZooKeeper operations of a task, given its topic; `has_notifications`: /config/changes exists."""
+    version = settings.topic.version
+    topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if version is None else version)
     if task.action == OperationKind.DELETE_TOPIC:
         return [topic, Create(f"{DELETE_TOPICS}/{task.topic}")]
     parent = [] if has_notifications else [Create(CONFIG_CHANGES)]
     change = encode_config_change(f"topics/{task.topic}")
     return [
         topic,
-        _config_write(task, znodes),
+        _config_write(task, settings),
         *parent,
         Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True),
     ]
 
 
-def _config_write(task: Operation, znodes: TaskZnodes) -> Op:
-    after = znodes.overrides | json.loads(task.data)["after"]
+def _config_write(task: Operation, settings: TopicSettings) -> Op:
+    after = settings.config.get() | json.loads(task.data)["after"]
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"
-    return Create(path, config) if znodes.config.version is None else SetData(path, config, znodes.config.version)
+    version = settings.config_version
+    return Create(path, config) if version is None else SetData(path, config, version)

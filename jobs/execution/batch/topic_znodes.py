@@ -14,11 +14,12 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.current_state import topic_path
 from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, TooLargeError
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import RefusedError
-from jobs.preconditions.changes import adds_partition, topic_path
+from jobs.preconditions.changes import adds_partition
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind
 from schemas.rows import Change, Operation
@@ -112,7 +113,7 @@ def refuse_too_large(client: KazooClient, plan: Plan, pending: Iterable[Change])
 def _sizes(client: KazooClient, topics: TopicZnodes, pending: Sequence[Change]) -> Iterator[tuple[str, int]]:
     for name in dict.fromkeys(change.topic for change in pending if change.topic in topics.creations):
         yield name, sum(map(len, topics.created(name)))
-    for znode in read_many(client, list(dict.fromkeys(topic_path(c) for c in pending if adds_partition(c)))):
+    for znode in read_many(client, list(dict.fromkeys(topic_path(c.topic) for c in pending if adds_partition(c)))):
         name = znode.path.rsplit("/", 1)[1]
         yield name, len(_grown(topics, name, znode) or b"")
 

@@ -14,9 +14,10 @@ from typing import Final
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.controllership import check_absent, check_registered
+from jobs.adapters.zookeeper.current_state import state_path, topic_path
 from jobs.adapters.zookeeper.multi import Check, Create, Op, SetData
 from jobs.execution.batch.topic_znodes import TopicZnodes, with_assignments
-from jobs.preconditions.changes import adds_partition, reassigns, state_path, topic_path
+from jobs.preconditions.changes import adds_partition, reassigns
 from schemas.enums import NO_VERSION
 from schemas.rows import Change
 from schemas.znodes import encode_state
@@ -71,7 +72,7 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_cha
 
 def _row_bytes(change: Change, chroot: str) -> int:
     """Maximum bytes of one change: up to three paths, the longest of them that of its state, and the state."""
-    path = len(chroot) + len(state_path(change))
+    path = len(chroot) + len(state_path(change.key))
     return 3 * (path + _OPERATION_BYTES) + _OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
 
 
@@ -94,7 +95,7 @@ def required_reads(changes: Sequence[Change]) -> list[str]:
     """
     paths: list[str] = []
     for change in changes:
-        topic = topic_path(change)
+        topic = topic_path(change.topic)
         if change.state_version == NO_VERSION:
             paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _partition_path(change)]
         elif reassigns(change):
@@ -151,7 +152,7 @@ def _precondition_checks(changes: Sequence[Change]) -> list[Op]:
 
 def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Iterator[Op]:
     """Check a topic's version, or create the topic with all its partitions."""
-    topic, path = change.topic, topic_path(change)
+    topic, path = change.topic, topic_path(change.topic)
     if adds_partition(change):
         yield Check(path, _grown_version(change, topics, znodes[path]))
     elif topic not in topics.creations:
@@ -166,7 +167,7 @@ def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Itera
 
 def _assignment_write(changes: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
     """Set a topic's znode to the reassignments of some partitions; all others keep their assignment."""
-    path = topic_path(changes[0])
+    path = topic_path(changes[0].topic)
     yield SetData(path, with_assignments(znodes[path].data, changes), changes[0].topic_version)
 
 
@@ -184,7 +185,7 @@ def _creation(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
 
 
 def _state_write(change: Change, znodes: ZnodeReads, controller_epoch: int) -> Iterator[Op]:
-    path, data = state_path(change), encode_state(change.state_after(controller_epoch))
+    path, data = state_path(change.key), encode_state(change.state_after(controller_epoch))
     if change.state_version != NO_VERSION:
         yield SetData(path, data, change.state_version)
         return
@@ -195,7 +196,7 @@ def _state_write(change: Change, znodes: ZnodeReads, controller_epoch: int) -> I
 
 def _partition_path(change: Change) -> str:
     """The parent znode of a partition's state."""
-    return state_path(change).rsplit("/", 1)[0]
+    return state_path(change.key).rsplit("/", 1)[0]
 
 
 def required_brokers(change: Change) -> set[int]:
@@ -206,6 +207,6 @@ def required_brokers(change: Change) -> set[int]:
 
 def touched_paths(change: Change) -> set[str]:
     """Znodes that this change writes or depends on, and that not every other change shares."""
-    topic, state = topic_path(change), state_path(change)
+    topic, state = topic_path(change.topic), state_path(change.key)
     own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _partition_path(change), state}
     return own | {f"{BROKER_IDS}/{broker}" for broker in required_brokers(change) | set(change.requires_dead)}

@@ -7,6 +7,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.current_state import read_current
 from jobs.preconditions.changes import Preconditions, judge_for_admin
 from schemas.enums import Action, Outcome
 from schemas.rows import Change
@@ -29,7 +30,8 @@ def judged(tree: KafkaTree, lake: Warehouse, change: Row, then: Any = None) -> t
     plan = store_plan(lake, tree, [change])
     if then is not None:
         then()
-    due, verdicts = Preconditions.of(plan, read_cluster(tree.client)).judge(tree.client, plan.changes)
+    state, current = read_cluster(tree.client), read_current(tree.client, plan.changes)
+    due, verdicts = Preconditions.of(plan, state.live, state.deleting).judge(plan.changes, current.partitions)
     assert len(due) + len(verdicts) == 1
     return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
 
@@ -153,7 +155,8 @@ def test_new_topic_that_is_there_is_applied(tree: KafkaTree, lake: Warehouse) ->
 def judged_for_admin(tree: KafkaTree, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
     if then is not None:
         then()
-    due, verdicts = judge_for_admin(tree.client, [msgspec.convert(change | {"cluster": "", "plan_id": ""}, Change)])
+    changes = [msgspec.convert(change | {"cluster": "", "plan_id": ""}, Change)]
+    due, verdicts = judge_for_admin(changes, read_current(tree.client, changes))
     assert len(due) + len(verdicts) == 1
     return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
 

@@ -8,9 +8,11 @@ import pytest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
-from jobs.preconditions.operations import TaskZnodes, verdict_on
-from jobs.preconditions.verification import task_status
+from jobs.adapters.zookeeper.current_state import operation_state, topic_settings
+from jobs.preconditions.operations import verdict_on
+from jobs.preconditions.verification import operation_status
 from planner.reassignment.cancellation import ReassignmentStatus
+from schemas.current_state import OperationState
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import Assignment, encode_assignment
@@ -72,10 +74,10 @@ RESTORE: Final = (
 )
 
 # live brokers, the topic -> the status
-DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
-    (["1", "2"], topic(), ReassignmentStatus.IN_PROGRESS, "found queued for deletion"),
+DELETIONS: Final[list[tuple[list[int], bytes, ReassignmentStatus, str]]] = [
+    ([1, 2], topic(), ReassignmentStatus.IN_PROGRESS, "found queued for deletion"),
     (
-        ["1"],
+        [1],
         topic(),
         ReassignmentStatus.IN_PROGRESS,
         "found queued for deletion; it waits for broker 2, not alive: start it",
@@ -87,13 +89,13 @@ DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
         "found queued for deletion; it waits for brokers 1, 2, not alive: start it",
     ),
     (
-        ["1"],
+        [1],
         topic(OTHER),
         ReassignmentStatus.DIVERGED,
         "the topic was deleted and created again; this one is not the one planned to go",
     ),
     (
-        ["1"],
+        [1],
         LOST,
         ReassignmentStatus.DIVERGED,
         f"{RESTORE}; this one is not the one planned to go",
@@ -103,23 +105,28 @@ DELETIONS: Final[list[tuple[list[str], bytes, ReassignmentStatus, str]]] = [
 
 @pytest.mark.parametrize(("live", "data", "standing", "detail"), DELETIONS)
 def test_waiting_deletion_names_the_broker(
-    live: list[str], data: bytes, standing: ReassignmentStatus, detail: str
+    live: list[int], data: bytes, standing: ReassignmentStatus, detail: str
 ) -> None:
     task = Operation(sequence=0, kind=KIND.DELETE_TOPIC, topic="t", data=json.dumps({"topic_id": MINE}))
-    znodes = {path: _znode(path, {DELETION: b"", T: data}) for path in (T, CONFIG, DELETION)}
 
-    assert task_status(task, TaskZnodes(znodes[T], znodes[CONFIG], znodes[DELETION], {}), live) == (standing, detail)
+    assert operation_status(task, _current({DELETION: b"", T: data}), live) == (standing, detail)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_pending_requests(name: str) -> None:
     kind, data, there, outcome = CASES[name]
     task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
-    znodes = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}
 
-    verdict = verdict_on(task, TaskZnodes(znodes[T], znodes[CONFIG], znodes[DELETION], znodes))
+    verdict = verdict_on(task, _current(there))
 
     assert (None if verdict is None else verdict.outcome) == outcome
+
+
+def _current(there: Mapping[str, bytes]) -> OperationState:
+    topic, config, deletion, *shared = (
+        _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)
+    )
+    return operation_state({"t": topic_settings(topic, config, deletion)}, *shared)
 
 
 def _znode(path: str, there: Mapping[str, bytes]) -> Znode:

@@ -3,8 +3,7 @@
 import json
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.copy_progress import PARTITIONS_SHOWN, copying_lines, copying_result
-from jobs.preconditions.copy_progress import CopyProgress
+from jobs.console_output.copy_progress import PARTITIONS_SHOWN, CopyProgress, copying_lines, copying_result
 from planner.reassignment.copy_rate import ReplicaCopy, ReplicaKey
 from schemas.enums import Action, PlanKind
 from schemas.znodes import Assignment, encode_assignment

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.zookeeper.current_state import read_current
 from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
 from jobs.preconditions.waves import evaluate_waves
@@ -75,7 +76,7 @@ def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> Co
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
     ledger = CommitLog.open(lake, plan)
-    due, verdicts = evaluate_waves(tree.client, plan.changes)
+    due, verdicts = evaluate_waves(plan.changes, read_current(tree.client, plan.changes))
     ledger.judge(verdicts)
     if due:
         with (

@@ -151,7 +151,7 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.preconditions.waves.reassignment_statuses", lose)]
+    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.waves.read_statuses", lose)]
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)

@@ -7,6 +7,7 @@ import pytest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.current_state import topic_settings
 from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
 from jobs.execution.batch import transactions
 from jobs.execution.batch.operations import operations_of
@@ -19,7 +20,6 @@ from jobs.execution.batch.transactions import (
     topic_ops,
     topics_needing_own_multi,
 )
-from jobs.preconditions.operations import TaskZnodes
 from schemas.enums import NO_VERSION, Action, OperationKind
 from schemas.rows import Change, Operation
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_config_change, encode_state
@@ -164,13 +164,13 @@ def test_a_config_is_altered_at_its_version(
     config: dict[str, str] | None, expected: list[Op], *, notified: bool
 ) -> None:
     now = znode(CONFIG, None if config is None else (encode_config(config), 4))
-    topic = TaskZnodes(znode(TOPIC, (b"", 3)), now, znode("/admin/delete_topics/t", None))
+    topic = topic_settings(znode(TOPIC, (b"", 3)), now, znode("/admin/delete_topics/t", None))
 
     assert operations_of(ALTERED, topic, has_notifications=notified) == [Check(TOPIC, 3), *expected]
 
 
 def test_a_topic_is_queued_for_deletion() -> None:
-    topic = TaskZnodes(znode(TOPIC, (b"", 3)), znode(CONFIG, None), znode("/admin/delete_topics/t", None))
+    topic = topic_settings(znode(TOPIC, (b"", 3)), znode(CONFIG, None), znode("/admin/delete_topics/t", None))
     task = Operation(sequence=0, kind=OperationKind.DELETE_TOPIC, topic="t", data="{}")
 
     assert operations_of(task, topic, has_notifications=True) == [Check(TOPIC, 3), Create("/admin/delete_topics/t")]

@@ -17,8 +17,7 @@ from jobs.adapters.brokers.admin import Creation
 from jobs.adapters.zookeeper import admin_requests
 from jobs.execution import cancellation, commit, mode_selection
 from jobs.execution.admin import commit as commit_admin
-from jobs.execution.admin import connections, controller_client
-from jobs.preconditions import waves
+from jobs.execution.admin import connections, controller_client, waves
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import MovingController

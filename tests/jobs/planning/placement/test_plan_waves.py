@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.current_state import read_current
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.waves import by_wave, evaluate_waves
 from schemas.rows import Change
@@ -78,13 +79,13 @@ def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
 def test_a_wave_is_due_after_the_one_before(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
     plan = surveyor.json("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
     changes = msgspec.convert(_of_plan(surveyor, "changes", plan), list[Change])
-    due, verdicts = evaluate_waves(tree.client, changes)
+    due, verdicts = evaluate_waves(changes, read_current(tree.client, changes))
     assert (len(due), verdicts) == (len(changes), [])
     for wave in by_wave(changes):
         came = Counter(broker for row in wave for broker in row.adding_after)
         went = Counter(broker for row in wave for broker in row.removing_after)
         assert max([*came.values(), *went.values(), 0]) <= 1
-        assert judge_for_admin(tree.client, wave) == (wave, [])
+        assert judge_for_admin(wave, read_current(tree.client, wave)) == (wave, [])
         _reassigned(tree, wave)
     assert {row.partition: row.replicas_after for row in changes} == TWO_EACH
     back = [replace(row, replicas_after=row.replicas_before) for row in changes]

@@ -137,7 +137,7 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         yield controller
 
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
-    for module in ("preconditions.waves", "adapters.zookeeper.admin_requests"):
+    for module in ("execution.admin.waves", "adapters.zookeeper.admin_requests"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
     for module in (
         "execution.commit",
@@ -148,5 +148,5 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         "execution.admin.connections",  # last: a module that is imported after it would keep the fake
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
-    monkeypatch.setattr("jobs.preconditions.waves.PREVIOUS_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.waves.PREVIOUS_WAVE_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.commit.PREVIOUS_WAVE_SECONDS", 0.0)

@@ -14,8 +14,9 @@ from typing import Final
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
+from jobs.adapters.zookeeper.current_state import partitions_now
+from jobs.console_output.copy_progress import CopyProgress
 from jobs.core.errors import SurveyorError
-from jobs.preconditions.changes import read_changed, understood
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -26,16 +27,6 @@ from schemas.znodes import State
 
 LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers together to answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyProgress:
-    """The last reading, the one before if there was one, and the brokers that did not answer the last one."""
-
-    current: CopyReading
-    previous: CopyReading | None
-    seconds: float
-    silent: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +83,10 @@ def _replicas(zookeeper: ZooKeeperSession, changes: Sequence[Change]) -> tuple[l
     with zookeeper.connected() as client:
         sync(client)
         brokers = read_cluster(client).brokers
-        states = [(change, understood(state)) for change, _, state in read_changed(client, changes)]
+        partitions = partitions_now(client, [change.key for change in changes])
     return brokers, {
-        (change.topic, change.partition, broker): _receiving_replica(broker, state)
-        for change, state in states
+        (change.topic, change.partition, broker): _receiving_replica(broker, partitions[change.key].state)
+        for change in changes
         for broker in change.replicas_after
     }
 

@@ -1,0 +1,140 @@
+"""Waves of a plan while they are carried out: judged again right before they are requested, and waited for.
+
+Reassignments are complete when no replica is being added or removed and the whole target is in sync.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.connection import poll_until, sync, with_retries
+from jobs.adapters.zookeeper.current_state import read_current, read_operations
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.core.errors import StillRunningError
+from jobs.core.units import Part
+from jobs.preconditions.changes import judge_for_admin
+from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.reassignments import reassignment_statuses, reassignments_of
+from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.repository import Plan
+from jobs.runtime.progress import progress
+from planner.reassignment.cancellation import ReassignmentStatus
+from schemas.enums import Outcome
+from schemas.rows import Change, PlanRow, changes_among, operations_among
+
+PREVIOUS_WAVE_SECONDS: Final = 15.0
+"""Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
+
+_MIN_PAUSE_SECONDS: Final = 0.1
+_MAX_PAUSE_SECONDS: Final = 2.0
+"""Maximum seconds between two polls of what moves."""
+
+
+def recheck_wave(
+    client: KazooClient, ledger: CommitLog, wave: Sequence[PlanRow], timeout_seconds: float = PREVIOUS_WAVE_SECONDS
+) -> list[PlanRow]:
+    """Read again just before requesting; return the pending rows of a wave, and record the outcomes of the others.
+
+    If changes of the waves before do not show yet, up to `timeout_seconds` are spent waiting for them.
+    """
+    refused = {verdict.change.key for verdict in ledger.outcomes if verdict.outcome is not Outcome.APPLIED}
+    ledger.judge(
+        RowOutcome(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
+        for change in wave
+        if change.key in refused
+    )
+    candidates = [change for change in wave if change.key not in refused]
+    operations, changes = operations_among(candidates), changes_among(candidates)
+    pending, verdicts = poll_until(
+        lambda: read_and_judge(client, changes), lambda judged: not _any_stale(judged[1]), timeout_seconds
+    )
+    pending_operations, operation_outcomes = judge_operations(operations, read_operations(client, operations))
+    ledger.judge([*verdicts, *operation_outcomes])
+    return [*pending, *pending_operations]
+
+
+def read_and_judge(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
+    """Read the latest state of changes, and return the pending ones and the outcomes of the others."""
+    sync(client)
+    return judge_for_admin(changes, read_current(client, changes))
+
+
+def read_statuses(
+    client: KazooClient, changes: Sequence[Change], plan: Plan
+) -> list[tuple[Change, ReassignmentStatus, str]]:
+    """Read the latest status of each requested reassignment of a plan, and the detail that shows it."""
+    sync(client)
+    return list(reassignment_statuses(changes, plan, read_current(client, changes)))
+
+
+def moving_of(client: KazooClient, plan: Plan) -> list[Change]:
+    """Read from ZooKeeper which changes of a plan are moving now."""
+    moves = reassignments_of(plan)
+    if not moves:
+        return []
+    return [move for move, status, _ in read_statuses(client, moves, plan) if status is ReassignmentStatus.IN_PROGRESS]
+
+
+def _any_stale(verdicts: Sequence[RowOutcome]) -> bool:
+    return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
+
+
+def wait_complete(client: KazooClient, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
+    """Wait until these reassignments are complete; return how many are.
+
+    A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may
+    raise, for instance when the time to wait is over.
+    """
+    failed = {verdict.change.key for verdict in ledger.outcomes if verdict.outcome is not Outcome.APPLIED}
+    unfinished = [move for move in moves if move.key not in failed]
+    total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
+    waves = sorted({move.wave for move in unfinished})
+    step = f"replicas move, wave {', '.join(map(str, waves))}"
+    with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
+        while unfinished:
+            statuses = with_retries(lambda: read_statuses(client, unfinished, ledger.plan))  # noqa: B023 - called at once
+            diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
+            failures = [_failed_move(ledger, move, detail) for move, detail in diverged]
+            ledger.replace_outcomes(failures)
+            complete -= len(failures)
+            unfinished = [move for move, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS]
+            if unfinished:
+                on_poll()
+                time.sleep(pause)
+                pause = min(_MAX_PAUSE_SECONDS, 1.5 * pause)
+    return complete
+
+
+def _failed_move(ledger: CommitLog, move: Change, detail: str) -> RowOutcome:
+    """Outcome of a running reassignment that was turned back; for a cancelled plan that is expected."""
+    if ledger.is_closed:
+        return RowOutcome(move, Outcome.STALE, f"turned back because the plan was cancelled: {detail}")
+    return RowOutcome(move, Outcome.FAILED, f"it was in progress and no longer is: {detail}")
+
+
+def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> Callable[[], None]:
+    """Return the function that a commit calls between two polls of what moves.
+
+    If the plan is cancelled, it hands the lease to the cancellation. It raises StillRunningError once `max_wait`
+    seconds from now are over; None waits without a limit.
+    """
+    deadline = None if max_wait is None else time.monotonic() + max_wait
+
+    def on_poll() -> None:
+        if ledger.is_closed:
+            lease.release()
+        if deadline is not None and time.monotonic() >= deadline:
+            raise StillRunningError(f"--max-wait {max_wait:g} s is over{resume_hint(ledger)}")
+
+    return on_poll
+
+
+def resume_hint(ledger: CommitLog) -> str:
+    """Say how to continue once this command no longer waits."""
+    plan = ledger.plan.plan_id
+    return (
+        ": requested changes continue in the cluster; "
+        f"`surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"
+    )

@@ -1,0 +1,153 @@
+"""What a cluster shows now of the partitions and topics that a plan changes, wherever it was read from.
+
+`jobs.preconditions` compares it with what the plan was computed from. Where a part could not be decoded, or must not be
+read, the reason is kept in its place, and only what rests on that part is unknown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+from schemas.replica_assignment import ReplicaAssignment
+from schemas.rows import Key
+from schemas.znodes import Assignment, MalformedZnodeError, State, TopicPartition
+
+T = TypeVar("T")
+
+Targets = Mapping[Key, list[int]]
+"""Target replicas by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded(Generic[T]):
+    """A decoded value, or the reason why there is none."""
+
+    value: T | None
+    reason: str = ""
+
+    @classmethod
+    def of(cls, decode: Callable[[bytes | None], T], data: bytes | None) -> Self:
+        try:
+            return cls(decode(data))
+        except MalformedZnodeError as error:
+            return cls(None, str(error))
+
+    def get(self) -> T:
+        """Return the value; raise MalformedZnodeError if there is none."""
+        if self.value is None:
+            raise MalformedZnodeError(self.reason)
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTopic:
+    """A topic's assignment. The topic does not exist if it has no version."""
+
+    path: str
+    """Where it is stored, for reasons."""
+    version: int | None
+    content: Decoded[Assignment]
+    is_forbidden: bool = False
+    """Whether the topic must not be read; then its version is unknown as well."""
+
+    @property
+    def exists(self) -> bool:
+        return self.version is not None
+
+    def assigned(self, partition: int) -> ReplicaAssignment | None:
+        """Return the assignment of a partition, None if the topic or the partition does not exist.
+
+        Raise MalformedZnodeError if the partition's entry, or the topic as a whole, cannot be decoded.
+        """
+        if not self.exists:
+            return None
+        assignment = self.content.get()
+        if assignment.unread_moves:
+            raise MalformedZnodeError(assignment.unread_moves)
+        replicas = assignment.partitions.get(partition)
+        if replicas is None:
+            for part in assignment.unread:
+                if part.number == partition:
+                    raise MalformedZnodeError(part.reason)
+            return None
+        return ReplicaAssignment(
+            replicas,
+            assignment.adding_replicas.get(partition, []),
+            assignment.removing_replicas.get(partition, []),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPartition:
+    """A partition's state, with its topic. There is no state if it has no version."""
+
+    topic: CurrentTopic
+    number: int
+    path: str
+    """Where its state is stored, for reasons."""
+    version: int | None
+    content: Decoded[State]
+
+    @property
+    def state(self) -> State | None:
+        """The state; None if it does not exist or cannot be decoded."""
+        return self.content.value
+
+    @property
+    def isr(self) -> list[int] | None:
+        """The ISR; empty if there is no state, None if it cannot be decoded."""
+        return self.state.isr if self.state is not None else [] if self.version is None else None
+
+    @property
+    def assignment(self) -> ReplicaAssignment | None:
+        """The assignment, as `CurrentTopic.assigned`."""
+        return self.topic.assigned(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentState:
+    """The partitions of a plan's changes, and what else of the cluster these changes rest on."""
+
+    partitions: Mapping[Key, CurrentPartition]
+    requests: Targets
+    """Requested reassignments; none if the request cannot be decoded."""
+    live: frozenset[int]
+    """Registered brokers, including those that cannot be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic with its config, and whether it is queued for deletion."""
+
+    topic: CurrentTopic
+    config: Decoded[dict[str, str]]
+    config_version: int | None
+    """None if the topic has no config."""
+    is_queued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperationState:
+    """The topics of a plan's operations, the requests of all topics, and the controller epoch."""
+
+    topics: Mapping[str, TopicSettings]
+    reassignments: Decoded[list[TopicPartition]]
+    elections: Decoded[list[TopicPartition]]
+    controller_epoch: Decoded[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentReassignments:
+    """All partitions that move or are requested to, and what decides whether they make progress."""
+
+    moving: Targets
+    requests: Targets | None
+    """Requested reassignments; None if the request cannot be decoded."""
+    partitions: Mapping[Key, CurrentPartition]
+    live: Mapping[int, int]
+    """Broker epochs of the registered brokers."""
+    deleting: frozenset[str]
+    ignored: str | None
+    """Why Kafka's controller ignores the whole request, None if it does not."""
+    opaque: Sequence[str]
+    """Topics that cannot be decoded, each with the reason."""
