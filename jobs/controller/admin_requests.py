@@ -104,7 +104,7 @@ class AdminRequestRemover:
 
     def _requested(self, kind: RequestKind) -> dict[Key, list[int]]:
         """Return the partitions that requests of a kind name, with the requested replicas if there are any."""
-        return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.context.of_kind(kind)}
+        return {row.key: row.replicas or [] for row in self.context.of_kind(kind)}
 
     def _write_and_record(
         self, entries: Sequence[AuditEntry], write: Callable[[], RemovedRequests]

@@ -12,12 +12,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import EmptyRequest
 from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
-from schemas.rows import Broker, Key
+from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znode_json import LAST_EPOCH
 
 _ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
@@ -30,7 +29,7 @@ class ControllerContext:
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
-    requests: list[Row] = field(default_factory=list)
+    requests: list[ZnodeRequest] = field(default_factory=list)
     empty_requests: list[EmptyRequest] = field(default_factory=list)
     """Requests and notifications that ask for nothing or cannot be read."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -56,23 +55,23 @@ class ControllerContext:
     def of_topic(self, topic: str) -> list[Key]:
         return [(topic, partition) for partition in sorted(self._partitions_by_topic[topic])]
 
-    def of_kind(self, kind: RequestKind) -> list[Row]:
-        return [row for row in self.requests if row["kind"] == kind]
+    def of_kind(self, kind: RequestKind) -> list[ZnodeRequest]:
+        return [row for row in self.requests if row.kind == kind]
 
     @property
-    def admin_requests(self) -> list[Row]:
+    def admin_requests(self) -> list[ZnodeRequest]:
         """Requests for a change, without the notifications, of which there may be very many."""
-        return [row for row in self.requests if row["kind"] in _ADMIN_REQUESTS]
+        return [row for row in self.requests if row.kind in _ADMIN_REQUESTS]
 
     @property
     def requested_partitions(self) -> set[Key]:
         """Partitions that requests name."""
-        return {(row["topic"], row["partition"]) for row in self.admin_requests if row.get("partition") is not None}
+        return {row.key for row in self.admin_requests if row.partition is not None}
 
     @property
-    def topics_to_be_deleted(self) -> set[str]:
+    def topics_to_be_deleted(self) -> frozenset[str]:
         """Topics that are queued for deletion."""
-        return {row["topic"] for row in self.of_kind(RequestKind.DELETE_TOPIC)}
+        return frozenset(row.key[0] for row in self.of_kind(RequestKind.DELETE_TOPIC))
 
     def put_topic(self, topic: TopicInfo, partitions: Iterable[PartitionInfo]) -> set[Key]:
         """Store a topic with all its partitions; return those that changed.

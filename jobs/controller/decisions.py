@@ -124,8 +124,7 @@ class DecisionEngine:
 
 def _requested(context: ControllerContext, kind: RequestKind) -> dict[Key, Sequence[int]]:
     """Return the partitions that requests of a kind name, with the requested replicas."""
-    rows = context.of_kind(kind)
-    return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in rows}
+    return {row.key: row.replicas or [] for row in context.of_kind(kind)}
 
 
 def _is_idle_balance(decision: Decision) -> bool:

@@ -16,14 +16,14 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
-from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, ClusterState, ignored_by_kafka, read_cluster
+from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, ignored_by_kafka, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
-from schemas.rows import Broker, Key, Snapshot
+from schemas.rows import Broker, Key, Snapshot, ZnodeRequest
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import MalformedZnodeError, decode_config
 
@@ -110,7 +110,7 @@ def view_now(
         migration=state.migration,
         brokers=state.brokers,
         configs=configs,
-        deleting=_deleting(state),
+        deleting=state.deleting,
         requested=_requested(state.requests),
         partitions=partitions,
         quarantined=len(quarantine),
@@ -143,7 +143,7 @@ def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cluster
         brokers=rows_as_of(lake, snapshot, Broker),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
-        requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
+        requested=_requested(rows_as_of(lake, snapshot, ZnodeRequest, ("kind", "=", RequestKind.REASSIGN.value))),
         partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot.quarantined or 0,
         blocking=_blocking(quarantine),
@@ -184,13 +184,8 @@ def _ignored_request(quarantine: Iterable[Row]) -> str | None:
     return next((reason for reason in marks if reason.startswith(ignored_by_kafka(""))), None)
 
 
-def _deleting(state: ClusterState) -> frozenset[str]:
-    return state.deleting
-
-
-def _requested(requests: list[Row]) -> dict[Key, list[int]]:
-    reassign = [row for row in requests if row["kind"] == RequestKind.REASSIGN]
-    return {(row["topic"], row["partition"]): row["replicas"] or [] for row in reassign}
+def _requested(requests: Iterable[ZnodeRequest]) -> dict[Key, list[int]]:
+    return {row.key: row.replicas or [] for row in requests if row.kind == RequestKind.REASSIGN}
 
 
 def _read_topics(

@@ -121,7 +121,7 @@ class SnapshotWriter:
         return CurrentTables(partitions, topics, absent_brokers(partitions, brokers).localCheckpoint(), configs)
 
     def topics(self) -> DataFrame:
-        queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
+        queued = [row for row in self.reading.state.requests if row.kind == RequestKind.DELETE_TOPIC]
         deleting = self.tables.frame("requests", queued).select("topic", F.lit(True).alias("queued"))  # noqa: FBT003
         return (
             self.reading.rows_of_kind("topic")

@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decoders import blocked, ignored_reassignment
-from schemas.rows import Broker
+from schemas.rows import Broker, ZnodeRequest
 from schemas.znodes import (
     FORBIDDEN,
     FORBIDDEN_REASON,
@@ -72,7 +72,7 @@ class ClusterState:
     migration: str | None
     """The sign of a migration to KRaft or of a persistent /controller; see `jobs.adapters.zookeeper.migration`."""
     brokers: list[Broker]
-    requests: list[Row] = field(default_factory=list)
+    requests: list[ZnodeRequest] = field(default_factory=list)
     quarantine: list[Row] = field(default_factory=list)
     zxid: int = 0
 
@@ -93,7 +93,7 @@ class ClusterState:
     @property
     def deleting(self) -> frozenset[str]:
         """Topics queued for deletion."""
-        return frozenset(row["topic"] for row in self.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+        return frozenset(row.key[0] for row in self.requests if row.kind == RequestKind.DELETE_TOPIC)
 
 
 class EmptyRequest(NamedTuple):
@@ -302,13 +302,13 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Broker:
 
 def _requests(
     client: KazooClient, deletions: Iterable[str], quarantine: _Quarantine, empty: list[EmptyRequest]
-) -> Iterator[Row]:
-    """Yield rows of REQUESTS, with the given topics to be deleted; append empty requests to `empty`."""
+) -> Iterator[ZnodeRequest]:
+    """Yield the requests, with the given topics to be deleted; append empty requests to `empty`."""
     reassign, election = read_permitted(client, [REASSIGN, PREFERRED_ELECTION])
     yield from _partition_requests(reassign, RequestKind.REASSIGN, quarantine, empty)
     yield from _partition_requests(election, RequestKind.PREFERRED_ELECTION, quarantine, empty)
     for topic in deletions:
-        yield {"kind": RequestKind.DELETE_TOPIC.value, "topic": topic, "path": f"{DELETE_TOPICS}/{topic}"}
+        yield ZnodeRequest(kind=RequestKind.DELETE_TOPIC.value, topic=topic, path=f"{DELETE_TOPICS}/{topic}")
     for znode in _existing(client, ISR_CHANGES, _listed(client, ISR_CHANGES, quarantine)):
         yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine, empty)
     for znode in _existing(client, LOG_DIR_EVENTS, _listed(client, LOG_DIR_EVENTS, quarantine)):
@@ -316,7 +316,7 @@ def _requests(
         if event is None:
             empty.append(_empty_requests(znode, quarantine))
         else:
-            yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
+            yield ZnodeRequest(kind=RequestKind.LOG_DIR.value, broker_id=event.broker, path=znode.path)
 
 
 def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
@@ -324,7 +324,7 @@ def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
     return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it is empty"))
 
 
-def read_requests(client: KazooClient) -> tuple[list[Row], list[EmptyRequest]]:
+def read_requests(client: KazooClient) -> tuple[list[ZnodeRequest], list[EmptyRequest]]:
     """Return the requests in /admin and in the notification znodes, and separately the empty ones."""
     empty: list[EmptyRequest] = []
     return [*_requests(client, topics_to_delete(client), _Quarantine(), empty)], empty
@@ -361,7 +361,7 @@ def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] |
 
 def _partition_requests(
     znode: Znode, kind: RequestKind, quarantine: _Quarantine, empty: list[EmptyRequest]
-) -> Iterator[Row]:
+) -> Iterator[ZnodeRequest]:
     nothing: tuple[list[TopicPartition], list[str]] = ([], [])
     requests, unread = quarantine.decoded(znode, read_partitions, nothing)
     why = ignored_reassignment(znode.data) if kind is RequestKind.REASSIGN and requests else None
@@ -370,10 +370,10 @@ def _partition_requests(
     if znode.stat is not None and not requests:
         empty.append(_empty_requests(znode, quarantine))
     for request in requests:
-        yield {
-            "kind": kind.value,
-            "topic": request.topic,
-            "partition": request.partition,
-            "replicas": request.replicas or ([] if kind is RequestKind.REASSIGN else None),
-            "path": znode.path,
-        }
+        yield ZnodeRequest(
+            kind=kind.value,
+            topic=request.topic,
+            partition=request.partition,
+            replicas=request.replicas or ([] if kind is RequestKind.REASSIGN else None),
+            path=znode.path,
+        )

@@ -30,21 +30,19 @@ class NotificationHandler:
     def delete_all(self) -> None:
         """Delete old notifications before everything is read, which makes them unnecessary."""
         self.reader.refresh(())
-        old = {
-            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.context.of_kind(kind)
-        }
+        old = {row.path for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.context.of_kind(kind)}
         delete_all(self.control, old)
-        self.context.requests = [row for row in self.context.requests if row["path"] not in old]
+        self.context.requests = [row for row in self.context.requests if row.path not in old]
 
     def isr_changes(self) -> set[Key]:
         """Read ISRs that leaders have changed, and send them to all brokers; return the changed partitions."""
         notified = self.context.of_kind(RequestKind.ISR_CHANGE)
         if not notified:
             return set()
-        named = {(row["topic"], row["partition"]) for row in notified}
+        named = {row.key for row in notified}
         changed = self.reader.refresh_partitions(named)
         self.broker_requests.send_metadata(named)  # also if a change was read before its notification
-        delete_all(self.control, {row["path"] for row in notified})
+        delete_all(self.control, {row.path for row in notified})
         return changed
 
     def log_dirs(self) -> None:
@@ -53,9 +51,9 @@ class NotificationHandler:
         A broker has answered once its queue is idle; the notification is deleted then.
         """
         for row in self.context.of_kind(RequestKind.LOG_DIR):
-            if row["path"] not in self._log_dirs:
-                self._log_dirs[row["path"]] = row["broker_id"]
-                self.broker_requests.ask_for_log_dirs(row["broker_id"])
+            if row.broker_id is not None and row.path not in self._log_dirs:
+                self._log_dirs[row.path] = row.broker_id
+                self.broker_requests.ask_for_log_dirs(row.broker_id)
         if self._log_dirs and self.responses.is_quiet:
             busy = set(self.broker_requests.channels.busy)
             answered = {path for path, broker in self._log_dirs.items() if broker not in busy}

@@ -14,6 +14,7 @@ from jobs.controller.context import ControllerContext
 from planner.leadership.imbalance import imbalance
 from planner.rules.partitions import PartitionInfo
 from schemas.enums import RequestKind
+from schemas.rows import ZnodeRequest
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 
 ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
@@ -75,7 +76,7 @@ def test_only_electable_partitions_beyond_the_threshold_are_due() -> None:
 
 def test_topics_queued_for_deletion_do_not_count() -> None:
     context = context_of(partition(0, [0, 1], 1), partition(1, [0, 1], 0))
-    context.requests = [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "orders"}]
+    context.requests = [ZnodeRequest(kind=RequestKind.DELETE_TOPIC.value, topic="orders", path="")]
 
     assert (context.imbalance(), due_now(0.0).due(context)) == ({}, set())
 

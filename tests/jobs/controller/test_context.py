@@ -8,7 +8,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
-from schemas.rows import Key
+from schemas.rows import Key, ZnodeRequest
 from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -33,14 +33,14 @@ def _partition(topic: str, number: int) -> PartitionInfo:
 def test_notifications_are_not_requests() -> None:
     """There may be one for each partition, and requested partitions are decided on one by one."""
     names = (RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.ISR_CHANGE)
-    rows = [{"kind": kind.value, "topic": kind.value, "partition": 0} for kind in names]
-    rows += [{"kind": RequestKind.DELETE_TOPIC.value, "topic": "gone"}]
-    rows += [{"kind": RequestKind.LOG_DIR.value, "broker_id": 1}]
+    rows = [ZnodeRequest(kind=kind.value, topic=kind.value, partition=0, path="") for kind in names]
+    rows += [ZnodeRequest(kind=RequestKind.DELETE_TOPIC.value, topic="gone", path="")]
+    rows += [ZnodeRequest(kind=RequestKind.LOG_DIR.value, broker_id=1, path="")]
 
     context = ControllerContext(requests=rows)
 
     assert context.requested_partitions == {("reassign", 0), ("preferred_election", 0)}
-    assert {row["kind"] for row in context.admin_requests} == {"reassign", "preferred_election", "delete_topic"}
+    assert {row.kind for row in context.admin_requests} == {"reassign", "preferred_election", "delete_topic"}
     assert context.topics_to_be_deleted == {"gone"}
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from schemas.enums import RequestKind
+from schemas.rows import ZnodeRequest
 from schemas.znodes import Controller
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
 
@@ -131,14 +131,14 @@ def test_request_of_each_kind(tree: KafkaTree) -> None:
     ]
 
 
-def in_short(row: Row) -> tuple[object, ...]:
-    return tuple(row.get(name) for name in ("kind", "topic", "partition", "replicas", "broker_id"))
+def in_short(row: ZnodeRequest) -> tuple[object, ...]:
+    return row.kind, row.topic, row.partition, row.replicas, row.broker_id
 
 
 def test_request_names_its_znode(tree: KafkaTree) -> None:
     path = tree.client.create("/isr_change_notification/isr_change_", TWO_PARTITIONS, sequence=True)
 
-    assert {row["path"] for row in cluster_of(tree).requests} == {path}
+    assert {row.path for row in cluster_of(tree).requests} == {path}
 
 
 def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:

@@ -21,7 +21,7 @@ from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
 from planner.columns.numpy_rules import PartitionArrays, default_min_isr, partition_masks
 from planner.leadership.numpy_leadership import imbalance
 from schemas.columns import TABLES
-from schemas.enums import PartitionState, RequestKind
+from schemas.enums import PartitionState
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
 
@@ -48,7 +48,7 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
     state, configs = small.state, small.configs.result()
     assert not state.quarantine, state.quarantine
     assert "quarantine" not in read["kind"].unique().to_pylist()
-    queued = frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+    queued = state.deleting
     topics = [{**row, "deletion_requested": row["topic"] in queued} for row in as_rows(_of_kind(read, "topic"))]
     seen = ClusterView(
         controller_id=None,
@@ -67,7 +67,7 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
     return {
         "brokers": [row.columns() for row in state.brokers],
         "broker_configs": configs,
-        "requests": state.requests,
+        "requests": [row.columns() for row in state.requests],
         "topics": topics,
         "partitions": partitions,
         "partition_history": partitions,
