@@ -1,1 +1,4 @@
-"""The controller's rules as pure transforms: DataFrames or arrays in, the same out."""
+"""The controller's rules, without I/O: transforms of DataFrames and arrays for plans, and `rules` in plain Python.
+
+The resident controller decides by `rules`, on typed values.
+"""

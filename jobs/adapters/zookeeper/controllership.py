@@ -288,8 +288,8 @@ def _wait_until_free(
         if time.monotonic() > deadline:
             raise ControllershipHeldError(
                 f"another Surveyor holds the controllership (/controller names {controller_id}); "
-                "wait until it has handed back: its session ends with its process. `surveyor control` waits beside it "
-                "with --standby, and takes over from it with --replace",
+                "wait until it has handed back: its session ends with its process. `surveyor control` waits for its "
+                "end with --standby, and takes over from it with --replace",
             )
         if not announced:
             notify(_waiting_message(client, controller_id))

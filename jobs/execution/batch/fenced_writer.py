@@ -1,10 +1,10 @@
 """Writes changes to ZooKeeper in large fenced multis; each row gets an outcome, which may be UNKNOWN.
 
-One multi (`jobs.execution.batch.transactions`) checks /controller_epoch at our version, that the brokers which must be
-live are registered and those which must be dead are not, and the version of each topic; it sets the states at their
-versions. A multi is applied as a whole or not at all. If one is refused, the rows at fault are set aside, and the rest
-is tried again. The registered brokers are read again before each multi. Corresponds to
-`KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
+`Controllership.commit` puts the check of /controller_epoch first into every multi. `jobs.execution.batch.transactions`
+adds the checks that brokers which must be live are registered and those which must be dead are not, the check of each
+topic's version, and the states, which are set at their versions. A multi is applied as a whole or not at all. If one is
+refused, the rows at fault are set aside, and the rest is tried again. The registered brokers are read again before each
+multi. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

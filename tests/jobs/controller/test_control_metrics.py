@@ -41,7 +41,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def samples(port: int) -> dict[tuple[str, str], float]:
-    """Return the samples by name and by the label beside the cluster."""
+    """Return the samples by name and by the label other than the cluster."""
     status, text = get(port, "/metrics")
     assert status == 200
     return {

@@ -1,4 +1,4 @@
-"""`surveyor control --standby`: processes that wait beside an active controller, and follow it."""
+"""`surveyor control --standby`: processes that wait for the end of an active controller, and follow it."""
 
 import signal
 import subprocess

@@ -269,10 +269,16 @@ class SimulatedCluster:
             self.tree.remove(state_path(*key))
 
     def _garble(self, name: str, partition: int) -> None:
-        """Corrupt the state of a partition, whether there was one before or not."""
+        """Corrupt the state of a partition, whether there was one before or not.
+
+        Not a lost one: a znode that is removed and created again between the reading and the write has version 0 again,
+        which ZooKeeper cannot tell from a state that was never changed.
+        """
         key = self.topic(name), partition
         assignment = self.assignment(key[0])
-        if assignment is not None and partition in assignment.partitions:
+        if assignment is None or partition not in assignment.partitions:
+            return
+        if key not in self.lost or state_path(*key) in self.tree.nodes:
             self.lost.add(key)
             self.tree.put(state_path(*key), b"{illegible")
 
