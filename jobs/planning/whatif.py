@@ -30,9 +30,9 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
+from planner.columns.numpy_rules import lost_partitions
 from planner.topics.crowding import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
-from planner.whatif.numpy_impact import lost_partitions
 from schemas.enums import FailureScenario
 from schemas.rows import Broker, Snapshot
 from schemas.text import pluralise

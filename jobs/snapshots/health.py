@@ -17,8 +17,16 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView, TopicConfig
-from planner.columns.numpy_rules import PartitionArrays, PartitionMasks, has_broker, is_in, min_isr_of, partition_masks
-from planner.leadership.numpy_leadership import imbalance, repair_masks
+from planner.columns.numpy_rules import (
+    PartitionArrays,
+    PartitionMasks,
+    has_broker,
+    imbalance,
+    is_in,
+    min_isr_of,
+    partition_masks,
+    repair_masks,
+)
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decoders import Blocked

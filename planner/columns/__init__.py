@@ -1,1 +1,1 @@
-"""Building blocks of the rules: change and rejection rows, sets of live brokers, columns derived from znodes."""
+"""Building blocks of the rules: change and rejection rows, live brokers, derived columns, and rules on arrays."""

@@ -1,7 +1,9 @@
-"""The rules of `planner.columns.derived_columns` on numpy arrays, without Spark.
+"""Rules on numpy arrays, for callers without Spark: partition states, needed elections, imbalance, lost brokers.
 
-A test compares the two. In: PartitionArrays, and the ids of the registered brokers. Out: boolean masks with an entry
-per partition, and min.insync.replicas of topics and brokers.
+Tests compare them with `planner.columns.derived_columns`, `planner.leadership.failure_handling` (without unclean
+elections and failed log dirs), `planner.leadership.imbalance` and `planner.whatif.impact`. In: PartitionArrays, and ids
+of brokers. Out: boolean masks with an entry per partition, rows of IMBALANCE, and min.insync.replicas of topics and
+brokers.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -118,3 +120,91 @@ def min_isr_of(config: Mapping[str, str | None] | None, default: int) -> int:
     """Return the min.insync.replicas of a topic: its override, else the brokers' `default`."""
     override = min_isr_override(config)
     return default if override is None else override
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RepairMasks:
+    """Masks with an entry per partition.
+
+    `repairable`: a cycle repairs it without loss. `leaderless`: no replica that could lead it is alive and in sync.
+    """
+
+    repairable: Bools
+    leaderless: Bools
+
+
+def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> RepairMasks:
+    """Mark the partitions that need a change; `able` are the registered and understood brokers, drained or not."""
+    led = is_in(rows.leader, registered)
+    leaderless = rows.judged & rows.has_state & ~led
+    can_lead = is_in(rows.replicas, able)
+    elects = (can_lead & is_in_row(rows.replicas, rows.isr)).any(axis=1)
+    registered_isr = is_in(rows.isr, registered)
+    shrinks = (has_broker(rows.isr) & ~registered_isr).any(axis=1) & registered_isr.any(axis=1)
+    creates = ~rows.has_state & can_lead.any(axis=1)
+    return RepairMasks(
+        repairable=(leaderless & elects) | (rows.judged & ((led & shrinks) | creates)),
+        leaderless=leaderless & ~elects,
+    )
+
+
+def imbalance(rows: PartitionArrays, threshold: float) -> list[dict[str, Any]]:
+    """Return one row per broker that is the preferred replica of a partition, by id; `ratio` is between 0 and 1."""
+    preferred = rows.replicas[:, 0]
+    counted = ~rows.deleting & (preferred != NO_LEADER)
+    not_preferred = counted & rows.has_state & (rows.leader != preferred)
+    brokers, index = np.unique(preferred[counted], return_inverse=True)
+    preferring = np.bincount(index, minlength=len(brokers))
+    not_led = np.bincount(index, weights=not_preferred[counted], minlength=len(brokers)).astype(int)
+    return [
+        {
+            "broker_id": broker,
+            "preferred_partitions": of_broker,
+            "not_led": others_lead,
+            "ratio": others_lead / of_broker,
+            "exceeds": others_lead / of_broker > threshold,
+            "threshold": threshold,
+        }
+        for broker, of_broker, others_lead in zip(brokers.tolist(), preferring.tolist(), not_led.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Impact:
+    """Masks with an entry per partition, named as the columns of the table `whatif` that count them."""
+
+    newly_offline: Bools
+    unclean_only: Bools
+    newly_under_min_isr: Bools
+    leaders_moved: Bools
+
+
+def lost_partitions(
+    rows: PartitionArrays, live: Collection[int], able: Collection[int], drained: Collection[int], lost: Collection[int]
+) -> Impact:
+    """Mark the partitions affected by losing brokers; `able`: registered and understood; drained brokers lead last."""
+    judged = rows.judged & rows.has_state
+    in_isr = is_in(rows.replicas, able) & is_in_row(rows.replicas, rows.isr)
+    candidates = np.where(in_isr, rows.replicas, NO_LEADER)
+    undrained = _first(np.where(is_in(candidates, drained), NO_LEADER, candidates))
+    elected = np.where(has_broker(undrained), undrained, _first(candidates))
+    led_by = np.where(is_in(rows.leader, live), rows.leader, elected)
+    deposed = judged & (led_by != NO_LEADER) & is_in(led_by, lost)
+    heirs = has_broker(candidates) & ~is_in(candidates, lost)
+    in_sync = is_in(rows.isr, live)
+    surviving_isr = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
+    newly_offline = deposed & ~heirs.any(axis=1)
+    alive = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
+    return Impact(
+        newly_offline=newly_offline,
+        unclean_only=newly_offline & (surviving_isr == 0) & alive,
+        newly_under_min_isr=judged & (in_sync.sum(axis=1) >= rows.min_isr) & (surviving_isr < rows.min_isr),
+        leaders_moved=deposed & heirs.any(axis=1),
+    )
+
+
+def _first(brokers: Ints) -> Ints:
+    """Return the first broker of each row, NO_LEADER if there is none."""
+    occupied = has_broker(brokers)
+    first: Ints = np.where(occupied.any(axis=1), brokers[np.arange(len(brokers)), occupied.argmax(axis=1)], NO_LEADER)
+    return first

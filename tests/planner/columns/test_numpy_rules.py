@@ -8,11 +8,10 @@ from pyspark.sql import SparkSession
 
 from planner.columns.derived_columns import absent_brokers, derive_partitions
 from planner.columns.derived_columns import default_min_isr as default_by_spark
-from planner.columns.numpy_rules import Bools, default_min_isr, partition_masks
+from planner.columns.numpy_rules import Bools, default_min_isr, partition_masks, repair_masks
+from planner.columns.numpy_rules import imbalance as imbalance_on_arrays
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
-from planner.leadership.numpy_leadership import imbalance as imbalance_on_arrays
-from planner.leadership.numpy_leadership import repair_masks
 from schemas.enums import Action, DrainMode, PartitionState, RejectionCode
 from schemas.tables import BROKER_CONFIGS
 from tests.planner.frames import Row, World, arrays_of, as_rows, config_row, frame, topic_row

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.broker_sets import with_drained
+from planner.columns.numpy_rules import lost_partitions
 from planner.whatif.impact import whatif
-from planner.whatif.numpy_impact import lost_partitions
 from schemas.enums import NO_LEADER, FailureScenario
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (

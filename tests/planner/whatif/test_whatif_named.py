@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 
-from planner.whatif.numpy_impact import lost_partitions
+from planner.columns.numpy_rules import lost_partitions
 from schemas.enums import FailureScenario
 from tests.planner.frames import World, arrays_of
 from tests.planner.whatif import whatif_oracle

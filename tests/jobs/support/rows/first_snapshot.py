@@ -18,8 +18,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
-from planner.columns.numpy_rules import PartitionArrays, default_min_isr, partition_masks
-from planner.leadership.numpy_leadership import imbalance
+from planner.columns.numpy_rules import PartitionArrays, default_min_isr, imbalance, partition_masks
 from schemas.columns import TABLES
 from schemas.enums import PartitionState
 from tests.jobs.support.commands.commands import Surveyor
