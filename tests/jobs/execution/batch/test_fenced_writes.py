@@ -223,7 +223,7 @@ def test_connection_lost_while_preparing_a_creation(
     assert written.outcomes == {0: Outcome.APPLIED}
 
 
-def test_lost_session_leaves_the_batch_unknown(proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan) -> None:
+def test_lost_session_leaves_the_batch_unknown(plan: Plan, proxied: Controllership, proxy: ZooKeeperProxy) -> None:
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.expire_session))
 
     written = write(proxied, plan)
