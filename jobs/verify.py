@@ -29,11 +29,14 @@ def verify(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show the progress of a committed plan and of its replica copies."""
+    from jobs.console_output.verification import show_verification
     from jobs.core.units import parse_seconds
-    from jobs.execution.verification import report_verification
+    from jobs.execution.verification import verify_stored
 
-    apart = parse_seconds("--measure", measure_for)
-    return report_verification(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
+    interval = parse_seconds("--measure", measure_for)
+    verification = verify_stored(settings, plan, interval, in_full=format is not TextFormat.KAFKA)
+    show_verification(settings, verification, format, everything=everything)
+    return ExitCode.CHANGES if detailed_exitcode and not verification.is_complete else ExitCode.DONE
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Two readings some seconds apart give an estimate of the remaining time. What bro
 shown as unknown; it does not change the status that ZooKeeper shows. Nothing is written.
 """
 
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,6 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
 from jobs.adapters.zookeeper.current_state import partitions_now
 from jobs.console_output.copy_progress import CopyProgress
-from jobs.core.errors import SurveyorError
-from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
@@ -50,24 +47,20 @@ def measure(
     moving = [change for change in changes if change.action == Action.REASSIGN]
     if not moving:
         return None
-    try:
+    brokers, replicas = _replicas(zookeeper, moving)
+    added = _added(moving)
+    receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
+    first_reading, unanswered = _read(settings, brokers, receiving)
+    started = time.monotonic()
+    if not interval or not any(copy.known and copy.left for copy in first_reading.values()):
+        return CopyProgress(current=first_reading, previous=None, seconds=0.0, silent=unanswered)
+    with progress("measuring how quickly replicas are copied"):
+        time.sleep(interval)
         brokers, replicas = _replicas(zookeeper, moving)
-        added = _added(moving)
-        receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
-        first_reading, unanswered = _read(settings, brokers, receiving)
-        started = time.monotonic()
-        if not interval or not any(copy.known and copy.left for copy in first_reading.values()):
-            return CopyProgress(current=first_reading, previous=None, seconds=0.0, silent=unanswered)
-        with progress("measuring how quickly replicas are copied"):
-            time.sleep(interval)
-            brokers, replicas = _replicas(zookeeper, moving)
-            second_reading, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
-        return CopyProgress(
-            current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
-        )
-    except SurveyorError as error:
-        log(f"surveyor: how much is copied is unknown: {error}", logging.WARNING)
-        return None
+        second_reading, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
+    return CopyProgress(
+        current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
+    )
 
 
 def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
