@@ -149,6 +149,18 @@ class ZnodeRequest(TableRow, frozen=True, kw_only=True):
         return self.topic or "", WHOLE_TOPIC if self.partition is None else self.partition
 
 
+class QuarantinedZnode(TableRow, frozen=True, kw_only=True):
+    """One row of QUARANTINE: a znode that could not be decoded."""
+
+    TABLE = "quarantine"
+    snapshot_id: int | None = None
+    path: str
+    data: str | None = None
+    reason: str
+    blocks: str | None = None
+    mend: str | None = None
+
+
 class ClusterEvent(TableRow, frozen=True, kw_only=True):
     """One row of EVENTS."""
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from shlex import quote
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.advice.outage import Outage
@@ -22,7 +21,7 @@ from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
-from schemas.rows import PlanRecord
+from schemas.rows import PlanRecord, QuarantinedZnode
 from schemas.text import abbreviate, plan_size, pluralise
 from schemas.znode_json import LAST_EPOCH
 
@@ -97,18 +96,18 @@ def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
         yield Suggestion(f"{pluralise(more, 'more znode', 'blocks', 'block')} a part of Kafka", "show quarantine")
 
 
-def repair_suggestion(blocking: Row, latest_epoch: int) -> Suggestion:
+def repair_suggestion(blocking: QuarantinedZnode, latest_epoch: int) -> Suggestion:
     """Say which part of Kafka a znode blocks, and suggest a repair that loses nothing, in any order.
 
     Repairs that need a decision are described in the documentation.
     """
-    text = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
-    if blocking["mend"]:
-        return Suggestion(f"{text}; delete it", zookeeper_shell=blocking["mend"])
-    if blocking["path"] == CONTROLLER_EPOCH and latest_epoch:
+    text = f"{blocking.path} blocks Kafka's {blocking.blocks}: {blocking.reason}"
+    if blocking.mend:
+        return Suggestion(f"{text}; delete it", zookeeper_shell=blocking.mend)
+    if blocking.path == CONTROLLER_EPOCH and latest_epoch:
         command = f"set {CONTROLLER_EPOCH} {latest_epoch}"
         return Suggestion(f"{text}; set it to the latest known controller epoch", zookeeper_shell=command)
-    if blocking["path"].startswith(DELETE_TOPICS):
+    if blocking.path.startswith(DELETE_TOPICS):
         return Suggestion(f"{text}; Surveyor deletes it once it is the controller", "reconcile")
     return Suggestion(f"{text}; docs/troubleshooting.md says how to repair it", "show quarantine")
 

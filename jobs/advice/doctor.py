@@ -203,7 +203,7 @@ def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Che
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
     health = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
-    paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
+    paths = list(dict.fromkeys(row.path for row in (*blocking, *state.quarantine)))
     if paths:
         advice = [
             f"{step.what}: {with_full_command(settings, step).command}"

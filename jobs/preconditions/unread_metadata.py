@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
+from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from schemas.enums import PlanKind
-from schemas.rows import Partition, PlanRecord, Snapshot
+from schemas.rows import Partition, PlanRecord, QuarantinedZnode, Snapshot
 from schemas.text import join_words, pluralise
 
 SHOWN: Final = "`surveyor show quarantine`"
@@ -78,7 +78,7 @@ def unread_in(lake: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
     """Name the topics and partitions of a snapshot that are in quarantine."""
     if not snapshot.quarantined:
         return UnreadMetadata()
-    paths = [row["path"] for row in as_of(lake, snapshot, "quarantine")]
+    paths = [row.path for row in rows_as_of(lake, snapshot, QuarantinedZnode)]
     topics = sorted({found[1] for path in paths if (found := _TOPIC.fullmatch(path))})
     states = {(found[1], found[2]) for path in paths if (found := _STATE.fullmatch(path))}
     partitions = [f"{topic}-{number}" for topic, number in sorted(states, key=_in_order) if topic not in topics]

@@ -6,7 +6,7 @@ Both sources give the same `ClusterView`, with partitions as an Arrow table. Zno
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,9 +21,9 @@ from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
+from jobs.repositories.snapshots import rows_as_of, table_as_of
 from schemas.enums import RequestKind
-from schemas.rows import Broker, Key, Snapshot, ZnodeRequest
+from schemas.rows import Broker, Key, QuarantinedZnode, Snapshot, ZnodeRequest
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import MalformedZnodeError, decode_config
 
@@ -73,7 +73,7 @@ class ClusterView:
     """Target replicas requested in /admin, by partition."""
     partitions: pa.Table
     quarantined: int
-    blocking: list[Row]
+    blocking: list[QuarantinedZnode]
     """Rows of QUARANTINE that prevent a part of Kafka from starting."""
     ignored_request: str | None = None
     """Why a controller that is a broker ignores what is requested in /admin/reassign_partitions."""
@@ -135,7 +135,7 @@ def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cluster
     """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
-    quarantine = as_of(lake, snapshot, "quarantine") if snapshot.quarantined else []
+    quarantine = rows_as_of(lake, snapshot, QuarantinedZnode) if snapshot.quarantined else []
     return ClusterView(
         controller_id=snapshot.controller_id,
         controller_epoch=snapshot.controller_epoch,
@@ -173,14 +173,12 @@ def with_last_known_replicas(view: ClusterView, lake: Warehouse, snapshot: Snaps
 _ASSIGNMENT_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
 
-def _blocking(quarantine: Iterable[Row]) -> list[Row]:
-    columns = ("path", "blocks", "reason", "mend")
-    rows = [{name: row.get(name) for name in columns} for row in quarantine if row.get("blocks")]
-    return sorted(rows, key=itemgetter("path"))
+def _blocking(quarantine: Iterable[QuarantinedZnode]) -> list[QuarantinedZnode]:
+    return sorted((row for row in quarantine if row.blocks), key=attrgetter("path"))
 
 
-def _ignored_request(quarantine: Iterable[Row]) -> str | None:
-    marks = (row["reason"] for row in quarantine if row["path"] == REASSIGN)
+def _ignored_request(quarantine: Iterable[QuarantinedZnode]) -> str | None:
+    marks = (row.reason for row in quarantine if row.path == REASSIGN)
     return next((reason for reason in marks if reason.startswith(ignored_by_kafka(""))), None)
 
 
@@ -190,11 +188,11 @@ def _requested(requests: Iterable[ZnodeRequest]) -> dict[Key, list[int]]:
 
 def _read_topics(
     client: KazooClient, topic: str | None, columns: Sequence[str]
-) -> tuple[dict[str, TopicConfig], pa.Table, list[Row]]:
+) -> tuple[dict[str, TopicConfig], pa.Table, list[QuarantinedZnode]]:
     """Read the configs and partitions of topics, and the rows of QUARANTINE."""
     schema = pa.schema([schema_of("partitions").field(name) for name in columns])
     configs: dict[str, TopicConfig] = {}
-    tables, quarantine = [schema.empty_table()], list[Row]()
+    tables, quarantine = [schema.empty_table()], list[QuarantinedZnode]()
     names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
     for reading in read_topic_rows(client, names):
         configs |= {row["topic"]: row.get("config") for row in reading.topics}

@@ -31,7 +31,7 @@ from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decoders import Blocked
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Key
+from schemas.rows import Key, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
 from schemas.znode_json import LAST_EPOCH
 
@@ -89,8 +89,8 @@ class Health:
     """Rows of the table `imbalance`, by broker."""
     quarantined: int
     """Number of znodes in quarantine."""
-    blocking: list[Row]
-    """Znodes that prevent a part of Kafka from starting: path, blocks, reason, mend."""
+    blocking: list[QuarantinedZnode]
+    """Znodes that prevent a part of Kafka from starting."""
     throttled_brokers: list[str]
     """Brokers with a throttle rate, and <default>; not recorded in snapshots."""
     throttled_topics: list[str]
@@ -100,7 +100,11 @@ class Health:
     def json(self) -> dict[str, Any]:
         """The JSON object; mappings with numeric keys become lists."""
         gone = [{"broker_id": broker, "partitions": count} for broker, count in self.gone.items()]
-        return asdict(self) | {"gone": gone, "stalled": [_stalled_row(entry) for entry in self.stalled]}
+        blocking = [
+            {name: getattr(row, name) for name in ("path", "blocks", "reason", "mend")} for row in self.blocking
+        ]
+        stalled = [_stalled_row(entry) for entry in self.stalled]
+        return asdict(self) | {"gone": gone, "stalled": stalled, "blocking": blocking}
 
 
 def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
@@ -292,16 +296,16 @@ def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     return np.array([key in requested for key in keys], dtype=bool)
 
 
-def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
+def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[QuarantinedZnode]:
     """Return topic configs with a value that Kafka cannot parse, on which a broker fails when it starts."""
     for topic in sorted(configs):
         faults = [*unparsable_values(configs[topic] or {})]
         if faults:
             path, reason = f"{CONFIGS}/{topic}", "; ".join(faults)
-            yield {"path": path, "blocks": Blocked.START.value, "reason": reason, "mend": None}
+            yield QuarantinedZnode(path=path, blocks=Blocked.START.value, reason=reason)
 
 
-def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[Row]:
+def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[QuarantinedZnode]:
     """Return topics with a reassigned partition that has no state and cannot get one; Kafka's controller fails on it.
 
     A state is not created if the topic is queued for deletion or if no replica is alive.
@@ -311,7 +315,7 @@ def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[Row]:
         path, reason = f"{TOPICS}/{topic}", f"{moves} and no live replica; start one of its brokers"
         if topic in view.deleting:
             path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is queued for deletion, and {moves}"
-        yield {"path": path, "blocks": Blocked.FAIL_OVER.value, "reason": reason, "mend": None}
+        yield QuarantinedZnode(path=path, blocks=Blocked.FAIL_OVER.value, reason=reason)
 
 
 def _names(partitions: pa.Table, marked: Bools) -> list[str]:

@@ -32,7 +32,7 @@ from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from schemas.rows import Broker
+from schemas.rows import Broker, QuarantinedZnode
 from schemas.text import pluralise
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
@@ -71,7 +71,7 @@ class StagedMetadata:
     staged: DataFrame
     counts: dict[str, int]
     """Number of staged rows by kind."""
-    quarantine: list[Row]
+    quarantine: list[QuarantinedZnode]
     """Znodes that executors could not parse."""
     zxid_after: int
 
@@ -132,9 +132,9 @@ def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, pha
     return StagedMetadata(small.state, configs, staged, counts, quarantine, zxid_after)
 
 
-def _quarantine(staged: DataFrame) -> list[Row]:
+def _quarantine(staged: DataFrame) -> list[QuarantinedZnode]:
     rows = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason", "blocks", "mend")
-    return [row.asDict() for row in rows.collect()]
+    return [QuarantinedZnode(**row.asDict()) for row in rows.collect()]
 
 
 def _stage_on_driver(settings: Settings, tables: SparkWarehouse) -> tuple[DataFrame, list[Row]]:

@@ -6,6 +6,7 @@ stored, so secrets never are. A broker that does not answer gets Kafka's default
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -21,7 +22,7 @@ from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from schemas.kafka_decoders import blocked
-from schemas.rows import Broker
+from schemas.rows import Broker, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
 
@@ -111,32 +112,32 @@ def read_configs_and_failures(
     return rows, failures
 
 
-def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[Row]]:
-    """Read the brokers' dynamic settings from ZooKeeper; return the stored ones and rows of QUARANTINE without stamp.
+def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[QuarantinedZnode]]:
+    """Read the brokers' dynamic settings from ZooKeeper; return the stored ones and the znodes not understood.
 
     In a cluster with zookeeper.set.acl=true only brokers can list them (`ZkData.sensitivePath`). Other clients get none
     then, and what the brokers do not report themselves is assumed.
     The data of a quarantined znode is left out, because it may contain passwords.
     """
     overrides: dict[int | None, BrokerSettings] = {}
-    quarantine: list[Row] = []
+    quarantine: list[QuarantinedZnode] = []
     (names,) = children_of(client, [DYNAMIC_CONFIGS], permitted=True)
     for znode in read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]):
         if znode.stat is None:
             continue
         what = blocked(znode.path, znode.data)
-        row: Row = {"path": znode.path, "data": None, "blocks": what and what.value}
+        unread_znode = partial(QuarantinedZnode, path=znode.path, blocks=what and what.value)
         try:
             entity = _entity(znode.path)
         except MalformedZnodeError as error:
             mend = f"delete {quote(znode.path)}" if what else None  # no broker reads it
-            quarantine.append(row | {"reason": str(error), "mend": mend})
+            quarantine.append(unread_znode(reason=str(error), mend=mend))
             continue
         config, unread = ({}, []) if znode.data is None else read_config(znode.data)
         if config is not None:  # Kafka treats a znode without a config as an empty one
             overrides[entity] = _retained(config)
         if unread:
-            quarantine.append(row | {"reason": "; ".join(unread)})
+            quarantine.append(unread_znode(reason="; ".join(unread)))
     return overrides, quarantine
 
 

@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decoders import blocked, ignored_reassignment
-from schemas.rows import Broker, ZnodeRequest
+from schemas.rows import Broker, QuarantinedZnode, ZnodeRequest
 from schemas.znodes import (
     FORBIDDEN,
     FORBIDDEN_REASON,
@@ -73,13 +73,13 @@ class ClusterState:
     """The sign of a migration to KRaft or of a persistent /controller; see `jobs.adapters.zookeeper.migration`."""
     brokers: list[Broker]
     requests: list[ZnodeRequest] = field(default_factory=list)
-    quarantine: list[Row] = field(default_factory=list)
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
     zxid: int = 0
 
     @property
     def control(self) -> dict[str, int | None]:
         """The controller's id and epoch; null where the znode cannot be decoded."""
-        opaque = {row["path"] for row in self.quarantine}
+        opaque = {row.path for row in self.quarantine}
         return {
             "controller_id": None if CONTROLLER in opaque else self.controller.broker_id,
             "controller_epoch": None if CONTROLLER_EPOCH in opaque else self.epoch,
@@ -108,11 +108,16 @@ _SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}
 """Znodes that Kafka's controller creates again, or whose request can be submitted again."""
 
 
-def quarantined(znode: Znode, reason: str) -> Row:
-    """Return a row of QUARANTINE without snapshot id and time."""
+def quarantined(znode: Znode, reason: str, *, hide_data: bool = False) -> QuarantinedZnode:
+    """Return the row of a znode that could not be decoded; its data is hidden if it may contain secrets."""
     effect = blocked(znode.path, znode.data)
-    row: Row = {"path": znode.path, "data": printable(znode.data), "reason": reason}
-    return row | {"blocks": effect and effect.value, "mend": _remedy(znode) if effect else None}
+    return QuarantinedZnode(
+        path=znode.path,
+        data=None if hide_data else printable(znode.data),
+        reason=reason,
+        blocks=effect and effect.value,
+        mend=_remedy(znode) if effect else None,
+    )
 
 
 def _remedy(znode: Znode) -> str | None:
@@ -128,7 +133,7 @@ def _remedy(znode: Znode) -> str | None:
     return None
 
 
-class _Quarantine(list[Row]):
+class _Quarantine(list[QuarantinedZnode]):
     """Rows of QUARANTINE; `decoded` appends a row for each znode that cannot be decoded."""
 
     def decoded(self, znode: Znode, decode: Callable[[bytes | None], T], otherwise: T) -> T:
@@ -166,7 +171,7 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
         for folder in (ISR_CHANGES, LOG_DIR_EVENTS)
         for name in _listed(client, folder, _Quarantine())
     ]
-    quarantined_paths = {row["path"] for row in quarantine}
+    quarantined_paths = {row.path for row in quarantine}
     for znode in read_permitted(client, [FEATURE, PRODUCER_IDS, REASSIGN, *notifications]):
         is_new_block = znode.path == PRODUCER_IDS and not znode.data
         if znode.stat is None or is_new_block or znode.path in quarantined_paths:
@@ -174,9 +179,9 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
         if blocked(znode.path, znode.data):
             quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
     for znode in _quotas_and_credentials(client):
-        if blocked(znode.path, znode.data):  # what it holds may be secret
-            row = quarantined(znode, "Kafka cannot read it: a value under config is no string")
-            quarantine.append(row | {"data": None})
+        if blocked(znode.path, znode.data):
+            reason = "Kafka cannot read it: a value under config is no string"
+            quarantine.append(quarantined(znode, reason, hide_data=True))
 
 
 def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
@@ -258,7 +263,7 @@ def _listed(client: KazooClient, folder: str, quarantine: _Quarantine) -> list[s
     try:
         return children(client, folder) or []
     except UnreadableError:
-        quarantine.append({"path": folder, "data": None, "reason": FORBIDDEN_REASON, "blocks": None, "mend": None})
+        quarantine.append(QuarantinedZnode(path=folder, reason=FORBIDDEN_REASON))
         return []
 
 
@@ -320,7 +325,7 @@ def _requests(
 
 
 def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
-    illegible = (row["reason"] for row in quarantine if row["path"] == znode.path)
+    illegible = (row.reason for row in quarantine if row.path == znode.path)
     return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it is empty"))
 
 

@@ -259,9 +259,9 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
     our id.
     """
     refuse_migration(state.migration)
-    unreadable = [row for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
+    unreadable = [row for row in state.quarantine if row.path in {CONTROLLER, CONTROLLER_EPOCH}]
     if unreadable:
-        path, reason = unreadable[0]["path"], unreadable[0]["reason"]
+        path, reason = unreadable[0].path, unreadable[0].reason
         raise RefusedError(
             f"{path} could not be decoded ({reason}): no controller can be elected or take over before it is "
             "repaired; `surveyor status` shows the command"

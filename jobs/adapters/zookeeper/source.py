@@ -220,7 +220,7 @@ def _by_kind(reading: TopicRows) -> dict[str, list[Row]]:
     return {
         "topic": reading.topics,
         "partition": reading.partitions,
-        "quarantine": reading.quarantine,
+        "quarantine": [row.columns() for row in reading.quarantine],
         "task": [task],
     }
 

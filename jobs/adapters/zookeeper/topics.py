@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from schemas.enums import NO_LEADER
+from schemas.rows import QuarantinedZnode
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import (
     Assignment,
@@ -48,7 +49,7 @@ class TopicRows:
 
     topics: list[Row] = field(default_factory=list)
     partitions: list[Row] = field(default_factory=list)
-    quarantine: list[Row] = field(default_factory=list)
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     read_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -86,7 +87,7 @@ class _Topic:
     """Partitions whose entry in the assignment cannot be decoded, so their replicas are unknown."""
     orphans: list[str] = field(default_factory=list)
     """Partitions that have a znode but are not in the assignment."""
-    quarantine: list[Row] = field(default_factory=list)
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
 
     def state_paths(self) -> Iterator[str]:
         for partition in (*sorted({*self.assignment.partitions, *self.opaque}), *self.orphans):
@@ -185,7 +186,7 @@ def _read_assignment(topic: _Topic, name: str, znode: Znode) -> str:
     return topic.assignment.reason
 
 
-def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[Row], bool]:
+def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[QuarantinedZnode], bool]:
     """Decode a topic's states, the next of `states`; return partitions, quarantine rows and whether it may be torn."""
     partitions, quarantine, torn = [], list(topic.quarantine), False
     for row in _assigned_partitions(topic):

@@ -71,9 +71,9 @@ LEFT_TO_SUCCESSOR: Final = "the next controller sends them to the brokers; check
 def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
     """Raise RefusedError if some live broker could not be notified of what is written."""
     for row in state.quarantine:
-        if row["path"].startswith(f"{BROKER_IDS}/"):
+        if row.path.startswith(f"{BROKER_IDS}/"):
             raise RefusedError(
-                f"{row['path']} is not understood ({row['reason']}): "
+                f"{row.path} is not understood ({row.reason}): "
                 "the list of live brokers cannot be sent; repair this znode first",
             )
     for broker in state.brokers:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.advice.cluster import ClusterSituation, next_steps
@@ -17,7 +18,7 @@ from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import DrainedBroker, PlanRecord, Snapshot
+from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Snapshot
 from tests.docs.shown import fault
 from tests.jobs.support.rows.lake_rows import NOW
 from tests.jobs.support.rows.plan_rows import plan_record
@@ -62,7 +63,7 @@ def drained(broker: int, mode: DrainMode = DrainMode.ADMIN) -> DrainedBroker:
     return DrainedBroker(broker_id=broker, mode=mode.value, since=NOW)
 
 
-EPOCH_BLOCKS: Final[Row] = {"path": "/controller_epoch", "blocks": "fail-over", "reason": "why", "mend": None}
+EPOCH_BLOCKS: Final = QuarantinedZnode(path="/controller_epoch", blocks="fail-over", reason="why")
 
 
 def plan(status: str = "planned", **columns: Any) -> PlanRecord:  # noqa: ANN401 - columns of `plans`
@@ -94,7 +95,7 @@ REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take
 EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one: {REFUSED}"
 GONE: Final = f"/controller_epoch does not exist, but controller epoch 57 is recorded: {REFUSED}"
 
-BLOCKING: Final[Row] = {"path": "/feature", "blocks": "fail-over", "reason": "why", "mend": None}
+BLOCKING: Final = QuarantinedZnode(path="/feature", blocks="fail-over", reason="why")
 
 CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]] = [
     ({"latest_epoch": 57}, {}, EARLIER, "reconcile"),
@@ -118,13 +119,13 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         None,
     ),
     (
-        {"blocking": [BLOCKING | {"path": "/config/topics/t", "blocks": "broker start"}]},
+        {"blocking": [with_values(BLOCKING, path="/config/topics/t", blocks="broker start")]},
         {},
         "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md says how to repair it",
         "show quarantine",
     ),
     (
-        {"blocking": [BLOCKING | {"path": "/admin/delete_topics/t"}]},
+        {"blocking": [with_values(BLOCKING, path="/admin/delete_topics/t")]},
         {},
         "/admin/delete_topics/t blocks Kafka's fail-over: why; Surveyor deletes it once it is the controller",
         "reconcile",
@@ -253,7 +254,7 @@ def test_blocking_znodes_that_are_not_listed_are_counted() -> None:
 
 
 def test_blocking_znode_comes_before_everything_else() -> None:
-    blocking = [BLOCKING | {"mend": "delete /feature"}, *[BLOCKING] * 9]
+    blocking = [with_values(BLOCKING, mend="delete /feature"), *[BLOCKING] * 9]
     steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
 
     assert steps_due[0] == Suggestion(

@@ -232,7 +232,7 @@ def test_a_move_without_a_state_that_nothing_ends_is_in_kafkas_way(tree: KafkaTr
     tree.write("/config/topics/fine", b'{"version":1,"config":{"retention.ms":"abc"}}')
     health = judged(view_now(tree.endpoint))
 
-    assert [(row["path"], row["blocks"]) for row in health.blocking] == [
+    assert [(row.path, row.blocks) for row in health.blocking] == [
         ("/config/topics/fine", "broker start"),
         ("/brokers/topics/dead", "fail-over"),
         ("/admin/delete_topics/going", "fail-over"),
@@ -275,7 +275,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
         tree.client.set_acls(path, kept)
     health = judged(view_now(tree.endpoint))
 
-    assert [(row["path"], row["blocks"]) for row in health.blocking] == [("/config/clients/loud", "broker start")]
+    assert [(row.path, row.blocks) for row in health.blocking] == [("/config/clients/loud", "broker start")]
     assert health.partitions == 0
 
 

@@ -326,5 +326,5 @@ def test_overrides_that_are_kept(tree: KafkaTree) -> None:
 
     assert overrides == {None: {MIN_ISR: "2"}, 7: {MIN_ISR: "2"}, 9: {MIN_ISR: None, UNCLEAN: "true"}}
     blocks = {"8": None, "9": "broker start", "seven": "broker start", "\u0664": None}
-    assert {row["path"].removeprefix("/config/brokers/"): row["blocks"] for row in quarantine} == blocks
+    assert {row.path.removeprefix("/config/brokers/"): row.blocks for row in quarantine} == blocks
     assert SECRET not in str(quarantine)

@@ -106,7 +106,7 @@ def test_undecodable_broker_is_alive_and_not_understood(tree: KafkaTree, data: b
 
     assert sorted(state.live) == [0, 1, 2, 3]
     assert {row.broker_id: row.understood for row in state.brokers} == {0: True, 1: True, 2: True, 3: False}
-    assert [row["path"] for row in state.quarantine] == ["/brokers/ids/3"]
+    assert [row.path for row in state.quarantine] == ["/brokers/ids/3"]
 
 
 def test_request_of_each_kind(tree: KafkaTree) -> None:
@@ -147,7 +147,7 @@ def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:
     state = cluster_of(tree)
 
     assert state.requests == []
-    assert [row["path"] for row in state.quarantine] == ["/admin/reassign_partitions"]
+    assert [row.path for row in state.quarantine] == ["/admin/reassign_partitions"]
 
 
 def test_nothing_stands_in_a_quiet_cluster(tree: KafkaTree) -> None:

@@ -12,6 +12,7 @@ from jobs.adapters.zookeeper.connection import Znode, commit
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
+from schemas.rows import QuarantinedZnode
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
@@ -26,7 +27,7 @@ class Read:
 
     topics: list[dict[str, Any]] = field(default_factory=list)
     partitions: list[dict[str, Any]] = field(default_factory=list)
-    quarantine: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
 
     def of_topics(self, *columns: str) -> list[tuple[Any, ...]]:
         return [tuple(row.get(column) for column in columns) for row in self.topics]
@@ -35,7 +36,7 @@ class Read:
         return [tuple(row.get(column) for column in columns) for row in self.partitions]
 
     def of_quarantine(self) -> list[tuple[Any, ...]]:
-        return [(row["path"], row["data"], row["reason"]) for row in self.quarantine]
+        return [(row.path, row.data, row.reason) for row in self.quarantine]
 
 
 def read(tree: KafkaTree, *names: str) -> Read:
@@ -292,7 +293,7 @@ def test_partitions_of_a_topic_that_is_not_understood_are_seen(
         (partition, *expected[partition], leader, isr) for _, partition, _, leader, isr in ORDERS
     ]
     assert rows.of_topics("topic_id", "understood", "assignment_understood") == [(None, False, False)]
-    assert [row["path"] for row in rows.quarantine] == ["/brokers/topics/orders"]
+    assert [row.path for row in rows.quarantine] == ["/brokers/topics/orders"]
 
 
 def test_a_config_that_is_not_understood_leaves_the_rows(orders: KafkaTree) -> None:
