@@ -330,6 +330,8 @@ def read_assignment(data: bytes | None) -> Assignment:
 
 def _whole_assignment(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC)
+    if data and b'"-0"' in data:  # msgspec takes it for "0"; Kafka looks up moving replicas by the key as it is
+        raise MalformedZnodeError("partition '-0', expected a partition number")
     _refuse_inconsistent({name: getattr(topic, name) for name in _LISTS})
     topic_id = None if topic.topic_id is UNSET else _unpadded(topic.topic_id)
     return Assignment(topic.partitions, topic.adding_replicas, topic.removing_replicas, topic_id)
