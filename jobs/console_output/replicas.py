@@ -3,7 +3,7 @@
 It is a module of its own because it uses DuckDB views, and importing DuckDB takes longer than most of `surveyor show`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jobs.console_output.tables import (
@@ -14,12 +14,18 @@ from jobs.console_output.tables import (
     snapshot_shown,
     table_parts,
 )
+from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.stored_rows import StoredRows
-from jobs.runtime.console import show, stream
+from jobs.runtime.console import show, stream, warn, warnings_in_json
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
+from schemas.rows import Snapshot
+from schemas.text import pluralise
 
 COLUMNS: Final = ("topic", "partition", "broker_id", "state", "preferred", "leads", "in_sync")
+
+NOT_UNDERSTOOD: Final = "not understood"
+"""The state in the view of a replica whose partition or broker is not understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,26 @@ def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int
     snapshot = snapshot_shown(settings, snapshot_id)
     refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
     only = {} if selection.topic is None else {"partitions": ("topic", "=", selection.topic)}
-    rows = StoredRows(Summaries(settings.lake, snapshot, only).query(selection.sql, "replicas"))
-    stream(settings, of_snapshot(snapshot), {"rows": rows})
+    views = Summaries(settings.lake, snapshot, only)
+    rows = StoredRows(views.query(selection.sql, "replicas"))
+    _warn_of_unread_topics(settings, selection, snapshot)
+    stream(settings, of_snapshot(snapshot) | warnings_in_json(), {"rows": rows})
     if settings.for_people:
         title = f"replicas of {settings.cluster}, snapshot {snapshot.snapshot_id}"
         for part in table_parts(settings, title, COLUMNS, rows.first(ROWS_SHOWN), of=len(rows)):
             show(part)
+        if selection.state is not None:
+            unknown = views.query(replace(selection, state=NOT_UNDERSTOOD).sql, "replicas").num_rows
+            if unknown:
+                show(f"not understood, so of unknown state: {pluralise(unknown, 'replica')}")
         show(age_line(snapshot.taken_at, len(rows)))
+
+
+def _warn_of_unread_topics(settings: Settings, selection: ReplicaFilter, snapshot: Snapshot) -> None:
+    """Name the topics whose assignment is not understood: no snapshot may know their replicas."""
+    unread = unread_in(settings.lake, snapshot)
+    topics = [name for name in unread.topics if selection.topic in {None, name}]
+    unread = replace(unread, topics=topics, partitions=())
+    if unread:
+        them = "it" if unread.is_one else "them"
+        warn(f"{unread.sentence()}: replicas of {them} may be missing here; {SHOWN}")

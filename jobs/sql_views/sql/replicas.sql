@@ -1,11 +1,13 @@
 -- A row for each assigned replica, with its state in Kafka's replica state machine, as a new controller would find it.
+-- What rests on a znode that is not understood is 'not understood' or null: a broker may be alive or not, a replica may
+-- lead or not.
 WITH held AS (
     SELECT
         topic,
         partition,
         leader,
         isr,
-        understood,
+        coalesce(understood, true) AS understood,
         unnest(replicas) AS broker_id,
         generate_subscripts(replicas, 1) AS place
     FROM partitions
@@ -31,12 +33,15 @@ seen AS (
         held.partition,
         held.broker_id,
         place = 1 AS preferred,
-        coalesce(leader = held.broker_id, false) AS leads,
-        coalesce(list_contains(isr, held.broker_id), false) AS in_sync,
-        coalesce(held.understood, true) AS understood,
+        held.understood,
+        if(held.understood, coalesce(leader = held.broker_id, false), NULL) AS leads,
+        if(held.understood, coalesce(list_contains(isr, held.broker_id), false), NULL) AS in_sync,
         leader IS NULL AS is_new,
         coalesce(deletion_requested, false) AS deleting,
-        coalesce(brokers.understood, false) AND failed.broker_id IS NULL AS in_reach,
+        CASE                                        -- null if the broker is registered and not understood
+            WHEN brokers.broker_id IS NULL OR failed.broker_id IS NOT NULL THEN false
+            WHEN brokers.understood THEN true
+        END AS in_reach,
         stopped.broker_id IS NOT NULL AS told,
         coalesce(deleted, false) AS deleted
     FROM held
@@ -56,6 +61,7 @@ SELECT
     CASE
         WHEN NOT understood THEN 'not understood'
         WHEN deleting AND deleted THEN 'ReplicaDeletionSuccessful'
+        WHEN in_reach IS NULL THEN 'not understood'
         WHEN deleting AND told AND in_reach THEN 'ReplicaDeletionStarted'
         WHEN deleting AND NOT in_reach THEN 'ReplicaDeletionIneligible'
         WHEN NOT in_reach THEN 'OfflineReplica'

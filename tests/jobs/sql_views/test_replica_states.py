@@ -1,4 +1,4 @@
-"""The view `replicas` gives each replica the state that the planner's rule gives it."""
+"""The view `replicas` gives each replica the state that the planner's rule gives it, and states nothing unread."""
 
 from itertools import product
 from pathlib import Path
@@ -56,6 +56,11 @@ def test_states_are_those_of_the_rule(spark: SparkSession, lake: Warehouse) -> N
     flags = ("assigned", "deletion_requested", "in_reach", "is_new", "told", "deleted")
     frame = spark.createDataFrame(worlds, ", ".join(["topic string", *(f"{name} boolean" for name in flags)]))
     expected = {row["topic"]: row["state"] for row in as_rows(frame.transform(with_state))}
+    expected |= {
+        f"t{number:03d}": "not understood"  # the rule has no state for a broker that may be alive
+        for number, (deleting, fate, _, stopped) in enumerate(CASES)
+        if fate == "opaque" and not (deleting and stopped == NONE)
+    }
 
     rows = Summaries(lake, find_snapshot(lake)).rows("replicas")
 
@@ -72,3 +77,63 @@ def test_show_replicas(lake: Warehouse) -> None:
     assert len(offline["rows"]) == 6
     assert (one.code, "NewReplica" in one.stdout) == (0, True)
     assert surveyor("show", "replicas", "--topic", "nothing").code == 2
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Surveyor:
+    """A partition whose state is not understood, one led by a broker that is not, and topics without known replicas."""
+    lake = Warehouse(str(tmp_path / "u"), "default")
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(0, EPOCH), broker(1, EPOCH, understood=False)]
+    cluster.topics = [topic("led"), topic("new"), topic("state"), *(topic(name, understood=False) for name in "xy")]
+    cluster.partitions = {
+        ("led", 0): partition([1, 0]),
+        ("new", 0): partition([0], leader=None, isr=None),
+        ("state", 0): partition([0], understood=False),
+        ("x", 0): partition([0], understood=False) | {"replicas": []},
+    }
+    paths = ("/brokers/topics/x", "/brokers/topics/y", "/brokers/topics/state/partitions/0/state", "/brokers/ids/1")
+    cluster.controller["quarantined"] = len(paths)
+    cluster.quarantine = [{"path": path, "reason": "cut off"} for path in paths]
+    cluster.snapshot()
+    return Surveyor("", Path(lake.warehouse))
+
+
+def test_what_is_not_understood_is_stated_as_no_fact(unread: Surveyor) -> None:
+    shown = unread.json("show", "replicas")
+
+    columns = ("topic", "broker_id", "state", "leads", "in_sync")
+    assert [tuple(row[name] for name in columns) for row in shown["rows"]] == [
+        ("led", 1, "not understood", True, True),
+        ("led", 0, "OnlineReplica", False, True),
+        ("new", 0, "NewReplica", False, False),
+        ("state", 0, "not understood", None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ((), ["2 topics are not understood (x, y)"]),
+        (("--topic", "x"), ["1 topic is not understood (x)"]),
+        (("--topic", "y"), ["1 topic is not understood (y)"]),
+        (("--topic", "state"), []),
+    ],
+)
+def test_topics_that_are_not_understood_are_named(unread: Surveyor, options: tuple[str, ...], named: list[str]) -> None:
+    meaning = "may be missing here; `surveyor show quarantine`"
+
+    warnings = unread.json("show", "replicas", *options)["warnings"]
+    done = unread("show", "replicas", *options)
+
+    assert [(text.partition(":")[0], text.endswith(meaning)) for text in warnings] == [(text, True) for text in named]
+    assert done.stderr.count(meaning) == len(named)
+
+
+def test_a_choice_of_a_state_says_what_it_leaves_out(unread: Surveyor) -> None:
+    offline = unread("show", "replicas", "--state", "OfflineReplica")
+    on_0 = unread("show", "replicas", "--state", "OfflineReplica", "--broker", "0")
+
+    assert "not understood, so of unknown state: 2 replicas" in offline.stdout
+    assert "not understood, so of unknown state: 1 replica\n" in on_0.stdout
+    assert "unknown state" not in unread("show", "replicas").stdout
