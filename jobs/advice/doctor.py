@@ -201,7 +201,8 @@ def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Che
     if state.migration:
         advice_on_migration = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
-    health = health_of(view_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1)
+    view = view_now(settings.zookeeper)
+    health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
     paths = list(dict.fromkeys(row.path for row in (*blocking, *state.quarantine)))
     if paths:
@@ -212,6 +213,9 @@ def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Che
         advice.append("surveyor snapshot; surveyor show quarantine")
         status = CheckStatus.FAULT if blocking else CheckStatus.WARNING
         yield CheckResult("znodes", status, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
+    if view.throttle_warnings:
+        advice_on_throttles = "`status` and `cancel --throttles` miss what is set there"
+        yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(view.throttle_warnings), advice_on_throttles)
     if state.controller.broker_id == NO_CONTROLLER:
         yield CheckResult(
             "controller", CheckStatus.WARNING, "there is none", "run `surveyor status` to see what is due"

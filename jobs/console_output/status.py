@@ -55,6 +55,8 @@ class Status:
     """Controller id of `surveyor control` and of commits in batch mode."""
     min_isr_assumed: bool
     """Whether Kafka's default min.insync.replicas is assumed, because no snapshot has a broker's value."""
+    warnings: list[str]
+    """Where throttles may be set that are not known."""
 
     @property
     def steps(self) -> list[Suggestion]:
@@ -75,6 +77,7 @@ class Status:
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.warehouse_status.fault,
             "last_snapshot": last and of_snapshot(last) | age,
+            "warnings": self.warnings,
             "due": [{"what": step.what, "command": step.command} for step in self.steps],
         }
 
@@ -159,6 +162,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
         ),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
+        warnings=view.throttle_warnings,
     )
 
 
@@ -199,6 +203,8 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     for label, count, shown in _exceptional_figures(health):
         if count:
             yield label, shown
+    for warning in status.warnings:
+        yield "not known", warning
     yield "imbalance", _imbalance(health)
     yield "last snapshot", _last_snapshot(status)
 

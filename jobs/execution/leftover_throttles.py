@@ -19,7 +19,7 @@ from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.console import confirm, emit_result, is_terminal, log
+from jobs.runtime.console import confirm, emit_result, is_terminal, log, warn
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
@@ -35,12 +35,16 @@ ThrottleConfigs = dict[Resource, dict[str, str]]
 
 def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     """Remove the throttles, or list them; refused while replicas move."""
-    throttles = _leftover_throttles(view_now(settings.zookeeper))
+    view = view_now(settings.zookeeper)
+    throttles = _leftover_throttles(view)
+    for text in view.throttle_warnings:
+        warn(text)
     lines = [f"  {override_text(resource, values)}" for resource, values in throttles.items()]
     shown = [*lines[:LINES_SHOWN], *([f"  ... and {len(lines) - LINES_SHOWN} more"] * (len(lines) > LINES_SHOWN))]
     result = {"throttles": [*_rows(throttles)]}
     if not throttles:
-        emit_result(settings, result, "no throttle is set", warnings=[])
+        nothing = "no throttle is known" if view.throttle_warnings else "no throttle is set"
+        emit_result(settings, result, nothing, warnings=[])
         return ExitCode.DONE
     if not apply:
         note = "dry run: nothing was written; --apply removes them"

@@ -4,7 +4,6 @@ Both sources give the same `ClusterView`, with partitions as an Arrow table. Zno
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 from typing import Any, Final
@@ -13,19 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
+from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, configured_brokers, read_overrides
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
-from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, ignored_by_kafka, read_cluster
+from jobs.adapters.zookeeper.cluster import CONFIGS, REASSIGN, TOPICS, ignored_by_kafka, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
+from jobs.adapters.zookeeper.multi_read import gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.repositories.snapshots import rows_as_of, table_as_of
 from schemas.enums import RequestKind
 from schemas.rows import Broker, Key, QuarantinedZnode, Snapshot, ZnodeRequest
+from schemas.text import abbreviate
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from schemas.znodes import MalformedZnodeError, decode_config
+from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 PARTITION: Final = (
     "topic",
@@ -79,6 +79,8 @@ class ClusterView:
     """Why a controller that is a broker ignores what is requested in /admin/reassign_partitions."""
     throttled_brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Throttle rates by broker or <default>; not recorded in snapshots."""
+    unread_broker_configs: Mapping[str, str] = field(default_factory=dict)
+    """Why throttle rates of brokers are unknown, by the path that could not be read; not recorded in snapshots."""
 
     @property
     def throttled_topics(self) -> dict[str, dict[str, str]]:
@@ -88,6 +90,18 @@ class ClusterView:
             for topic, config in self.configs.items()
         }
         return {topic: names for topic, names in lists.items() if names}
+
+    @property
+    def throttle_warnings(self) -> list[str]:
+        """Where throttles may be set that are not known, by reason."""
+        unread = dict(self.unread_broker_configs)
+        for topic, config in sorted(self.configs.items()):
+            if config is None or any(config.get(name, "") is None for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)):
+                unread[f"{CONFIGS}/{topic}"] = "not understood"
+        paths: dict[str, list[str]] = {}
+        for path, reason in unread.items():
+            paths.setdefault(reason, []).append(path)
+        return [f"throttles set in {abbreviate(some)} are unknown: {reason}" for reason, some in paths.items()]
 
 
 def view_now(
@@ -103,7 +117,7 @@ def view_now(
         configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine
         quarantine += with_retries(lambda: read_overrides(client))[1]
-        rates = with_retries(lambda: _read_rates(client))
+        rates, unread = with_retries(lambda: _read_rates(client))
     return ClusterView(
         controller_id=state.control["controller_id"],
         controller_epoch=state.control["controller_epoch"],
@@ -117,18 +131,25 @@ def view_now(
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),
         throttled_brokers=rates,
+        unread_broker_configs=unread,
     )
 
 
-def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
-    """Read the throttle rates of brokers; a config that cannot be read or parsed is ignored."""
-    (names,) = children_of(client, [DYNAMIC_CONFIGS], permitted=True)
+def _read_rates(client: KazooClient) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Read the throttle rates of brokers; return also why they are unknown, by the path that could not be read."""
+    names = configured_brokers(client)
+    if names is None:
+        return {}, {DYNAMIC_CONFIGS: FORBIDDEN_REASON}
     rates: dict[str, dict[str, str]] = {}
+    unread: dict[str, str] = {}
     for name, znode in zip(names, read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
-        with suppress(MalformedZnodeError):
+        try:
             config = {} if znode.data is None else decode_config(znode.data)
+        except MalformedZnodeError as error:
+            unread[znode.path] = str(error)
+        else:
             rates[name] = {key: value for key, value in config.items() if key in {LEADER_RATE, FOLLOWER_RATE}}
-    return {name: broker_rates for name, broker_rates in rates.items() if broker_rates}
+    return {name: broker_rates for name, broker_rates in rates.items() if broker_rates}, unread
 
 
 def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:

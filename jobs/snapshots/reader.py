@@ -20,7 +20,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
+from jobs.adapters.brokers.configs import (
+    DYNAMIC_CONFIGS,
+    Overrides,
+    configured_brokers,
+    read_broker_configs,
+    read_overrides,
+)
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.session import SMALL_CLUSTER_PARTITIONS, default_parallelism, task_progress
@@ -34,6 +40,7 @@ from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from schemas.rows import Broker, QuarantinedZnode
 from schemas.text import pluralise
+from schemas.znodes import FORBIDDEN_REASON
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""
@@ -129,6 +136,11 @@ def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, pha
     with connected(settings.zookeeper) as client:
         with_retries(lambda: sync(client))
         zxid_after = client.last_zxid
+        if with_retries(lambda: configured_brokers(client)) is None:
+            log(
+                f"surveyor: {DYNAMIC_CONFIGS} cannot be listed, so settings that brokers do not report are assumed: "
+                f"{FORBIDDEN_REASON}"
+            )
     return StagedMetadata(small.state, configs, staged, counts, quarantine, zxid_after)
 
 

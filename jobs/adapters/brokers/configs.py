@@ -20,7 +20,9 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
+from jobs.adapters.zookeeper.connection import children
+from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.core.errors import UnreadableError
 from schemas.kafka_decoders import blocked
 from schemas.rows import Broker, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
@@ -112,17 +114,26 @@ def read_configs_and_failures(
     return rows, failures
 
 
+def configured_brokers(client: KazooClient) -> list[str] | None:
+    """Return the names in /config/brokers, None if its ACL does not let this client list them.
+
+    In a cluster with zookeeper.set.acl=true only brokers can (`ZkData.sensitivePath`): configs may contain passwords.
+    """
+    try:
+        return children(client, DYNAMIC_CONFIGS) or []
+    except UnreadableError:
+        return None
+
+
 def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[QuarantinedZnode]]:
     """Read the brokers' dynamic settings from ZooKeeper; return the stored ones and the znodes not understood.
 
-    In a cluster with zookeeper.set.acl=true only brokers can list them (`ZkData.sensitivePath`). Other clients get none
-    then, and what the brokers do not report themselves is assumed.
+    A client that may not list them gets none, and what the brokers do not report themselves is assumed.
     The data of a quarantined znode is left out, because it may contain passwords.
     """
     overrides: dict[int | None, BrokerSettings] = {}
     quarantine: list[QuarantinedZnode] = []
-    (names,) = children_of(client, [DYNAMIC_CONFIGS], permitted=True)
-    for znode in read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]):
+    for znode in read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in configured_brokers(client) or ()]):
         if znode.stat is None:
             continue
         what = blocked(znode.path, znode.data)

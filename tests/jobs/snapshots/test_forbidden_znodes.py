@@ -72,9 +72,48 @@ def test_one_forbidden_znode_is_quarantined(
 def test_a_folder_that_only_brokers_list_costs_nothing_else(surveyor: Surveyor, tree: KafkaTree, path: str) -> None:
     tree.client.set_acls(path, ONLY_BROKERS)
 
-    result = surveyor.json("snapshot")
+    snapshot = surveyor("snapshot", "--json")
 
-    assert (result["partitions"], view_now(tree.endpoint).partitions.num_rows) == (3, 3)
+    assert (snapshot.code, snapshot.json["partitions"]) == (0, 3)
+    assert path not in {row["path"] for row in surveyor.lake.rows("quarantine")}
+    assert ("/config/brokers cannot be listed" in snapshot.stderr) == (path == "/config/brokers")
+    assert view_now(tree.endpoint).partitions.num_rows == 3
+
+
+@pytest.mark.parametrize("path", ["/config/brokers", "/config/brokers/1", "/config/topics/orders"])
+def test_throttles_that_cannot_be_read_are_unknown(tree: KafkaTree, tmp_path: Path, path: str) -> None:
+    """In a cluster with zookeeper.set.acl=true only brokers list /config/brokers."""
+    tree.add_topic("orders", {0: [0, 1]})
+    tree.write("/config/brokers/1", b'{"version":1,"config":{"leader.replication.throttled.rate":"7"}}')
+    tree.write("/config/topics/orders", b'{"version":1,"config":{"leader.replication.throttled.replicas":"0:1"}}')
+    surveyor = Surveyor(tree.hosts, tmp_path / "none")
+    known = surveyor.json("status")
+    tree.client.set_acls(path, ONLY_BROKERS)
+
+    status, cancelled = surveyor.json("status"), surveyor.json("cancel", "--throttles")
+    checks = {row["check"]: row for row in surveyor.json("doctor")["findings"]}
+    shown = " ".join(surveyor("status").stdout.split())
+
+    reason = "not understood" if path.startswith("/config/topics/") else REASON
+    text = f"throttles set in {path} are unknown: {reason}"
+    assert (known["throttled_brokers"], known["throttled_topics"], known["warnings"]) == (["1"], ["orders"], [])
+    assert [len(each["warnings"]) for each in (status, cancelled)] == [1, 1]
+    assert all(each["warnings"][0].startswith(text) for each in (status, cancelled))
+    assert f"not known {text}" in shown
+    assert (checks["throttles"]["state"], checks["throttles"]["found"].startswith(text)) == ("warning", True)
+    assert status["quarantined"] == (path != "/config/brokers")
+
+
+def test_no_throttle_is_known_where_none_can_be_read(tree: KafkaTree, tmp_path: Path) -> None:
+    surveyor = Surveyor(tree.hosts, tmp_path / "none")
+    before = surveyor("cancel", "--throttles")
+    tree.write("/config/brokers/1", b"{}")
+    tree.client.set_acls("/config/brokers", ONLY_BROKERS)
+
+    assert (before.stdout, surveyor("cancel", "--throttles").stdout) == (
+        "no throttle is set\n",
+        "no throttle is known\n",
+    )
 
 
 @pytest.mark.parametrize("path", WHOLE_CLUSTER)
