@@ -1,17 +1,23 @@
 """`surveyor metrics`: what Prometheus' own parser makes of it; in a file that is replaced whole, and served."""
 
+import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.error import HTTPError
 
 import pytest
@@ -20,7 +26,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.console_output import metrics as module
 from jobs.console_output.metrics import MetricsServer, families, parse_address, read_figures
+from jobs.core import logs
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
@@ -237,6 +245,157 @@ def _fetched(url: str) -> tuple[int, str]:
     except HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+@pytest.fixture
+def as_json() -> Iterator[None]:
+    logs.configure(log_format=logs.LogFormat.JSON)
+    yield
+    logs.configure(log_format=logs.LogFormat.TEXT)
+
+
+def _fail(*_: object) -> NoReturn:
+    raise ValueError("odd")
+
+
+@contextmanager
+def served(page: MetricsServer) -> Iterator[MetricsServer]:
+    with page:
+        Thread(target=page.serve_forever, args=(0.01,), daemon=True).start()
+        yield page
+        page.shutdown()
+
+
+def connected(page: MetricsServer, sent: bytes = b"") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=10)
+    client.sendall(sent)
+    return client
+
+
+def stay_idle(client: socket.socket) -> None:
+    assert client.recv(1) == b""
+
+
+def send_slowly(client: socket.socket) -> None:
+    """Send a byte more often than a time-out for each read would notice."""
+    for _ in range(100):
+        client.sendall(b"G")
+        time.sleep(0.02)
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def close(client: socket.socket) -> None:
+    client.close()
+
+
+def handling_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "process_request_thread" in thread.name]
+
+
+def have_ended(most: int = 0) -> bool:
+    """Wait until at most so many threads handle requests."""
+    end = time.monotonic() + 5
+    while len(handling_threads()) > most and time.monotonic() < end:
+        time.sleep(0.01)
+    return len(handling_threads()) <= most
+
+
+@pytest.mark.usefixtures("as_json")
+@pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost:"])
+@pytest.mark.parametrize("act", [stay_idle, reset, close])
+def test_a_fault_of_a_client_is_not_logged(
+    act: Callable[[socket.socket], None],
+    sent: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nor is an incomplete request answered."""
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
+    with served(MetricsServer(LOOPBACK, _fail)) as page:
+        with connected(page, sent) as client:
+            time.sleep(0.05)
+            act(client)
+        assert have_ended()
+
+    assert capsys.readouterr().err == ""
+
+
+def test_a_request_must_arrive_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.3)
+    with (
+        served(MetricsServer(LOOPBACK, list)) as page,
+        connected(page) as client,
+        pytest.raises(ConnectionError),
+    ):
+        send_slowly(client)
+
+
+def test_incomplete_requests_hold_few_threads(capsys: pytest.CaptureFixture[str]) -> None:
+    """The oldest is closed for a new one."""
+    with served(MetricsServer(LOOPBACK, list)) as page:
+        clients = [connected(page, b"GET") for _ in range(module.MAX_UNREAD_REQUESTS + 20)]
+        answer = _fetched(page.url)
+        assert have_ended(module.MAX_UNREAD_REQUESTS)
+        closed = [client.recv(1) for client in clients[:20]]
+        for client in clients:
+            client.close()
+        assert have_ended()
+
+    assert answer == (HTTPStatus.OK, "")
+    assert closed == [b""] * 20
+    assert capsys.readouterr().err == ""
+
+
+def test_connections_may_wait() -> None:
+    """Before the server accepts any."""
+    with MetricsServer(LOOPBACK, list) as page:
+        clients = [connected(page) for _ in range(100)]
+
+    for client in clients:
+        client.close()
+
+
+def test_few_requests_wait_for_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SCRAPES", 1)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def read() -> list[Metric]:
+        begun.set()
+        assert go_on.wait(10)
+        return []
+
+    with served(MetricsServer(LOOPBACK, read)) as page, connected(page, b"GET /metrics HTTP/1.0\r\n\r\n") as first:
+        assert begun.wait(10)
+        second, healthy = _fetched(page.url), _fetched(page.url.replace("metrics", "healthz"))
+        go_on.set()
+        assert first.recv(100).startswith(b"HTTP/1.0 200")
+
+    assert second == (HTTPStatus.SERVICE_UNAVAILABLE, "1 requests wait for the metrics already\n")
+    assert healthy == (HTTPStatus.OK, "ok\n")
+
+
+@pytest.mark.usefixtures("as_json")
+@pytest.mark.parametrize("where", ["request", "application", "metrics"])
+def test_another_error_is_one_record(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = MetricsServer(LOOPBACK, _fail if where == "metrics" else list)
+    if where == "request":
+        monkeypatch.setattr("wsgiref.simple_server.WSGIRequestHandler.get_environ", _fail)
+    elif where == "application":
+        page.set_app(_fail)
+    with served(page), connected(page, b"GET /metrics HTTP/1.0\r\n\r\n") as client:
+        client.recv(1000)
+        assert have_ended()
+
+    (line,) = capsys.readouterr().err.splitlines()
+    record = json.loads(line)
+    assert (record["level"], record["message"]) == ("error", "metrics: unexpected ValueError: odd")
+    assert record["logger"] == "surveyor.console_output.metrics"
 
 
 def test_an_address_that_is_taken() -> None:
