@@ -407,7 +407,7 @@ PARTITIONS: Final[Mapping[str, str]] = {
     "moving": "Partitions with a running or requested reassignment.",
     "without_state": "Partitions with an assignment that never had a leader.",
     "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka does not change them.",
-    "not_understood": "Partitions with a znode that could not be parsed; they count in no other metric.",
+    "not_understood": "Partitions with a znode that could not be parsed; they may be moving, but have no other state.",
     "mendable": "Partitions that `plan reconcile` can repair without data loss.",
     "stuck": "Offline partitions without an in-sync replica that can lead.",
     "led_by_drained": "Partitions led by a drained broker, because no other replica was in sync.",

@@ -52,6 +52,12 @@ class ControllerContext:
         """The partitions that reference a broker."""
         return self._partitions_by_broker[broker_id]
 
+    @property
+    def gone_brokers(self) -> list[int]:
+        """Unregistered brokers that partitions refer to."""
+        by_broker = [*self._partitions_by_broker.items()]
+        return [broker for broker, keys in by_broker if keys and broker not in self.brokers]
+
     def of_topic(self, topic: str) -> list[Key]:
         return [(topic, partition) for partition in sorted(self._partitions_by_topic[topic])]
 

@@ -6,7 +6,7 @@ from the context in memory when they are asked for. A standby serves them as wel
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Final
@@ -14,10 +14,12 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from jobs.console_output.metrics import MetricsServer
+from jobs.console_output.metrics import BROKERS, CONFIGS_NOT_UNDERSTOOD, PARTITIONS, QUARANTINED, MetricsServer
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from planner.rules.partitions import PartitionInfo
+from schemas.enums import RequestKind
+from schemas.rows import Key
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 """Seconds of a cycle."""
@@ -93,12 +95,20 @@ class ControllerMetrics:
 
     def _of_cluster(self, context: ControllerContext) -> Iterator[Metric]:
         rows = [*context.partitions.values()]  # the cycle's thread may add or remove some meanwhile
-        live = {broker for broker, row in context.brokers.items() if row.understood}
-        counts = Counter(health for row in rows for health in _health(row, live))
-        yield self._gauge("brokers", "Live brokers.", len(live))
+        brokers, deleted = context.brokers, context.topics_to_be_deleted
+        requested = {row.key for row in context.of_kind(RequestKind.REASSIGN)}
+        counts = Counter(
+            kind for row in rows for kind in _kinds(row, brokers, requested, is_deleted=row.topic in deleted)
+        )
+        opaque = sum(not broker.understood for broker in brokers.values())
+        statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": opaque}
+        yield self._by("status", "brokers", BROKERS, statuses)
         yield self._gauge("partitions", "Partitions.", len(rows))
-        for name, text in PARTITIONS.items():
-            yield self._gauge(f"{name}_partitions", text, counts[name])
+        for name in _KINDS:
+            yield self._gauge(f"{name}_partitions", PARTITIONS[name], counts[name])
+        configs = sum(topic.config is None or None in topic.config.values() for topic in [*context.topics.values()])
+        yield self._gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, configs)
+        yield self._gauge("quarantined_znodes", QUARANTINED, opaque + configs + _quarantined(context, rows))
         yield self._gauge("control_leader_epoch_max", "The latest leader epoch.", _latest_leader_epoch(rows))
 
     def _of_brokers(self, controller: ResidentController) -> Iterator[Metric]:
@@ -127,25 +137,48 @@ class ControllerMetrics:
         return family
 
 
-PARTITIONS: Final = {
-    "offline": "Partitions without a live leader.",
-    "under_replicated": "Partitions with a replica that is not in sync.",
-    "moving": "Partitions that are being reassigned.",
-    "not_understood": "Partitions with a znode that could not be parsed; they count in no other metric.",
-}
-"""Counts of partitions, as `surveyor metrics` has them of a snapshot."""
+_KINDS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
+"""Counts of partitions, as `jobs.snapshots.health` has them of a snapshot."""
+
+_EMPTY: Final = "it is empty"
+"""The reason of `EmptyRequest` for a request that was understood and asks for nothing."""
 
 
-def _health(row: PartitionInfo, live: set[int]) -> Iterator[str]:
+def _kinds(
+    row: PartitionInfo, registered: Collection[int], requested: Collection[Key], *, is_deleted: bool
+) -> Iterator[str]:
+    """Yield the counts that include a partition, by the rules of `health_of`.
+
+    A registered broker is alive, whether or not its registration could be parsed.
+    """
+    if row.is_moving or row.key in requested:
+        yield "moving"
     if not row.understood:
         yield "not_understood"
-        return
-    if row.leader is not None and row.leader not in live:
-        yield "offline"
-    if row.leader is not None and not set(row.replicas) <= {*(row.isr or ())}:
-        yield "under_replicated"
-    if row.is_moving:
-        yield "moving"
+    elif not is_deleted:
+        if row.leader is None:
+            yield "without_state"
+        elif row.leader not in registered:
+            yield "offline"
+        if not {*row.replicas} <= {*(row.isr or ())}:
+            yield "under_replicated"
+
+
+def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> int:
+    """Count the assignments, partition states and requests that could not be parsed.
+
+    A partition keeps its last leader when its state can no longer be parsed. It is not understood either if its entry
+    in the assignment is not, or which replicas of its topic move.
+    """
+    topics = context.topics.copy()
+    assignments = sum(not topic.assignment_understood for topic in topics.values())
+    states = sum(
+        not row.understood
+        and row.state_version is not None
+        and (row.leader is None or (bool(row.replicas) and row.topic in topics and topics[row.topic].moves_understood))
+        for row in rows
+    )
+    return assignments + states + sum(request.reason != _EMPTY for request in context.empty_requests)
 
 
 def _latest_leader_epoch(rows: list[PartitionInfo]) -> int:

@@ -1,11 +1,12 @@
 """Metrics and health of `surveyor control`, read over HTTP while it runs."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Warehouse
@@ -13,10 +14,12 @@ from jobs.controller import metrics as control_metrics
 from jobs.controller.controller import ResidentController
 from jobs.controller.metrics import ControllerMetrics, serve
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
+from jobs.snapshots.cluster_view import view_now
+from jobs.snapshots.health import health_of
 from schemas.enums import Step
 from tests.jobs.support.controllers.resident import initialize, run_until_quiet
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 LABELS = {"cluster": "default"}
 
@@ -70,12 +73,118 @@ def test_metrics_of_a_cluster(
 
     assert read["surveyor_control_active", ""] == 1
     assert read["surveyor_controller_epoch", ""] == controller.control.epoch
-    assert (read["surveyor_partitions", ""], read["surveyor_brokers", ""]) == (2, 1)
+    assert (read["surveyor_partitions", ""], read["surveyor_brokers", "live"]) == (2, 1)
+    assert (read["surveyor_brokers", "gone"], read["surveyor_brokers", "not_understood"]) == (2, 0)
     assert (read["surveyor_offline_partitions", ""], read["surveyor_under_replicated_partitions", ""]) == (0, 2)
     assert read["surveyor_control_changes_total", "elect"] == 1
     assert read["surveyor_control_queue_batches", "0"] == 0
     assert read["surveyor_control_cycle_seconds_count", ""] > 0
     assert read["surveyor_control_leader_epoch_max", ""] == 6
+
+
+ONLY_BROKERS = [make_digest_acl("broker", "secret", all=True)]
+
+
+def forbid(path: str) -> Callable[[KafkaTree], None]:
+    def set_acls(tree: KafkaTree) -> None:
+        tree.client.ensure_path(path)
+        tree.client.set_acls(path, ONLY_BROKERS)
+
+    return set_acls
+
+
+def write(path: str, data: bytes) -> Callable[[KafkaTree], None]:
+    return lambda tree: tree.write(path, data)
+
+
+def counts(metrics: ControllerMetrics) -> dict[str, float]:
+    """Return the samples by name and by the label other than the cluster, without HTTP."""
+    return {
+        " ".join([sample.name.removeprefix("surveyor_"), *sample.labels.values()]).replace(" default", ""): sample.value
+        for family in metrics.collect()
+        for sample in family.samples
+    }
+
+
+MOVE = b'{"version":2,"partitions":{"0":[0,1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{}}'
+REQUEST = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[0,2]}]}'
+
+
+@pytest.mark.parametrize(
+    ("changes", "concerned"),
+    [
+        ([], {}),
+        ([forbid("/brokers/ids/1")], {"brokers not_understood": 1, "quarantined_znodes": 1}),
+        ([write("/brokers/ids/1", b"hello")], {"brokers not_understood": 1, "quarantined_znodes": 1}),
+        ([lambda tree: tree.unregister(1)], {"brokers live": 2, "brokers gone": 1, "offline_partitions": 2}),
+        ([forbid("/config/topics/orders")], {"topic_configs_not_understood": 1, "quarantined_znodes": 1}),
+        ([write("/config/topics/orders", b'{"config":{"a":5}}')], {"topic_configs_not_understood": 1}),
+        ([forbid(state_path("orders", 0))], {"not_understood_partitions": 1, "quarantined_znodes": 1}),
+        ([write(state_path("orders", 0), b"hello")], {"not_understood_partitions": 1, "quarantined_znodes": 1}),
+        ([forbid("/brokers/topics/orders")], {"not_understood_partitions": 2, "quarantined_znodes": 1}),
+        ([write("/brokers/topics/orders", b"hello")], {"not_understood_partitions": 2, "quarantined_znodes": 1}),
+        ([write("/brokers/topics/empty", b"hello")], {"not_understood_partitions": 0, "quarantined_znodes": 1}),
+        ([forbid("/admin/reassign_partitions")], {"quarantined_znodes": 1}),
+        ([write("/admin/reassign_partitions", b"hello")], {"quarantined_znodes": 1}),
+        ([write("/admin/reassign_partitions", b'{"version":1,"partitions":[]}')], {"quarantined_znodes": 0}),
+        ([write("/admin/reassign_partitions", REQUEST)], {"moving_partitions": 1}),
+        ([write("/brokers/topics/clicks", MOVE)], {"moving_partitions": 1, "under_replicated_partitions": 1}),
+        ([write("/brokers/topics/new", b'{"version":1,"partitions":{"0":[1,2]}}')], {"without_state_partitions": 1}),
+        (
+            [write("/admin/delete_topics/orders", b""), lambda tree: tree.unregister(1)],
+            {"offline_partitions": 1, "partitions": 3},
+        ),
+    ],
+)
+def test_counts_agree_with_those_of_status(
+    tree: KafkaTree,
+    controller: ResidentController,
+    metrics: ControllerMetrics,
+    changes: list[Callable[[KafkaTree], None]],
+    concerned: dict[str, int],
+) -> None:
+    """What is not understood counts as such, and a registered broker is alive whatever its registration contains."""
+    tree.add_topic("orders", {0: [1, 2], 1: [0, 1]}, topic_id=None)
+    tree.add_topic("clicks", {0: [1, 0]}, topic_id=None)
+    for change in changes:
+        change(tree)
+    controller.reader.load_all()
+    metrics.begin(controller)
+
+    counted = counts(metrics)
+    health = health_of(view_now(tree.endpoint), default_min_isr=1, threshold=0.1)
+    expected = {
+        "brokers live": len(health.live),
+        "brokers gone": len(health.gone),
+        "brokers not_understood": len(health.not_understood_brokers),
+        "partitions": health.partitions,
+        "offline_partitions": health.offline,
+        "without_state_partitions": health.without_state,
+        "under_replicated_partitions": health.under_replicated,
+        "moving_partitions": health.moving,
+        "not_understood_partitions": health.not_understood,
+        "topic_configs_not_understood": health.configs_not_understood,
+        "quarantined_znodes": health.quarantined,
+    }
+    assert {name: counted[name] for name in expected} == expected
+    assert {name: counted[name] for name in concerned} == concerned
+
+
+def test_a_state_that_can_no_longer_be_parsed(
+    tree: KafkaTree, controller: ResidentController, metrics: ControllerMetrics
+) -> None:
+    """The context keeps its last leader, which counts as neither online nor offline."""
+    tree.add_topic("orders", {0: [1, 2]}, topic_id=None)
+    controller.reader.load_all()
+    metrics.begin(controller)
+    tree.write(state_path("orders", 0), b"hello")
+    tree.unregister(1)
+
+    controller.reader.refresh_partitions([("orders", 0)])
+
+    counted = counts(metrics)
+    names = ("not_understood_partitions", "quarantined_znodes", "offline_partitions", "under_replicated_partitions")
+    assert [counted[name] for name in names] == [1, 1, 0, 0]
 
 
 def test_a_stalled_controller_is_unhealthy(
