@@ -21,6 +21,7 @@ from jobs.console_output.tables import (
     refuse_unknown_topic,
     snapshot_shown,
     table_parts,
+    warn_of_unread_topics,
     write_as_of,
 )
 from jobs.core.errors import UsageError
@@ -29,7 +30,7 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_aft
 from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import emit_result, show, stream
+from jobs.runtime.console import emit_result, show, stream, warnings_in_json
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, with_last_known_replicas
 from jobs.snapshots.health import with_derived_columns
@@ -134,7 +135,7 @@ def show_partitions(
     )
     kept = selection.of(cluster.partitions)
     rows = StoredRows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks())
-    stream(settings, cluster.about, {"rows": rows})
+    stream(settings, cluster.about | warnings_in_json(), {"rows": rows})
     if settings.for_people:
         first = [{**row, "partition_state": _state(row)} for row in rows.first(ROWS_SHOWN)]
         title = f"partitions of {settings.cluster}, {cluster.where}"
@@ -162,6 +163,7 @@ def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
 def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
     refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
+    warn_of_unread_topics(settings, selection.topic, snapshot, "partitions")
     filters = [] if selection.topic is None else [("topic", "=", selection.topic)]
     partitions = _with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters))
     if selection.broker is not None and not selection.of(partitions).num_rows:

@@ -13,13 +13,12 @@ from jobs.console_output.tables import (
     refuse_unknown_topic,
     snapshot_shown,
     table_parts,
+    warn_of_unread_topics,
 )
-from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.stored_rows import StoredRows
-from jobs.runtime.console import show, stream, warn, warnings_in_json
+from jobs.runtime.console import show, stream, warnings_in_json
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
-from schemas.rows import Snapshot
 from schemas.text import pluralise
 
 COLUMNS: Final = ("topic", "partition", "broker_id", "state", "preferred", "leads", "in_sync")
@@ -51,7 +50,7 @@ def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int
     only = {} if selection.topic is None else {"partitions": ("topic", "=", selection.topic)}
     views = Summaries(settings.lake, snapshot, only)
     rows = StoredRows(views.query(selection.sql, "replicas"))
-    _warn_of_unread_topics(settings, selection, snapshot)
+    warn_of_unread_topics(settings, selection.topic, snapshot, "replicas")
     stream(settings, of_snapshot(snapshot) | warnings_in_json(), {"rows": rows})
     if settings.for_people:
         title = f"replicas of {settings.cluster}, snapshot {snapshot.snapshot_id}"
@@ -62,13 +61,3 @@ def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int
             if unknown:
                 show(f"not understood, so of unknown state: {pluralise(unknown, 'replica')}")
         show(age_line(snapshot.taken_at, len(rows)))
-
-
-def _warn_of_unread_topics(settings: Settings, selection: ReplicaFilter, snapshot: Snapshot) -> None:
-    """Name the topics whose assignment is not understood: no snapshot may know their replicas."""
-    unread = unread_in(settings.lake, snapshot)
-    topics = [name for name in unread.topics if selection.topic in {None, name}]
-    unread = replace(unread, topics=topics, partitions=())
-    if unread:
-        them = "it" if unread.is_one else "them"
-        warn(f"{unread.sentence()}: replicas of {them} may be missing here; {SHOWN}")

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
 from typing import Any, Final
@@ -15,11 +16,12 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_duration
+from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.console import emit_result, log, show, stream, table
+from jobs.runtime.console import emit_result, log, show, stream, table, warn
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
@@ -79,6 +81,15 @@ def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = ""
 
 def _age(taken_at: datetime) -> float:
     return max((datetime.now(UTC) - taken_at).total_seconds(), 0)
+
+
+def warn_of_unread_topics(settings: Settings, topic: str | None, snapshot: Snapshot, missing: str) -> None:
+    """Name the topics, or the one shown, whose assignment is not understood: no snapshot may know what they have."""
+    unread = unread_in(settings.lake, snapshot)
+    unread = replace(unread, topics=[name for name in unread.topics if topic in {None, name}], partitions=())
+    if unread:
+        them = "it" if unread.is_one else "them"
+        warn(f"{unread.sentence()}: {missing} of {them} may be missing here; {SHOWN}")
 
 
 def of_snapshot(snapshot: Snapshot) -> Row:

@@ -120,11 +120,14 @@ def test_what_is_not_understood_is_stated_as_no_fact(unread: Surveyor) -> None:
         (("--topic", "state"), []),
     ],
 )
-def test_topics_that_are_not_understood_are_named(unread: Surveyor, options: tuple[str, ...], named: list[str]) -> None:
+@pytest.mark.parametrize("what", ["replicas", "partitions"])
+def test_topics_that_are_not_understood_are_named(
+    unread: Surveyor, what: str, options: tuple[str, ...], named: list[str]
+) -> None:
     meaning = "may be missing here; `surveyor show quarantine`"
 
-    warnings = unread.json("show", "replicas", *options)["warnings"]
-    done = unread("show", "replicas", *options)
+    warnings = unread.json("show", what, *options)["warnings"]
+    done = unread("show", what, *options)
 
     assert [(text.partition(":")[0], text.endswith(meaning)) for text in warnings] == [(text, True) for text in named]
     assert done.stderr.count(meaning) == len(named)
