@@ -30,6 +30,11 @@ class ControllerContext:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[ZnodeRequest] = field(default_factory=list)
+    not_understood: dict[int, int] = field(default_factory=dict)
+    """Registered brokers whose registration cannot be read or decoded, with the broker epoch as read, which may be
+    unknown. `brokers` has such a broker as it was understood last, if that was the same start; it is sent requests, and
+    is not elected.
+    """
     empty_requests: list[EmptyRequest] = field(default_factory=list)
     """Requests and notifications that ask for nothing or cannot be read."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))

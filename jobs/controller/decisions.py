@@ -107,7 +107,10 @@ class DecisionEngine:
         assumed_dead: Collection[int],
         resuming: Collection[Key],
     ) -> CycleState:
-        understood = {b: row.understood for b, row in context.brokers.items() if b not in assumed_dead}
+        unknown = context.not_understood
+        understood = {
+            b: row.understood and b not in unknown for b, row in context.brokers.items() if b not in assumed_dead
+        }
         modes = {row.broker_id: DrainMode(row.mode) for row in self.drained}
         return CycleState(
             partitions=context.partitions,

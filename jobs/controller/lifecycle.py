@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.zookeeper.cluster import CONTROLLER, read_cluster
-from jobs.adapters.zookeeper.connection import LOST, connected, poll_until, with_retries
+from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, read_cluster
+from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
     RELEASE_TIMEOUT_SECONDS,
     ControllershipHeldError,
@@ -63,7 +63,10 @@ POLL_SECONDS: Final = 5.0
 """Seconds after which a standby looks at /controller, although its watch has not fired."""
 
 RECONNECT_SECONDS: Final = 1.0
-"""Seconds after which a standby connects again to a ZooKeeper that does not answer."""
+"""Seconds after which a standby tries again, as while ZooKeeper does not answer."""
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""Maximum seconds until a standby tries again, after take-overs that failed."""
 
 NO_SNAPSHOT: Final = 0
 """Snapshot id of the plans of a controller whose warehouse has no snapshot yet."""
@@ -108,6 +111,8 @@ def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
     with connected(settings.zookeeper) as client:
         prepared = _prepare(settings, options, client)
     if not options.apply:
+        if options.standby or options.replace or options.metrics:
+            log("surveyor: --standby, --replace and --metrics have no effect without --apply", logging.WARNING)
         keys = prepared.context.partitions.keys()
         return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
     if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
@@ -148,25 +153,30 @@ def _stand_by(
     """Be the controller whenever no other Surveyor is, until a signal arrives.
 
     A broker that became the controller in between is taken over from. A term that ends because another controller took
-    over, or because the session was lost, is followed by waiting again.
+    over, or because the session was lost, is followed by waiting again. So is one that failed, after a longer wait each
+    time: a take-over that is bound to fail costs the cluster its controller for some seconds.
     """
-    replaces, terms = options.replace, 0
+    replaces, terms, wait, last_problem = options.replace, 0, RECONNECT_SECONDS, ""
     while not interrupted():
+        is_in_office = False
         try:
             if not replaces:
                 prepared = _await_turn(settings, options, prepared)
             if interrupted():
                 break
+            is_in_office = True
             term = _run_term(settings, options, prepared, metrics, None if replaces else 0.0)
         except ControllershipHeldError:
             continue  # another standby was faster
-        except UnreadableError as error:
-            log(f"surveyor: {error}; standing by", logging.WARNING)
-            time.sleep(RECONNECT_SECONDS)
+        except (RefusedError, SessionLostError, UnreadableError) as error:
+            if str(error) != last_problem:
+                log(f"surveyor: {error}; standing by", logging.WARNING)
+            wait, last_problem = min(wait * 2, MAX_WAIT_SECONDS) if is_in_office else RECONNECT_SECONDS, str(error)
+            poll_until(interrupted, bool, wait)
             continue
         finally:
             replaces = False
-        terms += 1
+        terms, wait, last_problem = terms + 1, RECONNECT_SECONDS, ""
         if term.ended is None:
             return _report(settings, term)
         log(f"surveyor: {term.line}; standing by again", logging.WARNING)
@@ -182,6 +192,7 @@ def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparati
             changed.clear()
             client.exists_async(CONTROLLER, watch=lambda _: changed.set())
             if with_retries(lambda: current_controller(client)) != settings.conf.controller_id:
+                _refuse_turn(settings, client)
                 return prepared
             if not announced:
                 log(f"surveyor: standing by: another Surveyor is the controller, id {settings.conf.controller_id}")
@@ -190,6 +201,15 @@ def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparati
             if time.monotonic() - prepared_at > PREPARE_AGAIN_SECONDS:
                 prepared, prepared_at = _prepare_again(settings, options, client, prepared), time.monotonic()
     return prepared
+
+
+def _refuse_turn(settings: Settings, client: KazooClient) -> None:
+    """Raise RefusedError or UnreadableError if a take-over would be refused now, or could not read what it needs."""
+    state = with_retries(lambda: read_cluster(client))
+    refuse_take_over(state, settings.conf.controller_id)
+    refuse_unreachable(state, settings.listener)
+    if any(row.path == DELETE_TOPICS for row in state.quarantine):
+        raise UnreadableError(forbidden(f"list {DELETE_TOPICS}"))
 
 
 def _prepare_again(

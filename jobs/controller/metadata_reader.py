@@ -5,7 +5,8 @@ that changed. A topic is read as a whole if it is new or its assignment changed;
 are read.
 """
 
-from collections.abc import Collection, Iterable
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,18 +18,23 @@ from jobs.adapters.zookeeper.cluster import (
     BROKER_IDS,
     CONFIG_CHANGES,
     CONFIGS,
+    DELETE_TOPICS,
     TOPICS,
+    EmptyRequest,
     read_brokers,
     read_requests,
 )
-from jobs.adapters.zookeeper.connection import children
+from jobs.adapters.zookeeper.connection import children, forbidden
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext
 from jobs.controller.zk_watches import ZkWatches
+from jobs.core.errors import UnreadableError
+from jobs.runtime.console import log
 from planner.rules.partitions import PartitionInfo, TopicInfo
-from schemas.rows import Broker, Key
-from schemas.znodes import MalformedZnodeError, State, decode_state, read_config
+from schemas.enums import UNKNOWN_EPOCH, RequestKind
+from schemas.rows import Broker, Key, ZnodeRequest
+from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
 
 _OF_TOPIC: Final = f"{TOPICS}/"
 
@@ -61,6 +67,10 @@ class MetadataReader:
     """Topics that are no longer queued for deletion."""
     newly_readable_partitions: set[Key] = field(default_factory=set)
     """Partitions whose state has become readable or has been created; brokers that just started must be sent it."""
+    _forbidden_requests: frozenset[str] = frozenset()
+    """Paths of requests that an ACL forbids to read."""
+    _deletions_known: bool = False
+    """Whether the topics that are queued for deletion were read at least once."""
     _watched: set[int] = field(default_factory=set)
     """Brokers whose registrations are watched: a watch of the parent does not fire when a child's data changes."""
 
@@ -87,7 +97,8 @@ class MetadataReader:
     def refresh(self, fired: Collection[str]) -> MetadataChanges:
         """Read what these paths name, and the requests, which are always few and cheap."""
         changes = MetadataChanges()
-        if any(path.startswith(BROKER_IDS) for path in fired):
+        # a change of an ACL fires no watch
+        if self.context.not_understood or any(path.startswith(BROKER_IDS) for path in fired):
             self._brokers(changes)
         changed = topics_in_paths(fired)
         if TOPICS in fired or changed:
@@ -126,8 +137,14 @@ class MetadataReader:
         return changes.partitions
 
     def _brokers(self, changes: MetadataChanges) -> None:
-        now = self._registered()
-        before, self.context.brokers = self.context.brokers, now
+        before = self.context.brokers
+        registered, unknown = self._registered(), self.context.not_understood
+        if any(broker in registered and registered[broker].understood for broker in unknown):
+            self._watched -= unknown.keys()  # ZooKeeper does not tell of changes to what an ACL forbids to read
+            registered = self._registered()
+        self._note_unknown(registered, changes)
+        now = {broker: _as_last_understood(before.get(broker), row) for broker, row in registered.items()}
+        self.context.brokers = now
         for broker, row in now.items():
             if broker not in before or _has_restarted(before[broker], row):
                 self.started_brokers.add(broker)
@@ -135,11 +152,30 @@ class MetadataReader:
                 self.brokers_with_new_endpoints.add(broker)
             if broker not in before or before[broker] != row:
                 changes.partitions |= self.context.of_broker(broker)
-        failed = {broker for broker, row in before.items() if not self.context.is_registered(broker, row.broker_epoch)}
+        failed = {
+            broker
+            for broker, row in before.items()
+            if not self.context.is_registered(broker, row.broker_epoch)
+            and not (row.broker_epoch == UNKNOWN_EPOCH and broker in now)  # it has become readable
+        }
         self.failed_brokers |= failed
         for broker in failed:
             self.context.remove_answers(broker)
             changes.partitions |= self.context.of_broker(broker)
+
+    def _note_unknown(self, registered: Mapping[int, Broker], changes: MetadataChanges) -> None:
+        """Note which registrations cannot be read or decoded; warn once of each."""
+        before = self.context.not_understood
+        now = {broker: row.broker_epoch for broker, row in registered.items() if not row.understood}
+        for broker in sorted(now.keys() - before.keys()):
+            log(
+                f"  the registration of broker {broker} is not understood (see `surveyor status`): its present start "
+                "keeps the endpoints that were read before, and it is not elected",
+                logging.WARNING,
+            )
+        for broker in now.keys() ^ before.keys():
+            changes.partitions |= self.context.of_broker(broker)
+        self.context.not_understood = now
 
     def _registered(self) -> dict[int, Broker]:
         """Read the registrations; one that was not watched yet is read again after its watch is set."""
@@ -194,7 +230,7 @@ class MetadataReader:
 
     def _requests(self, changes: MetadataChanges) -> None:
         asked_for, before = self.context.requested_partitions, self.context.admin_requests
-        self.context.requests, self.context.empty_requests = read_requests(self.client)
+        self.context.requests, self.context.empty_requests = self._read_requests()
         changes.requests = before != self.context.admin_requests
         if not changes.requests:
             return
@@ -210,10 +246,35 @@ class MetadataReader:
                 self.context.remove_deleted(name)
                 self.undeleted_topics.add(name)
 
+    def _read_requests(self) -> tuple[list[ZnodeRequest], list[EmptyRequest]]:
+        """Read the requests; where an ACL forbids that, nothing begins, and a topic that is being deleted stays so.
+
+        Raise UnreadableError if the topics to be deleted were never read: a controller that takes over must not start
+        replicas that brokers have deleted.
+        """
+        requests, empty, forbidden_paths = read_requests(self.client)
+        for path in sorted(forbidden_paths - self._forbidden_requests):
+            log(f"  {path} is not read, and what it requests waits: {FORBIDDEN_REASON}", logging.WARNING)
+        self._forbidden_requests = forbidden_paths
+        if DELETE_TOPICS not in forbidden_paths:
+            self._deletions_known = True
+        elif self._deletions_known:
+            requests += self.context.of_kind(RequestKind.DELETE_TOPIC)
+        else:
+            raise UnreadableError(forbidden(f"list {DELETE_TOPICS}"))
+        return requests, empty
+
 
 def topics_in_paths(paths: Iterable[str]) -> set[str]:
     """Return the names of the topics whose znodes are among these paths."""
     return {path.removeprefix(_OF_TOPIC) for path in paths if path.startswith(_OF_TOPIC)}
+
+
+def _as_last_understood(before: Broker | None, now: Broker) -> Broker:
+    """Return the registration as it was understood last, if it is not understood now and may be of the same start."""
+    if before is None or now.understood or now.broker_epoch not in {before.broker_epoch, UNKNOWN_EPOCH}:
+        return now
+    return before
 
 
 def _has_restarted(before: Broker, now: Broker) -> bool:

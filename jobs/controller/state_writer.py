@@ -118,7 +118,7 @@ class StateWriter:
         return expired
 
     def _to_plan(self, changes: Sequence[Change]) -> Plan:
-        """Return the changes as a plan, with the known broker epochs."""
+        """Return the changes as a plan, with the broker epochs as they were read last."""
         row = PlanRecord(
             plan_id="",
             snapshot_id=0,
@@ -126,7 +126,7 @@ class StateWriter:
             created_at=datetime.now(UTC),
             status=PlanStatus.PLANNED.value,
             brokers=[
-                BrokerEpoch(broker_id=broker, broker_epoch=row.broker_epoch)
+                BrokerEpoch(broker_id=broker, broker_epoch=self.context.not_understood.get(broker, row.broker_epoch))
                 for broker, row in self.context.brokers.items()
             ],
         )

@@ -219,8 +219,11 @@ def registered_brokers(client: KazooClient) -> frozenset[int]:
 
 
 def topics_to_delete(client: KazooClient) -> list[str]:
-    """Return the topics queued for deletion."""
-    return children(client, DELETE_TOPICS) or []
+    """Return the topics queued for deletion; none if an ACL forbids to list them.
+
+    A change to a topic that is queued does no harm. Who deletes topics reads the requests.
+    """
+    return _listed(client, DELETE_TOPICS, _Quarantine())
 
 
 def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
@@ -318,9 +321,9 @@ def _requests(
         yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine, empty)
     for znode in _existing(client, LOG_DIR_EVENTS, _listed(client, LOG_DIR_EVENTS, quarantine)):
         event = quarantine.decoded(znode, decode_log_dir_event, None)
-        if event is None:
+        if event is None and znode.data is not FORBIDDEN:
             empty.append(_empty_requests(znode, quarantine))
-        else:
+        elif event is not None:
             yield ZnodeRequest(kind=RequestKind.LOG_DIR.value, broker_id=event.broker, path=znode.path)
 
 
@@ -329,10 +332,22 @@ def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
     return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it is empty"))
 
 
-def read_requests(client: KazooClient) -> tuple[list[ZnodeRequest], list[EmptyRequest]]:
-    """Return the requests in /admin and in the notification znodes, and separately the empty ones."""
+class ReadRequests(NamedTuple):
+    """The requests in /admin and in the notification znodes."""
+
+    requests: list[ZnodeRequest]
+    empty: list[EmptyRequest]
+    """Znodes without a request, or that cannot be decoded."""
+    forbidden: frozenset[str]
+    """Znodes and folders that an ACL forbids to read: the requests in them are unknown."""
+
+
+def read_requests(client: KazooClient) -> ReadRequests:
+    """Read the requests in /admin and in the notification znodes."""
     empty: list[EmptyRequest] = []
-    return [*_requests(client, topics_to_delete(client), _Quarantine(), empty)], empty
+    quarantine = _Quarantine()
+    requests = [*_requests(client, _listed(client, DELETE_TOPICS, quarantine), quarantine, empty)]
+    return ReadRequests(requests, empty, frozenset(row.path for row in quarantine if row.reason == FORBIDDEN_REASON))
 
 
 def ignored_by_kafka(why: str) -> str:
@@ -372,7 +387,7 @@ def _partition_requests(
     why = ignored_reassignment(znode.data) if kind is RequestKind.REASSIGN and requests else None
     if why or unread:
         quarantine.append(quarantined(znode, "; ".join([*([ignored_by_kafka(why)] if why else []), *unread])))
-    if znode.stat is not None and not requests:
+    if znode.stat is not None and not requests and znode.data is not FORBIDDEN:
         empty.append(_empty_requests(znode, quarantine))
     for request in requests:
         yield ZnodeRequest(

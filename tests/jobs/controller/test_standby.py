@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -156,3 +157,24 @@ def test_a_standby_ends_with_a_signal(start: Start) -> None:
 
     assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
     assert "ended while standing by" in standby.output
+
+
+def test_a_standby_waits_while_it_could_not_read_what_is_deleted(tree: KafkaTree, start: Start) -> None:
+    """A take-over that is bound to fail would cost the cluster its controller for some seconds, again and again."""
+    active = start()
+    assert active.logged("  read 3 brokers")
+    standby = start("--standby")
+    assert standby.logged("standing by: another Surveyor is the controller")
+    before = epoch(tree)
+    tree.client.set_acls("/admin/delete_topics", [make_acl("world", "anyone", create=True, delete=True, admin=True)])
+
+    active.process.kill()
+    assert eventually(lambda: owner(tree) is None, 60)
+    assert standby.logged("forbids to list /admin/delete_topics")
+    time.sleep(3)
+    assert (epoch(tree), standby.output.count("forbids to list")) == (before, 1)
+
+    tree.client.set_acls("/admin/delete_topics", OPEN_ACL_UNSAFE)
+    assert eventually(lambda: epoch(tree) > before, 60)
+    assert standby.logged("  read 3 brokers")
+    assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
