@@ -30,6 +30,8 @@ class ControllerContext:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[ZnodeRequest] = field(default_factory=list)
+    forbidden_requests: frozenset[str] = frozenset()
+    """Znodes and folders of requests that an ACL forbids to read; what they request waits."""
     not_understood: dict[int, int] = field(default_factory=dict)
     """Registered brokers whose registration cannot be read or decoded, with the broker epoch as read, which may be
     unknown. `brokers` has such a broker as it was understood last, if that was the same start; it is sent requests, and

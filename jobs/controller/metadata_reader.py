@@ -67,8 +67,6 @@ class MetadataReader:
     """Topics that are no longer queued for deletion."""
     newly_readable_partitions: set[Key] = field(default_factory=set)
     """Partitions whose state has become readable or has been created; brokers that just started must be sent it."""
-    _forbidden_requests: frozenset[str] = frozenset()
-    """Paths of requests that an ACL forbids to read."""
     _deletions_known: bool = False
     """Whether the topics that are queued for deletion were read at least once."""
     _watched: set[int] = field(default_factory=set)
@@ -253,9 +251,9 @@ class MetadataReader:
         replicas that brokers have deleted.
         """
         requests, empty, forbidden_paths = read_requests(self.client)
-        for path in sorted(forbidden_paths - self._forbidden_requests):
+        for path in sorted(forbidden_paths - self.context.forbidden_requests):
             log(f"  {path} is not read, and what it requests waits: {FORBIDDEN_REASON}", logging.WARNING)
-        self._forbidden_requests = forbidden_paths
+        self.context.forbidden_requests = forbidden_paths
         if DELETE_TOPICS not in forbidden_paths:
             self._deletions_known = True
         elif self._deletions_known:

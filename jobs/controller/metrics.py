@@ -100,7 +100,7 @@ class ControllerMetrics:
         counts = Counter(
             kind for row in rows for kind in _kinds(row, brokers, requested, is_deleted=row.topic in deleted)
         )
-        opaque = sum(not broker.understood for broker in brokers.values())
+        opaque = len(context.not_understood)
         statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": opaque}
         yield self._by("status", "brokers", BROKERS, statuses)
         yield self._gauge("partitions", "Partitions.", len(rows))
@@ -178,7 +178,8 @@ def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> i
         and (row.leader is None or (bool(row.replicas) and row.topic in topics and topics[row.topic].moves_understood))
         for row in rows
     )
-    return assignments + states + sum(request.reason != _EMPTY for request in context.empty_requests)
+    illegible = sum(request.reason != _EMPTY for request in context.empty_requests)
+    return assignments + states + illegible + len(context.forbidden_requests)
 
 
 def _latest_leader_epoch(rows: list[PartitionInfo]) -> int:
