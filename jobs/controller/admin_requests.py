@@ -83,7 +83,8 @@ class AdminRequestRemover:
 
     def remove_empty(self) -> Iterator[MultiFailure | None]:
         """Remove requests that are empty or cannot be read, because they block the next request."""
-        for path, version, reason in self.context.empty_requests:
+        for path, version, fault in self.context.empty_requests:
+            reason = fault or "it is empty"
             self.log_line(f"  {path} is removed: {reason}")
             entry = AuditEntry(_EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
             yield self._write_and_record([entry], partial(self._remove_empty_znode, path, version))

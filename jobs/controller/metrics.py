@@ -140,9 +140,6 @@ class ControllerMetrics:
 _KINDS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
 """Counts of partitions, as `jobs.snapshots.health` has them of a snapshot."""
 
-_EMPTY: Final = "it is empty"
-"""The reason of `EmptyRequest` for a request that was understood and asks for nothing."""
-
 
 def _kinds(
     row: PartitionInfo, registered: Collection[int], requested: Collection[Key], *, is_deleted: bool
@@ -178,7 +175,7 @@ def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> i
         and (row.leader is None or (bool(row.replicas) and row.topic in topics and topics[row.topic].moves_understood))
         for row in rows
     )
-    illegible = sum(request.reason != _EMPTY for request in context.empty_requests)
+    illegible = sum(request.fault is not None for request in context.empty_requests)
     return assignments + states + illegible + len(context.forbidden_requests)
 
 

@@ -101,7 +101,8 @@ class EmptyRequest(NamedTuple):
 
     path: str
     version: int
-    reason: str
+    fault: str | None
+    """Why it cannot be decoded; None if it is empty."""
 
 
 _SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}|({ISR_CHANGES}|{LOG_DIR_EVENTS})/.+")
@@ -328,8 +329,8 @@ def _requests(
 
 
 def _empty_requests(znode: Znode, quarantine: _Quarantine) -> EmptyRequest:
-    illegible = (row.reason for row in quarantine if row.path == znode.path)
-    return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it is empty"))
+    faults = (row.reason for row in quarantine if row.path == znode.path)
+    return EmptyRequest(znode.path, znode.stat.version if znode.stat else -1, next(faults, None))
 
 
 class ReadRequests(NamedTuple):
