@@ -153,7 +153,7 @@ def test_a_child_is_heard_until_the_last_line(tmp_path: Path) -> None:
 STARTING = """\
 import os, signal, threading
 from kazoo.handlers.threading import SequentialThreadingHandler
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperEndpoint, connected
 from jobs.core.signals import install_handlers, raise_on_signal
 class Interrupting(SequentialThreadingHandler):
     def spawn(self, *args, **kwargs):
@@ -163,7 +163,7 @@ import kazoo.client
 kazoo.client.SequentialThreadingHandler = Interrupting
 install_handlers()
 try:
-    with raise_on_signal(), connected("{hosts}"):
+    with raise_on_signal(), connected(ZooKeeperEndpoint("{hosts}")):
         print("never here")
 except KeyboardInterrupt:
     print("interrupted, nothing left" if threading.active_count() == 1 else threading.enumerate())
