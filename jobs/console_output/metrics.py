@@ -64,16 +64,11 @@ _ADDRESS: Final = re.compile(r"(?:(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])?:)?(?P<po
 _LAST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """The data of one cluster from which metrics are computed."""
+class MetricFamilies:
+    """Makes the metrics of one cluster."""
 
+    __slots__ = ()
     cluster: str
-    now: datetime
-    recent: WarehouseStatus
-    health: Health | None
-    """Health at the last snapshot; None before the first."""
-    outcomes: Outcomes
 
     def gauge(self, name: str, text: str, value: float | None) -> Metric:
         """Return a gauge with one value, or with no sample if it is None."""
@@ -92,6 +87,18 @@ class Figures:
         for key, value in values.items():
             metric.add_metric([self.cluster, *([str(key)] if label else [])], value)
         return metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures(MetricFamilies):
+    """The data of one cluster from which metrics are computed."""
+
+    cluster: str
+    now: datetime
+    recent: WarehouseStatus
+    health: Health | None
+    """Health at the last snapshot; None before the first."""
+    outcomes: Outcomes
 
     def seconds_since(self, moment: datetime | None) -> float | None:
         return None if moment is None else round((self.now - moment).total_seconds(), 3)

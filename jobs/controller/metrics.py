@@ -12,9 +12,16 @@ from threading import Thread
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram, Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily
 
-from jobs.console_output.metrics import BROKERS, CONFIGS_NOT_UNDERSTOOD, PARTITIONS, QUARANTINED, MetricsServer
+from jobs.console_output.metrics import (
+    BROKERS,
+    CONFIGS_NOT_UNDERSTOOD,
+    PARTITIONS,
+    QUARANTINED,
+    MetricFamilies,
+    MetricsServer,
+)
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from planner.rules.partitions import PartitionInfo
@@ -29,7 +36,7 @@ STALLED_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class ControllerMetrics:
+class ControllerMetrics(MetricFamilies):
     """Metrics of one process, over all its controllerships."""
 
     cluster: str
@@ -76,20 +83,20 @@ class ControllerMetrics:
 
     def _families(self) -> Iterator[Metric]:
         controller = self.controller
-        yield self._gauge("control_active", "Whether this process is the controller.", float(controller is not None))
+        yield self.gauge("control_active", "Whether this process is the controller.", float(controller is not None))
         if controller is None:
             return
-        yield self._gauge("controller_epoch", "Our controller epoch.", controller.control.epoch)
+        yield self.gauge("controller_epoch", "Our controller epoch.", controller.control.epoch)
         yield from self._of_cluster(controller.context)
         yield from self._of_brokers(controller)
         written = controller.summary.by_action.copy()
-        yield self._by("action", "control_changes_total", "Changes written.", dict(written), CounterMetricFamily)
-        yield self._gauge("control_stale_total", "Changes that were outdated.", controller.summary.stale)
+        yield self.by("action", "control_changes_total", "Changes written.", dict(written), CounterMetricFamily)
+        yield self.gauge("control_stale_total", "Changes that were outdated.", controller.summary.stale)
         log = controller.log
-        yield self._gauge(
+        yield self.gauge(
             "control_unwritten_seconds", "Age of the oldest row not yet in the warehouse.", log.lag_seconds
         )
-        yield self._gauge(
+        yield self.gauge(
             "control_warehouse_failing", "Whether writing to the warehouse fails.", float(bool(log.failed))
         )
 
@@ -102,39 +109,21 @@ class ControllerMetrics:
         )
         opaque = len(context.not_understood)
         statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": opaque}
-        yield self._by("status", "brokers", BROKERS, statuses)
-        yield self._gauge("partitions", "Partitions.", len(rows))
+        yield self.by("status", "brokers", BROKERS, statuses)
+        yield self.gauge("partitions", "Partitions.", len(rows))
         for name in _KINDS:
-            yield self._gauge(f"{name}_partitions", PARTITIONS[name], counts[name])
+            yield self.gauge(f"{name}_partitions", PARTITIONS[name], counts[name])
         configs = sum(topic.config is None or None in topic.config.values() for topic in [*context.topics.values()])
-        yield self._gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, configs)
-        yield self._gauge("quarantined_znodes", QUARANTINED, opaque + configs + _quarantined(context, rows))
-        yield self._gauge("control_leader_epoch_max", "The latest leader epoch.", _latest_leader_epoch(rows))
+        yield self.gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, configs)
+        yield self.gauge("quarantined_znodes", QUARANTINED, opaque + configs + _quarantined(context, rows))
+        yield self.gauge("control_leader_epoch_max", "The latest leader epoch.", _latest_leader_epoch(rows))
 
     def _of_brokers(self, controller: ResidentController) -> Iterator[Metric]:
         depths, ages = controller.broker_requests.channels.backlog()
-        yield self._by("broker", "control_queue_batches", "Batches of requests that wait for a broker.", depths)
-        yield self._by("broker", "control_queue_oldest_seconds", "Age of the oldest of them, or of the one sent.", ages)
+        yield self.by("broker", "control_queue_batches", "Batches of requests that wait for a broker.", depths)
+        yield self.by("broker", "control_queue_oldest_seconds", "Age of the oldest of them, or of the one sent.", ages)
         refusals = controller.retries.refusals()
-        yield self._by("broker", "control_refusals", "Refusals in a row of a request that is retried.", refusals)
-
-    def _gauge(self, name: str, text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(f"surveyor_{name}", text, labels=["cluster"])
-        family.add_metric([self.cluster], value)
-        return family
-
-    def _by(
-        self,
-        label: str,
-        name: str,
-        text: str,
-        values: dict[int, float] | dict[str, int] | dict[int, int],
-        kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
-    ) -> Metric:
-        family = kind(f"surveyor_{name}", text, labels=["cluster", label])
-        for of, value in values.items():
-            family.add_metric([self.cluster, str(of)], value)
-        return family
+        yield self.by("broker", "control_refusals", "Refusals in a row of a request that is retried.", refusals)
 
 
 _KINDS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
