@@ -65,7 +65,9 @@ class AdminRequestRemover:
         )
         if reassigned:
             orders = {
-                key: replicas for key, replicas in self._requested(RequestKind.REASSIGN).items() if key in reassigned
+                key: replicas
+                for key, replicas in self.context.requested(RequestKind.REASSIGN).items()
+                if key in reassigned
             }
             kind = OperationKind.WITHDRAW_REASSIGNMENT
             entries = [
@@ -74,7 +76,11 @@ class AdminRequestRemover:
             ]
             yield self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
         retried = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
-        done = [key for key in self._requested(RequestKind.PREFERRED_ELECTION) if key in elected and key not in retried]
+        done = [
+            key
+            for key in self.context.requested(RequestKind.PREFERRED_ELECTION)
+            if key in elected and key not in retried
+        ]
         if done:
             entries = [
                 AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _ELECTION_DONE, *key) for key in done
@@ -102,10 +108,6 @@ class AdminRequestRemover:
         """Remove a topic whose replicas are all deleted, and the request to delete it."""
         entry = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
         return self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic)))
-
-    def _requested(self, kind: RequestKind) -> dict[Key, list[int]]:
-        """Return the partitions that requests of a kind name, with the requested replicas if there are any."""
-        return {row.key: row.replicas or [] for row in self.context.of_kind(kind)}
 
     def _write_and_record(
         self, entries: Sequence[AuditEntry], write: Callable[[], RemovedRequests]

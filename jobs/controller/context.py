@@ -71,6 +71,10 @@ class ControllerContext:
     def of_kind(self, kind: RequestKind) -> list[ZnodeRequest]:
         return [row for row in self.requests if row.kind == kind]
 
+    def requested(self, kind: RequestKind) -> dict[Key, list[int]]:
+        """Return the partitions that requests of a kind name, with the requested replicas if there are any."""
+        return {row.key: row.replicas or [] for row in self.of_kind(kind)}
+
     @property
     def admin_requests(self) -> list[ZnodeRequest]:
         """Requests for a change, without the notifications, of which there may be very many."""

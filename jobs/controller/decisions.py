@@ -78,7 +78,7 @@ class DecisionEngine:
         their preferred replica if possible, although no request names them. `assumed_dead`: brokers that count as
         failed, although they are registered. `resuming`: partitions whose reassignment resumes after a take-over.
         """
-        requested = _requested(context, RequestKind.PREFERRED_ELECTION)
+        requested = context.requested(RequestKind.PREFERRED_ELECTION)
         elections = frozenset((*requested, *balance))
         state = self._state(context, elections, assumed_dead, resuming)
         decided = [
@@ -119,15 +119,10 @@ class DecisionEngine:
             config=self._config,
             failed=context.failed,
             stopped=context.stopped,
-            reassignments=_requested(context, RequestKind.REASSIGN),
+            reassignments=context.requested(RequestKind.REASSIGN),
             elections=elections,
             resuming=resuming,
         )
-
-
-def _requested(context: ControllerContext, kind: RequestKind) -> dict[Key, Sequence[int]]:
-    """Return the partitions that requests of a kind name, with the requested replicas."""
-    return {row.key: row.replicas or [] for row in context.of_kind(kind)}
 
 
 def _is_idle_balance(decision: Decision) -> bool:
