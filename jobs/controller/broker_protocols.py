@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kazoo.client import KazooClient
+
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
@@ -22,7 +24,7 @@ ISRs. `surveyor control` does not serve that API.
 """
 
 CONFIG_TIMEOUT_SECONDS: Final = 20.0
-"""Seconds for the brokers that returned no configs to the snapshot to return them now."""
+"""Seconds for the brokers that returned no configs at first to return them now."""
 
 
 def unsupported_protocols(configs: Iterable[Row]) -> dict[int, str | None]:
@@ -53,20 +55,18 @@ def refuse_protocols(configs: list[Row]) -> None:
         )
 
 
-def complete_configs(configs: list[Row], settings: Settings, allowed: frozenset[int]) -> list[Row]:
+def complete_configs(configs: list[Row], settings: Settings, client: KazooClient, allowed: frozenset[int]) -> list[Row]:
     """Return the configs of all registered brokers, after asking those without a known protocol again.
 
-    A snapshot gives each broker little time. A busy broker, or one that registered after the snapshot, is no reason to
-    refuse the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
+    The first request gives each broker little time. A busy broker, or one that registered since, is no reason to refuse
+    the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
     asked. Raises RefusedError if a broker does not answer, or runs a protocol that is not served.
     """
-    with connected(settings.zookeeper) as client:
-        brokers = read_cluster(client).brokers
-        overrides, _ = read_overrides(client)
     known = _configs_of(configs) | allowed
-    missing = [broker for broker in brokers if broker.broker_id not in known]
+    missing = [broker for broker in with_retries(lambda: read_brokers(client)) if broker.broker_id not in known]
     if not missing:
         return configs
+    overrides, _ = with_retries(lambda: read_overrides(client))
     ids = {broker.broker_id for broker in missing}
     with progress(f"asking brokers {', '.join(map(str, sorted(ids)))} for their settings"):
         answered = read_broker_configs(

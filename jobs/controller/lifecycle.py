@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, read_cluster
+from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
     RELEASE_TIMEOUT_SECONDS,
@@ -203,13 +203,14 @@ def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparati
     return prepared
 
 
-def _refuse_turn(settings: Settings, client: KazooClient) -> None:
-    """Raise RefusedError or UnreadableError if a take-over would be refused now, or could not read what it needs."""
+def _refuse_turn(settings: Settings, client: KazooClient) -> ClusterState:
+    """Read the cluster; raise RefusedError or UnreadableError if a take-over would be refused, or could not read it."""
     state = with_retries(lambda: read_cluster(client))
     refuse_take_over(state, settings.conf.controller_id)
     refuse_unreachable(state, settings.listener)
     if any(row.path == DELETE_TOPICS for row in state.quarantine):
         raise UnreadableError(forbidden(f"list {DELETE_TOPICS}"))
+    return state
 
 
 def _prepare_again(
@@ -225,15 +226,13 @@ def _prepare_again(
 
 def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -> Preparation:
     """Read the cluster and the brokers' settings, and make the checks before a take-over."""
-    state = with_retries(lambda: read_cluster(client))
-    refuse_take_over(state, settings.conf.controller_id)
-    refuse_unreachable(state, settings.listener)
+    state = _refuse_turn(settings, client)
     overrides, _ = with_retries(lambda: read_overrides(client))
     with progress("asking brokers for their settings"):
         configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
     refuse_protocols(configs)
     if options.apply:
-        configs = complete_configs(configs, settings, options.allow_silent)
+        configs = complete_configs(configs, settings, client, options.allow_silent)
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
     engine = DecisionEngine(settings.lake, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()

@@ -53,27 +53,27 @@ def test_brokers_with_unserved_protocols_are_refused(value: str, refused: bool) 
         broker_protocols.refuse_protocols(rows)
 
 
-def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[int]) -> None:
-    """0 did not answer in time, 1 has registered since the snapshot, and 7 is no longer registered."""
+def test_busy_brokers_are_asked_once_more(settings: Settings, tree: KafkaTree, asked_again: list[int]) -> None:
+    """0 did not answer in time, 1 has registered since, and 7 is no longer registered."""
     configs = broker_protocols.complete_configs(
-        [config_row(0, None), config_row(2, "2.6"), config_row(7, None)], settings, frozenset()
+        [config_row(0, None), config_row(2, "2.6"), config_row(7, None)], settings, tree.client, frozenset()
     )
 
     assert asked_again == [0, 1]
     assert configs == [config_row(2, "2.6"), config_row(7, None), config_row(0, "2.6"), config_row(1, "2.6")]
 
 
-def test_late_answers_count(settings: Settings, asked_again: list[int]) -> None:
+def test_late_answers_count(settings: Settings, tree: KafkaTree, asked_again: list[int]) -> None:
     with pytest.raises(RefusedError, match=f"brokers 2 run with {IBP} 3.9-IV0"):
         broker_protocols.complete_configs(
-            [config_row(0, "2.6"), config_row(1, "2.6"), config_row(2, None)], settings, frozenset()
+            [config_row(0, "2.6"), config_row(1, "2.6"), config_row(2, None)], settings, tree.client, frozenset()
         )
 
     assert asked_again == [2]
 
 
-def test_allowed_brokers_are_not_asked(settings: Settings, asked_again: list[int]) -> None:
+def test_allowed_brokers_are_not_asked(settings: Settings, tree: KafkaTree, asked_again: list[int]) -> None:
     rows = [config_row(0, "2.6"), config_row(1, "2.6"), config_row(2, None)]
 
-    assert broker_protocols.complete_configs(rows, settings, frozenset({2})) == rows
+    assert broker_protocols.complete_configs(rows, settings, tree.client, frozenset({2})) == rows
     assert asked_again == []
