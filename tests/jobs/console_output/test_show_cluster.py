@@ -188,7 +188,7 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
         ("2>&- >/dev/null", ["--as-of", "9"], 2, ""),
     ],
 )
-def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int, message: str) -> None:
+def test_output_that_cannot_be_written(shown: Surveyor, where: str, form: list[str], code: int, message: str) -> None:
     """A full disk or a closed stdout gives an exit code, no stack trace, and no output in the wrong place."""
     command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.warehouse), *form]
     line = ["/bin/sh", "-c", f"{shlex.join(command)} {where}"]

@@ -58,6 +58,14 @@ class Start:
         log = self.folder / f"{len([*self.folder.glob('*.log')])}.log"
         return self.stack.enter_context(self._started([*CONTROL, *options], log))
 
+    def active_and_standby(self) -> tuple[Controller, Controller]:
+        """Start a controller, and one that stands by for it."""
+        active = self()
+        assert active.logged("  read 3 brokers")
+        standby = self("--standby")
+        assert standby.logged("standing by: another Surveyor is the controller")
+        return active, standby
+
     @contextmanager
     def _started(self, arguments: list[str], log: Path) -> Iterator[Controller]:
         place = ["--zookeeper", self.tree.hosts, "--warehouse", str(self.folder / "w")]
@@ -82,10 +90,7 @@ def epoch(tree: KafkaTree) -> int:
 
 def test_a_standby_follows_a_killed_controller(tree: KafkaTree, start: Start) -> None:
     """A broker becomes the controller in between, and is taken over from."""
-    active = start()
-    assert active.logged("  read 3 brokers")
-    standby = start("--standby")
-    assert standby.logged("standing by: another Surveyor is the controller")
+    active, standby = start.active_and_standby()
     before = epoch(tree)
 
     active.process.kill()
@@ -161,10 +166,7 @@ def test_a_standby_ends_with_a_signal(start: Start) -> None:
 
 def test_a_standby_waits_while_it_could_not_read_what_is_deleted(tree: KafkaTree, start: Start) -> None:
     """A take-over that is bound to fail would cost the cluster its controller for some seconds, again and again."""
-    active = start()
-    assert active.logged("  read 3 brokers")
-    standby = start("--standby")
-    assert standby.logged("standing by: another Surveyor is the controller")
+    active, standby = start.active_and_standby()
     before = epoch(tree)
     tree.client.set_acls("/admin/delete_topics", [make_acl("world", "anyone", create=True, delete=True, admin=True)])
 

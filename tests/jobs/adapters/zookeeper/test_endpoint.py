@@ -98,8 +98,8 @@ def test_who_is_who_the_brokers_are_writes_as_they_do(
     tree: KafkaTree, configured: Configured, keys: dict[str, str], acls: list[ACL]
 ) -> None:
     secure(tree, acls)
-    with connected(tree.endpoint) as nobody, pytest.raises(SurveyorError, match="--zookeeper-config"):
-        take_over(nobody, OURS)
+    with connected(tree.endpoint) as anonymous, pytest.raises(SurveyorError, match="--zookeeper-config"):
+        take_over(anonymous, OURS)
 
     with connected(configured(tree.hosts, keys)) as client:
         held = take_over(client, OURS)

@@ -340,10 +340,10 @@ def test_unanswered_request_may_have_been_applied(
 
 
 def test_nothing_to_clear_sends_no_request(kafka: KafkaTree, settings: Settings) -> None:
-    assert clear_throttle(settings.lake, kafka.client, _nobody(), PLAN) == []
+    assert clear_throttle(settings.lake, kafka.client, _no_brokers(), PLAN) == []
 
 
-def _nobody() -> Any:  # noqa: ANN401 - not to be touched
+def _no_brokers() -> Any:  # noqa: ANN401 - not to be touched
     return None
 
 
