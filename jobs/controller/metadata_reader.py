@@ -25,6 +25,7 @@ from jobs.adapters.zookeeper.cluster import (
     read_requests,
 )
 from jobs.adapters.zookeeper.connection import children, forbidden
+from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext
@@ -109,9 +110,7 @@ class MetadataReader:
     def refresh_partitions(self, keys: Iterable[Key]) -> set[Key]:
         """Read states again; return the partitions that changed. Partitions of unknown topics are ignored."""
         partitions = [self.context.partitions[key] for key in sorted(keys) if key in self.context.partitions]
-        znodes = read_permitted(
-            self.client, [f"{TOPICS}/{row.topic}/partitions/{row.partition}/state" for row in partitions]
-        )
+        znodes = read_permitted(self.client, [state_path(row.key) for row in partitions])
         changed = set()
         for row, znode in zip(partitions, znodes, strict=True):
             now = _with_state(row, znode.version, znode.data)
