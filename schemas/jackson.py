@@ -105,12 +105,15 @@ def coerced_int(value: object) -> int | None:
 def coerced_text(value: object) -> str | None:
     """Return what Jackson's data binding makes of a value for a `String` field; None where it throws, or for null.
 
-    >>> [coerced_text(value) for value in ("t", 5, True, [])]
-    ['t', '5', 'true', None]
+    None as well for a number with a fraction or an exponent: Jackson takes it as it is written, which a parsed number
+    no longer shows.
+
+    >>> [coerced_text(value) for value in ("t", 5, True, [], 1e5)]
+    ['t', '5', 'true', None, None]
     """
     if isinstance(value, str):
         return value
-    return json.dumps(value) if isinstance(value, bool | int | float) else None
+    return json.dumps(value) if isinstance(value, bool | int) else None
 
 
 def _text(data: bytes) -> str:

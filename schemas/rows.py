@@ -149,6 +149,17 @@ class ZnodeRequest(TableRow, frozen=True, kw_only=True):
         return self.topic or "", WHOLE_TOPIC if self.partition is None else self.partition
 
 
+class BrokerConfig(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of BROKER_CONFIGS: a setting of a broker, or the highest version of an API as `api.<NAME>`."""
+
+    TABLE = "broker_configs"
+    snapshot_id: int | None = None
+    broker_id: int
+    name: str
+    value: str | None = None
+    assumed: bool | None = None
+
+
 class QuarantinedZnode(TableRow, frozen=True, kw_only=True):
     """One row of QUARANTINE: a znode that could not be decoded."""
 

@@ -21,7 +21,9 @@ Port = Annotated[int, Meta(ge=-1, le=65535)]
 TopicId = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{22}(==)?\Z")]
 Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
-SECURITY_PROTOCOLS: Final = {name: name for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+PLAINTEXT: Final = "PLAINTEXT"
+
+SECURITY_PROTOCOLS: Final = {name: name for name in (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
 
 
 class Registration(Struct):

@@ -661,6 +661,15 @@ def check_topic_name(topic: str) -> None:
         raise MalformedZnodeError(f"{topic[:300]!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or ..")
 
 
+def metric_name(topic: str) -> str:
+    """Return the topic's name in Kafka's metrics; topics of the same name there collide (`Topic.hasCollision`).
+
+    >>> metric_name("or.ders_1")
+    'or_ders_1'
+    """
+    return topic.replace(".", "_")
+
+
 def printable(data: bytes | None) -> str | None:
     r"""Return a znode's data in printable form: truncated, with control characters and bytes that are not text escaped.
 

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from schemas.enums import DrainMode
-from schemas.text import DRAINED_LEADS
 
 DRAIN_MODE: Final = "drain_mode"
 """Additional column of BROKERS frames: the drain mode of the broker, null if it is not drained."""
@@ -124,26 +123,6 @@ def no_brokers() -> Column:
 def is_led_in_isr() -> Column:
     """Whether a live member of the ISR leads the partition. Followers can only copy from such a leader."""
     return F.expr(_LED)
-
-
-def drained_leads(leader: str) -> str:
-    """Return SQL for the part of a reason that names the leader if it is drained, else an empty string."""
-    return f"IF(array_contains(drained, {leader}), concat('; {DRAINED_LEADS}', string({leader}), ' leads'), '')"
-
-
-def leaderless_reason() -> Column:
-    """Return the reason why a partition without a live leader in its ISR must not be moved."""
-    fault = F.concat(
-        F.lit("no live leader in its ISR (leader "),
-        F.coalesce(F.col("leader").cast("string"), F.lit("none")),
-        F.lit(", ISR ["),
-        format_ids(F.coalesce("isr", no_brokers())),
-    )
-    then = (
-        "]): no follower could copy from it, and an empty replica could be elected; run `surveyor plan reconcile` if "
-        "an ISR member is alive, else `surveyor plan recover`"
-    )
-    return F.concat(fault, F.lit(then))
 
 
 def intersect(broker_ids: Column, others: Column) -> Column:

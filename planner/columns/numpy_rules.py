@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.enums import NO_LEADER
+from schemas.rows import BrokerConfig
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, whole_number
 
 Ints = npt.NDArray[np.int32]
@@ -99,13 +100,13 @@ def is_in_row(brokers: Ints, others: Ints) -> Bools:
     return marks
 
 
-def max_known_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int | None:
+def max_known_min_isr(broker_configs: Iterable[BrokerConfig]) -> int | None:
     """Return the largest min.insync.replicas that a broker is known to use, by rows of BROKER_CONFIGS, else None."""
-    known = (whole_number(row["value"]) for row in broker_configs if row["name"] == MIN_ISR and not row["assumed"])
+    known = (whole_number(row.value) for row in broker_configs if row.name == MIN_ISR and not row.assumed)
     return max((number for number in known if number is not None), default=None)
 
 
-def default_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int:
+def default_min_isr(broker_configs: Iterable[BrokerConfig]) -> int:
     """Return the largest known min.insync.replicas, else Kafka's default, as `derived_columns.default_min_isr` does."""
     known = max_known_min_isr(broker_configs)
     return DEFAULT_MIN_ISR if known is None else known

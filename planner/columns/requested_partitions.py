@@ -12,15 +12,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.changes import with_topic_and_brokers
+from planner.columns.sentences import sentence
+from schemas import reasons
 from schemas.enums import RejectionCode
+from schemas.reasons import Sentence
 from schemas.tables import KEYS
 
 KEY: Final = [*KEYS["partitions"]]
 
-NO_ELECTION_REASONS: Final[Mapping[RejectionCode, str]] = {
-    RejectionCode.UNKNOWN_PARTITION: "no such partition in the snapshot",
-    RejectionCode.DELETION_REQUESTED: "its topic is queued for deletion",
-    RejectionCode.NOT_UNDERSTOOD: "its znode is in quarantine",
+NO_ELECTION_REASONS: Final[Mapping[RejectionCode, Sentence]] = {
+    RejectionCode.UNKNOWN_PARTITION: reasons.UNKNOWN_IN_SNAPSHOT,
+    RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
+    RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
 }
 """Why no election of any kind is planned, by code."""
 
@@ -41,7 +44,7 @@ def unsuitable_code() -> Column:
     )
 
 
-def reason_by_code(reasons: Mapping[RejectionCode, Column | str]) -> Column:
+def reason_by_code(by_code: Mapping[RejectionCode, Column | Sentence]) -> Column:
     """Return the reason that belongs to the column `code`."""
-    texts = ((code, F.lit(why) if isinstance(why, str) else why) for code, why in reasons.items())
+    texts = ((code, sentence(why) if isinstance(why, Sentence) else why) for code, why in by_code.items())
     return F.coalesce(*(F.when(F.col("code") == code.value, why) for code, why in texts))

@@ -12,16 +12,17 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.columns.changes import as_rejections
+from planner.columns.sentences import sentence_sql
 from planner.history.snapshot_diff import KEY, has_vanished
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
 STATE: Final = ("leader", "isr", "leader_epoch", "leader_recovery_state")
 """Columns of a state that history keeps."""
 
-LAST_STATE_REASON: Final = """concat(
-    'its state znode is gone: snapshot ', seen, ' showed leader ', leader,
-    ', ISR ', array_join(CAST(isr AS array<string>), ', '), ', leader epoch ', leader_epoch
-)"""
+LAST_STATE_REASON: Final = sentence_sql(
+    reasons.LAST_STATE, seen="seen", leader="leader", isr="isr", leader_epoch="leader_epoch"
+)
 
 
 def without_state(partitions: DataFrame, topics: DataFrame) -> DataFrame:
@@ -73,7 +74,7 @@ def filter_same_topic(lost_states: DataFrame, ids: DataFrame) -> DataFrame:
 
 def vanished_rejections(known: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per partition: it must not be created as a new one."""
-    why = f"concat({LAST_STATE_REASON}, '; `surveyor plan recover` offers leaders for it, with the evidence')"
+    why = sentence_sql(reasons.STATE_VANISHED, last_state=LAST_STATE_REASON)
     return known.withColumns(
         {"code": F.lit(RejectionCode.STATE_VANISHED.value), "reason": F.expr(why)},
     ).transform(as_rejections, Action.CREATE)

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import difference, first, format_ids, intersect, no_brokers
+from planner.columns.broker_sets import difference, first, intersect, no_brokers
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
+from planner.columns.sentences import sentence
 from planner.leadership.selectors import controlled_shutdown
 from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from planner.reassignment.reorder import elections_after, reorders
+from schemas import reasons
 from schemas.enums import Action, DrainMode, RejectionCode
 
 
@@ -57,7 +59,7 @@ def _with_verdicts(
                 "stopping": F.array_union(F.array_except("eligible", "informed"), draining),
                 "candidates": candidates,
                 "leaderless": ~F.array_contains("live", F.col("leader")),
-                "why": F.concat(F.lit("drained: "), format_ids(intersect(F.col("replicas"), draining))),
+                "why": sentence(reasons.DRAINED, brokers=intersect(F.col("replicas"), draining)),
             },
         )
         .withColumns({"led": F.array_contains("drained", F.col("leader"))})
@@ -153,8 +155,10 @@ def _action() -> Column:
 
 
 def _reason() -> Column:
-    leader = F.concat(F.lit("; first live in-sync replica is "), F.col("leader_after").cast("string"))
-    shrunk = F.when(F.col("action") == Action.SHRINK_ISR.value, "; out of the ISR").otherwise("; not in the ISR")
+    leader = sentence(reasons.IN_SYNC_ELECTED, leader=F.col("leader_after"))
+    shrunk = F.when(F.col("action") == Action.SHRINK_ISR.value, sentence(reasons.LEAVES_ISR)).otherwise(
+        sentence(reasons.NOT_IN_ISR)
+    )
     return F.concat(F.col("why"), F.when(F.col("led"), leader).otherwise(shrunk))
 
 
@@ -175,18 +179,16 @@ def drain_rejections(
 
 
 def _rejection_reason() -> Column:
-    only = F.when(F.size("replicas") == 1, F.concat(F.lit("its only replica is "), format_ids(F.col("replicas"))))
-    isr = F.concat(F.lit("no other in-sync replica can lead: ISR "), format_ids(F.col("isr")))
-    leader_not_alive = F.concat(
-        F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is not alive: reconcile first")
+    only = F.when(F.size("replicas") == 1, sentence(reasons.ONLY_REPLICA, replicas=F.col("replicas")))
+    isr = sentence(reasons.NO_OTHER_CAN_LEAD, isr=F.col("isr"))
+    return reason_by_code(
+        {
+            RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
+            RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
+            RejectionCode.NO_STATE: reasons.NO_STATE,
+            RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
+            RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
+            RejectionCode.LEADER_NOT_ALIVE: sentence(reasons.LEADER_NOT_ALIVE, leader=F.col("leader")),
+            RejectionCode.LAST_IN_ISR: reasons.LAST_IN_ISR,
+        }
     )
-    reasons = {
-        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
-        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
-        RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
-        RejectionCode.LEADER_NOT_ALIVE: leader_not_alive,
-        RejectionCode.LAST_IN_ISR: F.lit("no other replica is in the ISR"),
-    }
-    return reason_by_code(reasons)

@@ -10,9 +10,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids, format_ids_sql
+from planner.columns.broker_sets import EMPTY, FAILED
 from planner.columns.changes import leader_and_isr_recipients
+from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
 from planner.leadership.selectors import offline
+from schemas import reasons
 from schemas.enums import NO_LEADER
 
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
@@ -27,21 +29,16 @@ ASSUMED_FAILED: Final = f"array_intersect({FAILED}, {_ABSENT})"
 """Brokers whose log dirs an election assumes to have failed; a restarted broker may have a repaired log dir."""
 
 LEADER_LOSS_REASON: Final = f"""CASE
-    WHEN leader = {NO_LEADER} THEN 'no leader'
-    WHEN array_contains({FAILED}, leader) THEN concat('the log dir of broker ', string(leader), ' failed')
-    ELSE concat('broker ', string(leader), ' is gone')
+    WHEN leader = {NO_LEADER} THEN {sentence_sql(reasons.NO_LEADER)}
+    WHEN array_contains({FAILED}, leader) THEN {sentence_sql(reasons.LEADERS_LOG_DIR_FAILED, leader="leader")}
+    ELSE {sentence_sql(reasons.LEADER_GONE, leader="leader")}
 END"""
-
-FAILED_LOG_DIR_SUFFIX: Final = f"""IF(
-    size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {format_ids_sql(FAILED)}), ''
-)"""
-
 
 ELECTION_REASON: Final = f"""concat({LEADER_LOSS_REASON}, IF(
     elected.unclean,
-    concat('; unclean election of ', string(elected.leader), ' may lose data'),
-    concat('; first live in-sync replica is ', string(elected.leader))
-), {drained_leads("elected.leader")}, {FAILED_LOG_DIR_SUFFIX})"""
+    {sentence_sql(reasons.UNCLEAN_ELECTED, leader="elected.leader")},
+    {sentence_sql(reasons.IN_SYNC_ELECTED, leader="elected.leader")}
+), {drained_leads("elected.leader")}, {FAILED_SUFFIX})"""
 
 
 ELECTED: Final = {
@@ -77,13 +74,11 @@ def no_leader_reason() -> Column:
 
     It names ISR members that are alive but cannot be elected: not understood, not assigned, or without their log dir.
     """
-    alive = F.concat(F.lit("; alive but cannot be elected: "), format_ids(F.col("survivors")))
-    none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
+    alive = sentence(reasons.ALIVE_NOT_ELECTABLE, survivors=F.col("survivors"))
+    none_alive = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
     none_in_sync = F.concat(
-        F.lit("no in-sync replica can lead: ISR "),
-        format_ids(F.col("isr")),
-        F.when(F.size("survivors") > 0, alive).otherwise(""),
+        sentence(reasons.ISR_CANNOT_LEAD, isr=F.col("isr")), F.when(F.size("survivors") > 0, alive).otherwise("")
     )
     any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
-    why = F.when(any_alive & (F.size("isr") == 0), "no replica is in sync: the ISR is empty")
-    return F.concat(why.when(any_alive, none_in_sync).otherwise(none_alive), F.expr(FAILED_LOG_DIR_SUFFIX))
+    why = F.when(any_alive & (F.size("isr") == 0), sentence(reasons.ISR_EMPTY))
+    return F.concat(why.when(any_alive, none_in_sync).otherwise(none_alive), F.expr(FAILED_SUFFIX))

@@ -15,22 +15,20 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import (
     EMPTY,
     FAILED,
-    drained_leads,
-    format_ids,
-    format_ids_sql,
     in_order_of_choice,
     with_referenced_brokers,
     with_topic,
 )
 from planner.columns.changes import as_rejections, changed, leader_and_isr_recipients
+from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
 from planner.leadership.election import (
     ASSUMED_FAILED,
     ELECTED,
-    FAILED_LOG_DIR_SUFFIX,
     no_leader_reason,
     with_election,
 )
 from planner.leadership.unclean_config import with_unclean_allowed
+from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
 from schemas.tables import PARTITIONS
 
@@ -137,13 +135,11 @@ CHANGE_COLUMNS: Final = {
         "NULL",
         {
             _CREATE: f"""concat(
-                'no state yet: first live replica leads, live replicas are in sync', {drained_leads(_FIRST_LEADER)}
+                {sentence_sql(reasons.FIRST_LEADER, what="'no state yet'")}, {drained_leads(_FIRST_LEADER)}
             )""",
             _ELECT: ELECTED["reason"],
-            _OFFLINE: f"""concat(
-                'no in-sync replica is alive: gone are ', {format_ids_sql("gone")}, {FAILED_LOG_DIR_SUFFIX}
-            )""",
-            _SHRINK: f"concat('gone from the ISR: ', {format_ids_sql('gone')}, {FAILED_LOG_DIR_SUFFIX})",
+            _OFFLINE: f"concat({sentence_sql(reasons.ISR_GONE, gone='gone')}, {FAILED_SUFFIX})",
+            _SHRINK: f"concat({sentence_sql(reasons.ISR_SHRINKS, gone='gone')}, {FAILED_SUFFIX})",
         },
     ),
 }
@@ -166,9 +162,9 @@ def rejections_of(verdicts: DataFrame) -> DataFrame:
 def rejection_reason() -> Column:
     """Return the reason of a verdict that has a code."""
     never_up = F.col("leader").isNull()
-    none_alive = F.concat(F.lit("no replica is alive: "), format_ids(F.col("replicas")))
+    none_alive = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
     return (
-        F.when(~F.col("understood"), "its znode is in quarantine: no change is planned for it")
+        F.when(~F.col("understood"), sentence(reasons.UNPLANNED_IN_QUARANTINE))
         .when(never_up, none_alive)
         .otherwise(no_leader_reason())
     )

@@ -13,9 +13,11 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import FAILED
 from planner.columns.changes import as_rejections, changed
 from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
+from planner.columns.sentences import sentence
 from planner.leadership.election import ELECTED, no_leader_reason, with_election
 from planner.leadership.state_machine import with_transition
 from planner.leadership.unclean_config import with_unclean_allowed
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
 
@@ -40,12 +42,11 @@ def _code() -> Column:
 
 
 def _rejection_reason() -> Column:
-    led = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is alive"))
     return reason_by_code(
         {
             **NO_ELECTION_REASONS,
             RejectionCode.ILLEGAL_TRANSITION: F.col("illegal"),
-            RejectionCode.ELECTION_NOT_NEEDED: led,
+            RejectionCode.ELECTION_NOT_NEEDED: sentence(reasons.LEADER_ALIVE, leader=F.col("leader")),
             RejectionCode.NO_ELIGIBLE_LEADER: no_leader_reason(),
         },
     )

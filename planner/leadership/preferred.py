@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import FAILED, first
 from planner.columns.changes import as_rejections, changed
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, join_requested, reason_by_code, unsuitable_code
+from planner.columns.sentences import sentence
 from planner.leadership import selectors
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
 
@@ -53,28 +55,22 @@ def _code() -> Column:
 
 
 def _rejection_reason() -> Column:
-    preferred = F.col("preferred").cast("string")
-    leader = F.col("leader").cast("string")
-    opaque_leader = F.concat(F.lit("its leader "), leader, F.lit(" is alive, but its registration is in quarantine"))
-    illegible = F.lit(NO_ELECTION_REASONS[RejectionCode.NOT_UNDERSTOOD])
+    preferred = F.col("preferred")
+    opaque_leader = sentence(reasons.LEADER_IN_QUARANTINE, leader=F.col("leader"))
+    illegible = sentence(reasons.QUARANTINED)
+    leads_dead = F.when(F.array_contains("live", preferred), "").otherwise(sentence(reasons.PREFERRED_LEADS_DEAD))
     return reason_by_code(
         {
             **NO_ELECTION_REASONS,
             RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
-            RejectionCode.NO_STATE: "it has no state znode yet",
+            RejectionCode.NO_STATE: reasons.NO_STATE,
             RejectionCode.ALREADY_PREFERRED: F.concat(
-                F.lit("already led by its preferred replica "),
-                preferred,
-                F.when(F.array_contains("live", F.col("preferred")), "").otherwise(", which is not alive: reconcile"),
+                sentence(reasons.ALREADY_PREFERRED, preferred=preferred), leads_dead
             ),
-            RejectionCode.DRAINED: F.concat(F.lit("preferred replica "), preferred, F.lit(" is drained")),
-            RejectionCode.LOG_DIR_FAILED: F.concat(
-                F.lit("the log dir of preferred replica "), preferred, F.lit(" failed: it answered with error 56")
-            ),
-            RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
-            RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(
-                F.lit("preferred replica "), preferred, F.lit(" is not in the ISR")
-            ),
+            RejectionCode.DRAINED: sentence(reasons.PREFERRED_DRAINED, preferred=preferred),
+            RejectionCode.LOG_DIR_FAILED: sentence(reasons.PREFERRED_LOG_DIR_FAILED, preferred=preferred),
+            RejectionCode.PREFERRED_NOT_ALIVE: sentence(reasons.PREFERRED_NOT_ALIVE, preferred=preferred),
+            RejectionCode.PREFERRED_NOT_IN_ISR: sentence(reasons.PREFERRED_NOT_IN_ISR, preferred=preferred),
         },
     )
 
@@ -94,8 +90,7 @@ def preferred_verdicts(
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
     """Return one CHANGES row per partition whose preferred replica can lead."""
-    preferred = F.col("preferred")
-    reason = F.concat(F.lit("preferred replica "), preferred.cast("string"), F.lit(" is alive and in the ISR"))
+    reason = sentence(reasons.PREFERRED_ELECTED, preferred=F.col("preferred"))
     elected = {"action": f"'{Action.ELECT_PREFERRED}'", "requires_live": "array(leader_after)", "reason": reason}
     return (
         verdicts.where(F.col("code").isNull())

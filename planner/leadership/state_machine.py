@@ -1,38 +1,15 @@
-"""The partition state machine as data: valid previous states, and the transition of each action.
+"""The partition state machine as columns: the state of each partition, and whether an action is allowed in it.
 
-Corresponds to `PartitionStateMachine` and `PartitionState.validPreviousStates`. An illegal transition is skipped and
-reported; the other partitions continue. In: partitions with `leader` and `live`, and null `replicas` if there is no
-such partition. Out: the same rows with `state` and `illegal`.
+The same as `planner.rules.state_machines`, on Spark. In: partitions with `leader` and `live`, and null `replicas` if
+there is no such partition. Out: the same rows with `state` and `illegal`.
 """
-
-from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.derived_columns import partition_state
+from planner.rules.state_machines import TRANSITIONS
 from schemas.enums import Action, PartitionState
-
-VALID_PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
-    PartitionState.NEW: (PartitionState.NON_EXISTENT,),
-    PartitionState.ONLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
-    PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
-    PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
-}
-"""The previous states that each state allows."""
-
-TRANSITIONS: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]] = {
-    Action.CREATE: (PartitionState.ONLINE, (PartitionState.NEW,)),
-    Action.ELECT: (PartitionState.ONLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
-    Action.ELECT_PREFERRED: (PartitionState.ONLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
-    Action.TAKE_OFFLINE: (PartitionState.OFFLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
-}
-"""The state that each action leads to, and the states it can start from.
-
-`doHandleStateChanges` initializes a New partition with its first leader and elects only if it had one before, so there
-are two transitions to Online.
-"""
 
 
 def current_state() -> Column:

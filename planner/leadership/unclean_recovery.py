@@ -14,18 +14,19 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import (
     FAILED,
     difference,
-    drained_leads,
     first,
-    format_ids,
     in_order_of_choice,
     intersect,
     no_brokers,
 )
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.requested_partitions import reason_by_code
+from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence
 from planner.history.lost_states import LAST_STATE_REASON, STATE
 from planner.history.snapshot_diff import KEY
-from planner.leadership.election import ASSUMED_DEAD, ELECTED, FAILED_LOG_DIR_SUFFIX, LEADER_LOSS_REASON
+from planner.leadership.election import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
 
@@ -149,10 +150,11 @@ def recover_changes(
                 .otherwise(F.array_except("gone", FAILED)),
                 "reason": F.concat(
                     _cause(),
-                    F.lit("; "),
-                    F.when(clean, _clean_reason(leader)).otherwise(_unclean_consequences()),
+                    F.when(clean, sentence(reasons.IN_SYNC_ELECTED, leader=leader)).otherwise(
+                        F.concat(F.lit("; "), _unclean_consequences())
+                    ),
                     F.expr(drained_leads("elected.leader")),
-                    F.expr(FAILED_LOG_DIR_SUFFIX),
+                    F.expr(FAILED_SUFFIX),
                 ),
             },
         )
@@ -168,21 +170,15 @@ def _unclean_consequences() -> Column:
 
     A znode that is created again starts at version 0, which a broker that knows a later version ignores.
     """
-    restart = "; restart its brokers afterwards: without a restart they ignore a state whose versions start again"
-    return F.concat(_unclean_reason(), F.when(F.col("seen").isNotNull(), restart).otherwise(""))
-
-
-def _clean_reason(leader: Column) -> Column:
-    return F.concat(F.lit("first live in-sync replica is "), leader.cast("string"))
+    restart = F.when(F.col("seen").isNotNull(), sentence(reasons.RESTART_BROKERS)).otherwise("")
+    return F.concat(_unclean_reason(), restart)
 
 
 def _unclean_reason() -> Column:
-    bound = F.concat(F.lit("what was acknowledged after "), F.col("since"), F.lit(" UTC"))
-    lost = F.coalesce(bound, F.lit("all that was acknowledged"))
+    lost = F.coalesce(sentence(reasons.LOSES_SINCE, since=F.col("since")), sentence(reasons.LOSES_ALL))
     outside = difference(intersect(F.col("isr"), F.col("live")), F.col("replicas"))
-    holders = F.concat(F.lit("; alive and in the ISR, but not assigned, so it cannot lead: "), format_ids(outside))
-    outside_text = F.when(F.size(outside) > 0, holders).otherwise("")
-    return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"), outside_text)
+    holders = F.when(F.size(outside) > 0, sentence(reasons.HOLDERS_OUTSIDE, outside=outside)).otherwise("")
+    return F.concat(sentence(reasons.UNCLEAN_MAY_LOSE, lost=lost, ranked=F.col("ranked")), holders)
 
 
 def recover_rejections(
@@ -202,14 +198,17 @@ def recover_rejections(
         .otherwise(codes.UNCLEAN_NOT_ALLOWED.value)
     )
     hidden = difference(F.col("isr"), F.col("gone"))
-    holders = F.concat(F.lit("alive but cannot be elected, and may hold the data: "), format_ids(hidden))
-    none_alive = F.concat(F.lit("no replica is alive and may be elected: "), format_ids(F.col("replicas")))
-    advice = F.lit("; not allowed: check the logs of its brokers, then name it with --partition")
-    why = (
-        F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
-        .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean_reason(), F.lit("; not allowed")))
-        .when(F.col("code") == codes.STATE_VANISHED.value, F.concat(_cause(), F.lit("; "), _unclean_reason(), advice))
-        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_alive), F.expr(FAILED_LOG_DIR_SUFFIX)))
+    holders = sentence(reasons.HOLDERS_HIDDEN, hidden=hidden)
+    none_alive = sentence(reasons.NONE_ELECTABLE, replicas=F.col("replicas"))
+    vanished = F.concat(_cause(), F.lit("; "), _unclean_reason(), sentence(reasons.CHECK_LOGS))
+    none = F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_alive), F.expr(FAILED_SUFFIX))
+    why = reason_by_code(
+        {
+            codes.NOT_UNDERSTOOD: reasons.QUARANTINED,
+            codes.UNCLEAN_NOT_ALLOWED: F.concat(_unclean_reason(), sentence(reasons.NOT_ALLOWED)),
+            codes.STATE_VANISHED: vanished,
+            codes.NO_ELIGIBLE_LEADER: none,
+        }
     )
     return (
         _with_evidence(offline, broker_configs, evidence, allowed)
@@ -233,7 +232,7 @@ def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: Data
                 "code": F.when(unknown, RejectionCode.UNKNOWN_PARTITION.value).otherwise(
                     RejectionCode.NOT_OFFLINE.value,
                 ),
-                "reason": F.when(unknown, "no such partition in the snapshot").otherwise(
+                "reason": F.when(unknown, sentence(reasons.UNKNOWN_IN_SNAPSHOT)).otherwise(
                     "it has a leader, or no state yet, or its topic is queued for deletion",
                 ),
             },

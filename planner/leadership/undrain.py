@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import DRAIN_MODE, difference, first, format_ids, format_ids_sql, intersect
+from planner.columns.broker_sets import DRAIN_MODE, difference, first, intersect
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
+from planner.columns.sentences import sentence, sentence_sql
 from planner.leadership.drain import broker_array, demoted
 from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from planner.reassignment.reorder import elections_after, reorders
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
 
@@ -88,18 +90,18 @@ def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame
 
 def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per partition that is not as the drain left it."""
-    now = F.concat(F.lit("its replicas are now "), format_ids(F.col("replicas")))
-    made = F.concat(F.lit(", the drain made them "), format_ids(F.col("made")))
-    reasons = {
-        RejectionCode.UNKNOWN_PARTITION: F.lit("the partition that was drained is gone"),
-        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
-        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
-        RejectionCode.REASSIGNED_SINCE: F.concat(now, made),
-        RejectionCode.ALREADY_ASSIGNED: F.lit("its order is the one before the drain already"),
-        RejectionCode.REORDERED_SINCE: F.concat(now, made),
-    }
-    why = reason_by_code(reasons)
+    changed_since = sentence(reasons.CHANGED_SINCE_DRAIN, replicas=F.col("replicas"), made=F.col("made"))
+    why = reason_by_code(
+        {
+            RejectionCode.UNKNOWN_PARTITION: reasons.DRAINED_PARTITION_GONE,
+            RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
+            RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
+            RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
+            RejectionCode.REASSIGNED_SINCE: changed_since,
+            RejectionCode.ALREADY_ASSIGNED: reasons.ORDER_RESTORED,
+            RejectionCode.REORDERED_SINCE: changed_since,
+        }
+    )
     return (
         _with_verdicts(targets, partitions, topics, brokers)
         .withColumns({"reason": why})
@@ -142,7 +144,7 @@ def restart_changes(
         "action": f"'{Action.START_REPLICA}'",
         "leader_epoch_after": "leader_epoch + 1",
         "requires_live": "array(leader)",
-        "reason": f"concat('no longer drained, and not in the ISR: ', {format_ids_sql('out')})",
+        "reason": sentence_sql(reasons.NO_LONGER_DRAINED, out="out"),
     }
     return changed(due, values)
 
@@ -151,13 +153,15 @@ def restart_rejections(
     partitions: DataFrame, topics: DataFrame, brokers: DataFrame, broker_ids: Sequence[int]
 ) -> DataFrame:
     """Return one REJECTIONS row per partition in which such a replica cannot follow."""
-    reasons: dict[RejectionCode, Column | str] = {
-        RejectionCode.DELETION_REQUESTED: "its topic is queued for deletion",
-        RejectionCode.NOT_UNDERSTOOD: "its znode is in quarantine",
-        RejectionCode.LEADER_NOT_ALIVE: "it has no live leader to follow: reconcile",
-    }
+    why = reason_by_code(
+        {
+            RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
+            RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
+            RejectionCode.LEADER_NOT_ALIVE: reasons.NO_LEADER_TO_FOLLOW,
+        }
+    )
     return (
         _stopped(partitions, topics, brokers, broker_ids)
-        .withColumns({"reason": reason_by_code(reasons)})
+        .withColumns({"reason": why})
         .transform(as_rejections, Action.START_REPLICA)
     )

@@ -22,12 +22,13 @@ from planner.columns.broker_sets import (
     difference,
     format_ids,
     is_led_in_isr,
-    leaderless_reason,
     no_brokers,
 )
 from planner.columns.changes import with_topic_and_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
-from planner.reassignment.pending import is_moving, moving_reason, with_request_column
+from planner.columns.sentences import sentence
+from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column
+from schemas import reasons
 from schemas.enums import LintCode
 
 ZNODE_LIMIT: Final = 1_000_000
@@ -109,8 +110,8 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
     resized = exists & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     faults = [
         _fault(~exists, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
-        _fault(exists & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
-        _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+        _fault(exists & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, sentence(reasons.QUARANTINED)),
+        _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, sentence(reasons.DELETION_REQUESTED)),
         _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
         _fault(exists & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
         _fault((F.size(target) == 0) & changes, LintCode.NO_REPLICAS, "no replicas"),

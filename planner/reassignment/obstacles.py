@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from schemas import reasons
 from schemas.enums import RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
@@ -69,7 +70,7 @@ def _request_fault(now: ReplicaAssignment, request: Sequence[int], *, deleting: 
     if now.is_moving:
         return None
     if deleting:
-        return Obstacle(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
+        return Obstacle(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
     if list(request) == list(now.replicas):
         return Obstacle(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
     return None

@@ -9,7 +9,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import format_ids
+from planner.columns.broker_sets import no_brokers
+from planner.columns.sentences import sentence
+from schemas import reasons
 from schemas.replica_assignment import IS_REASSIGNED
 
 ORDERED: Final = "ordered"
@@ -38,11 +40,12 @@ def is_moving() -> Column:
 
 def moving_reason() -> Column:
     """Return the reason for a partition that is moving or has a pending request."""
-    waits = F.concat(
-        F.lit("a request to move it to ["),
-        format_ids(F.col(ORDERED)),
-        F.lit("] waits in /admin/reassign_partitions: let it run, or `surveyor cancel --partitions "),
-        F.concat_ws("-", "topic", "partition"),
-        F.lit("`, and take a new snapshot"),
-    )
-    return F.coalesce(waits, F.lit("it is being reassigned already"))
+    partition = F.concat_ws("-", "topic", "partition")
+    waits = sentence(reasons.REQUEST_WAITS, requested=F.col(ORDERED), partition=partition)
+    return F.coalesce(waits, sentence(reasons.IS_REASSIGNED))
+
+
+def leaderless_reason() -> Column:
+    """Return the reason why a partition without a live leader in its ISR must not be moved."""
+    leader = F.coalesce(F.col("leader").cast("string"), F.lit("none"))
+    return sentence(reasons.LEADERLESS, leader=leader, isr=F.coalesce("isr", no_brokers()))

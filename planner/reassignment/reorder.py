@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, first
 from planner.columns.changes import changed
+from planner.columns.sentences import sentence
+from schemas import reasons
 from schemas.enums import Action
 
 ORDER_WAVE = 0
@@ -31,7 +33,7 @@ def reorders(rows: DataFrame) -> DataFrame:
             "replicas_after": "target",
             "leader_epoch_after": "NULL",
             "leader_and_isr_to": EMPTY,
-            "reason": F.concat(F.col("why"), F.lit(": order of replicas changes, no data moves")),
+            "reason": sentence(reasons.WHY_REORDERED, why=F.col("why")),
         },
     )
 
@@ -51,6 +53,6 @@ def elections_after(rows: DataFrame) -> DataFrame:
             "leader_epoch_before": epoch,
             "leader_epoch_after": epoch + 1,
             "requires_live": F.array(leader),
-            "reason": F.concat(F.col("why"), F.lit(": first in sync is "), leader.cast("string")),
+            "reason": sentence(reasons.WHY_ELECTED, why=F.col("why"), leader=leader),
         },
     )

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.cancellation import ReassignmentStatus, ReassignmentStep, status_of
+from schemas import reasons
 from schemas.columns import CHANGES
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
@@ -112,7 +113,7 @@ def _state_rejection(planned: Change, partition: Row, topic: Row, cluster: Clust
     if topic["topic_id"] != planned.topic_id:
         return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic["topic_id"]))
     if partition["topic"] in cluster.deleting:
-        return Rejection(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
+        return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
     if not partition["understood"]:
         return Rejection(RejectionCode.NOT_UNDERSTOOD, "one of its znodes is not understood")
     if partition.get("leader") is None:

@@ -7,7 +7,9 @@ In: PARTITIONS and TOPICS of two snapshots, and the brokers of the later one. Ou
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import difference, format_ids, intersect, live_brokers
+from planner.columns.broker_sets import difference, intersect, live_brokers
+from planner.columns.sentences import sentence
+from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
 from schemas.replica_assignment import IS_REASSIGNED
 
@@ -85,4 +87,4 @@ def _if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Co
 
 
 def _adds(what: str, brokers: Column) -> Column:
-    return F.concat(F.lit(f"going back adds brokers that are {what}: "), format_ids(brokers))
+    return sentence(reasons.ADDS_UNKNOWN, what=F.lit(what), brokers=brokers)

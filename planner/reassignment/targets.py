@@ -16,14 +16,14 @@ from planner.columns.broker_sets import (
     FAILED,
     difference,
     first,
-    format_ids,
     intersect,
     is_led_in_isr,
-    leaderless_reason,
 )
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
-from planner.reassignment.pending import is_moving, moving_reason, with_request_column
+from planner.columns.sentences import sentence
+from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
 OPTIONAL_COLUMNS: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
@@ -164,10 +164,9 @@ def _with_earlier_waves(rows: DataFrame) -> DataFrame:
 
 
 def _reason(adding: Column, removing: Column) -> Column:
-    moves = F.concat(F.lit("adds ["), format_ids(adding), F.lit("], removes ["), format_ids(removing), F.lit("]"))
-    reorders = F.lit("order of replicas changes, no data moves")
-    what = F.when(F.size(adding) + F.size(removing) == 0, reorders).otherwise(moves)
-    step = F.concat(F.lit("step "), F.size("earlier") + 1, F.lit(" of "), "steps", F.lit(": "), what)
+    moves = sentence(reasons.MOVES, adding=adding, removing=removing)
+    what = F.when(F.size(adding) + F.size(removing) == 0, sentence(reasons.REORDERED)).otherwise(moves)
+    step = sentence(reasons.STEP, step=F.size("earlier") + 1, steps=F.col("steps"), what=what)
     return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", what))
 
 
@@ -178,14 +177,15 @@ def reassignment_rejections(
     brokers: DataFrame,
 ) -> DataFrame:
     """Return one REJECTIONS row per target that is not planned."""
-    reasons = {
-        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
-        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
-        RejectionCode.NO_LIVE_LEADER: leaderless_reason(),
-        RejectionCode.ALREADY_ASSIGNED: F.lit("it has these replicas already"),
-    }
-    why = reason_by_code(reasons)
+    why = reason_by_code(
+        {
+            RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
+            RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
+            RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
+            RejectionCode.NO_LIVE_LEADER: leaderless_reason(),
+            RejectionCode.ALREADY_ASSIGNED: reasons.HAS_REPLICAS,
+        }
+    )
     return (
         _with_tables(targets, partitions, topics, brokers)
         .where(F.size("earlier") == 0)

@@ -13,19 +13,21 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.sentences import sentence_sql
 from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdicts, rejection_reason
 from planner.leadership.preferred import preferred_verdicts
 from planner.reconciliation.decisions import Precedence, one_change_per_partition, to_decisions
 from planner.reconciliation.reassignment_steps import reassignment_decisions
 from planner.reconciliation.topic_deletion import deletions, replicas_of
 from schemas.enums import LEADER_DURING_DELETE, Action, RequestKind
+from schemas.reasons import PREFERRED_ELECTED
 
 _PREFERRED: Final = {
     "leader_after": "leader_after",
     "isr_after": "isr_after",
     "leader_epoch_after": "leader_epoch_after",
     "requires_live": "array(leader_after)",
-    "reason": "concat('preferred replica ', string(preferred), ' is alive and in the ISR')",
+    "reason": sentence_sql(PREFERRED_ELECTED, preferred="preferred"),
 }
 """The columns that a preferred election changes.
 

@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
 from planner.columns.changes import changes_in_sql
+from planner.columns.sentences import sentence_sql
 from schemas.enums import RejectionCode
+from schemas.reasons import WAITS_FOR_CHANGE
 from schemas.tables import CHANGES
 
 DECISIONS: Final = StructType(
@@ -68,10 +70,11 @@ def one_change_per_partition(rules: Sequence[DataFrame]) -> DataFrame:
         return rules[0]
     changes_first = Window.partitionBy("topic", "partition").orderBy(F.col("action").isNull(), "precedence")
     waits = "action IS NOT NULL AND turn > 1"
+    waits_for = sentence_sql(WAITS_FOR_CHANGE, action="first_action")
     own_columns = {
         "action": f"IF({waits}, NULL, action)",
         "code": f"IF({waits}, '{RejectionCode.WAITS_FOR_CHANGE}', code)",
-        "why_not": f"IF({waits}, concat('another change of this partition is made first: ', first_action), why_not)",
+        "why_not": f"IF({waits}, {waits_for}, why_not)",
         "withdrawn": f"withdrawn AND NOT ({waits})",
     }
     ranked = reduce(DataFrame.unionByName, rules).withColumns(

@@ -16,11 +16,13 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, FAILED, drained_leads, format_ids_sql, in_order_of_choice
+from planner.columns.broker_sets import EMPTY, FAILED, in_order_of_choice
 from planner.columns.changes import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, join_requested
+from planner.columns.sentences import drained_leads, sentence_sql
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decisions import Precedence, to_decisions
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.replica_assignment import IS_REASSIGNED
 
@@ -99,26 +101,20 @@ All other codes name what a request waits for, such as a broker that is down (`o
 """
 
 _WHY_NOT: Final = f"""CASE code
-    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
-    WHEN '{_CODES.INVALID_TARGET}' THEN concat(
-        'requested replicas [', array_join(transform({ORDERED}, b -> string(b)), ', '),
-        ']: expected broker ids without duplicates'
-    )
-    WHEN '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion'
-    WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
-    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'partition is already assigned as requested'
-    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
-        'not alive: ', {format_ids_sql("not_alive")}, '; the request waits for them'
-    )
-    WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
-    WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'it has no live leader in its ISR'
-    WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat(
-        {format_ids_sql("lagging")}, ' of the target not in the ISR yet; not alive: ',
-        {format_ids_sql("array_except(lagging, live)")}
-    )
-    WHEN '{_CODES.WAITS_FOR_ISR}' THEN concat({format_ids_sql("lagging")}, ' of the target not in the ISR yet')
-    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'no replica of the target may lead'
-    WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ', {format_ids_sql("unstopped")})
+    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN {sentence_sql(reasons.UNKNOWN_PARTITION)}
+    WHEN '{_CODES.INVALID_TARGET}' THEN {sentence_sql(reasons.INVALID_TARGET, requested=ORDERED)}
+    WHEN '{_CODES.DELETION_REQUESTED}' THEN {sentence_sql(reasons.DELETION_REQUESTED)}
+    WHEN '{_CODES.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
+    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN {sentence_sql(reasons.ALREADY_ASSIGNED)}
+    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN {sentence_sql(reasons.TARGET_NOT_ALIVE, not_alive="not_alive")}
+    WHEN '{_CODES.NO_STATE}' THEN {sentence_sql(reasons.NO_LEADER_YET)}
+    WHEN '{_CODES.NO_LIVE_LEADER}' THEN {sentence_sql(reasons.NO_LIVE_LEADER)}
+    WHEN '{_CODES.WAITS_FOR_BROKER}' THEN {
+    sentence_sql(reasons.WAITS_FOR_BROKER, lagging="lagging", dead="array_except(lagging, live)")
+}
+    WHEN '{_CODES.WAITS_FOR_ISR}' THEN {sentence_sql(reasons.WAITS_FOR_ISR, lagging="lagging")}
+    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN {sentence_sql(reasons.TARGET_CANNOT_LEAD)}
+    WHEN '{_CODES.WAITS_FOR_STOP}' THEN {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")}
 END"""
 
 _MERGED: Final = f"array_distinct(concat({ORDERED}, replicas))"
@@ -154,14 +150,14 @@ _CHANGE_COLUMNS: Final = {
     "reason": _by_action(
         "NULL",
         start=f"""concat(
-            'requested replicas: ', {format_ids_sql(ORDERED)},
-            IF(moves, ', replacing the reassignment in progress', '')
+            {sentence_sql(reasons.MOVE_REQUESTED, requested=ORDERED)},
+            IF(moves, {sentence_sql(reasons.MOVE_REPLACED)}, '')
         )""",
         narrow=f"""IF({_UNSTOPPED},
-            concat('to be stopped: ', {format_ids_sql("unstopped")}),
-            concat('the target is in sync: ', {format_ids_sql("under_way")}, {drained_leads(_LEADER)})
+            {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")},
+            concat({sentence_sql(reasons.TARGET_IN_SYNC, target="under_way")}, {drained_leads(_LEADER)})
         )""",
-        end=f"concat('replicas removed: ', {format_ids_sql('removing_replicas')})",
+        end=sentence_sql(reasons.REPLICAS_REMOVED, removing="removing_replicas"),
     ),
 }
 

@@ -15,8 +15,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from planner.columns.broker_sets import EMPTY, FAILED
 from planner.columns.configs import boolean
+from planner.columns.sentences import sentence_sql
 from planner.columns.shape import shaped
 from planner.rules.topic_deletion import DeletionStep
+from schemas import reasons
 from schemas.enums import RejectionCode, RequestKind
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.topic_configs import DELETION_ENABLED
@@ -40,8 +42,6 @@ END"""
 
 _HAS_STATE: Final = "(leader IS NOT NULL OR state_version IS NOT NULL)"
 """A partition that never had a state does not move, whatever its topic assigns: waiting for it would never end."""
-
-_OUT_OF_REACH: Final = "array_join(CAST(sort_array(collect_set(broker_id) FILTER (WHERE {})) AS array<string>), ', ')"
 
 
 def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -> DataFrame:
@@ -75,7 +75,7 @@ def deletions(
     elected = requests.where(f"kind = '{RequestKind.PREFERRED_ELECTION}'").selectExpr("topic", "true AS elects")
     reach = replicas.groupBy("topic").agg(
         F.expr("count_if(NOT deleted) AS left_over"),
-        F.expr(f"{_OUT_OF_REACH.format('NOT deleted AND NOT in_reach')} AS out_of_reach"),
+        F.expr("sort_array(collect_set(broker_id) FILTER (WHERE NOT deleted AND NOT in_reach)) AS out_of_reach"),
     )
     disabled = broker_configs.agg(
         F.expr(f"coalesce(bool_or(NOT {boolean('value')}) FILTER (WHERE name = '{DELETION_ENABLED}'), false) AS off")
@@ -102,16 +102,16 @@ _CODE: Final = f"""CASE
     WHEN known IS NULL THEN '{RejectionCode.UNKNOWN_TOPIC}'
     WHEN off THEN '{RejectionCode.DELETION_DISABLED}'
     WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
-    WHEN moves OR elects OR out_of_reach <> '' THEN '{RejectionCode.WAITS_FOR_REPLICAS}'
+    WHEN moves OR elects OR size(out_of_reach) > 0 THEN '{RejectionCode.WAITS_FOR_REPLICAS}'
 END"""
 
 _REASON: Final = f"""CASE code
-    WHEN '{RejectionCode.UNKNOWN_TOPIC}' THEN 'topic does not exist'
-    WHEN '{RejectionCode.DELETION_DISABLED}' THEN 'delete.topic.enable is false'
-    WHEN '{RejectionCode.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
+    WHEN '{RejectionCode.UNKNOWN_TOPIC}' THEN {sentence_sql(reasons.UNKNOWN_TOPIC)}
+    WHEN '{RejectionCode.DELETION_DISABLED}' THEN {sentence_sql(reasons.DELETION_DISABLED)}
+    WHEN '{RejectionCode.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
     WHEN '{RejectionCode.WAITS_FOR_REPLICAS}' THEN CASE
-        WHEN moves THEN 'a partition of the topic is being moved'
-        WHEN elects THEN 'a preferred election is requested'
-        ELSE concat('unreachable replicas on brokers ', out_of_reach)
+        WHEN moves THEN {sentence_sql(reasons.TOPIC_MOVES)}
+        WHEN elects THEN {sentence_sql(reasons.ELECTION_REQUESTED)}
+        ELSE {sentence_sql(reasons.REPLICAS_UNREACHABLE, brokers="out_of_reach")}
     END
 END"""

@@ -7,10 +7,15 @@ Spark: that decides for all partitions of the tables, this for those that are gi
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision, one_change
 from planner.rules.leadership import leadership, preferred_election
 from planner.rules.partitions import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
 from planner.rules.reassignment import reassignment
+from planner.rules.state_machines import illegal_transition
+from schemas.enums import RejectionCode
 from schemas.rows import Key
 
 
@@ -44,17 +49,22 @@ class CycleState:
                 brokers = self.brokers.with_failed(self.failed.get(key, NONE)) if self.failed else self.brokers
                 decision = leadership(row, self.topics.get(row.topic), brokers, self.config)
                 if decision is not None:
-                    yield decision
+                    yield self._legal(decision, brokers)
             else:
                 yield from self._of_partition(key, row)
         for key in {*self.reassignments, *self.elections}.difference(keys):
             yield from self._of_partition(key, self.partitions.get(key))
 
+    def controlled_shutdown(self, row: PartitionInfo, draining: frozenset[int]) -> Decision | None:
+        """Decide on a partition while brokers shut down."""
+        brokers = self.brokers.with_failed(self.failed.get(row.key, NONE))
+        decision = controlled_shutdown(row, self.topics.get(row.topic), brokers, draining)
+        return None if decision is None else self._legal(decision, brokers)
+
     def _of_partition(self, key: Key, row: PartitionInfo | None) -> list[Decision]:
         topic, brokers = self.topics.get(key[0]), self.brokers.with_failed(self.failed.get(key, NONE))
         decisions = [] if row is None else [leadership(row, topic, brokers, self.config)]
         if (row is not None and row.is_moving) or key in self.reassignments:
-            epoch = None if row is None else row.leader_epoch
             decisions.append(
                 reassignment(
                     key,
@@ -62,11 +72,28 @@ class CycleState:
                     topic,
                     brokers,
                     requested=self.reassignments.get(key),
-                    stopped=[broker for broker, at in self.stopped.get(key, {}).items() if at == epoch],
+                    stopped=self._stopped(key),
                     is_resident=self.is_resident,
                     resumes=key in self.resuming,
                 )
             )
         if key in self.elections:
             decisions.append(preferred_election(key, row, topic, brokers))
-        return one_change(decision for decision in decisions if decision is not None)
+        return one_change(self._legal(decision, brokers) for decision in decisions if decision is not None)
+
+    def _legal(self, decision: Decision, brokers: BrokerSets) -> Decision:
+        """Return the decision, or a refusal if the state machines do not allow its change."""
+        if decision.change is None:
+            return decision
+        why_not = illegal_transition(
+            decision.change, brokers, self._stopped(decision.key) if self.is_resident else None
+        )
+        if why_not is None:
+            return decision
+        return replace(decision, change=None, code=RejectionCode.ILLEGAL_TRANSITION, why_not=why_not, withdrawn=False)
+
+    def _stopped(self, key: Key) -> list[int]:
+        """Return the brokers that have confirmed at the present leader epoch that they deleted their replica."""
+        row = self.partitions.get(key)
+        epoch = None if row is None else row.leader_epoch
+        return [broker for broker, at in self.stopped.get(key, {}).items() if at == epoch]

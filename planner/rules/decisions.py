@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo
 from schemas.enums import NO_VERSION, Action, RejectionCode
+from schemas.reasons import WAITS_FOR_CHANGE
 from schemas.rows import Change, Key
 
 FULFILLED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
@@ -94,7 +95,7 @@ def one_change(decisions: Iterable[Decision]) -> list[Decision]:
             first = decision.change
             ordered.append(decision)
         else:
-            why_not = f"another change of this partition is made first: {first.action}"
+            why_not = WAITS_FOR_CHANGE.say(action=first.action)
             code = RejectionCode.WAITS_FOR_CHANGE
             ordered.append(replace(decision, change=None, code=code, why_not=why_not, withdrawn=False))
     return ordered

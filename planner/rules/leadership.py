@@ -5,7 +5,7 @@ Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the strat
 `planner.leadership.preferred`, without Spark.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from planner.rules.decisions import Decision, changed
 from planner.rules.partitions import (
@@ -14,14 +14,12 @@ from planner.rules.partitions import (
     PartitionInfo,
     TopicInfo,
     among,
-    ids,
     union,
     without,
 )
+from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
 from schemas.rows import Key
-
-_QUARANTINED: Final = "its znode is in quarantine"
 
 
 class Elected(NamedTuple):
@@ -73,7 +71,7 @@ def leadership(  # noqa: PLR0911 - a line for each case
     if not needs_attention(row, brokers) or (topic is not None and topic.deletion_requested):
         return None
     if not row.understood:
-        return _no_leader(row, f"{_QUARANTINED}: no change is planned for it", RejectionCode.NOT_UNDERSTOOD)
+        return _no_leader(row, reasons.UNPLANNED_IN_QUARANTINE.say(), RejectionCode.NOT_UNDERSTOOD)
     if row.leader is None:
         return _creation(row, topic, brokers)
     if row.leader in brokers.live:
@@ -86,7 +84,7 @@ def leadership(  # noqa: PLR0911 - a line for each case
     if row.leader == NO_LEADER or survivors or not row.isr:
         return _no_leader(row, why_not)
     # the whole ISR is kept: any member that returns has everything that was acknowledged
-    reason = f"no in-sync replica is alive: gone are {ids(row.isr)}{brokers.failed_suffix}"
+    reason = reasons.ISR_GONE.say(gone=row.isr) + brokers.failed_suffix
     values = {"leader_after": NO_LEADER, **_next_epoch(row), **_absent(row, brokers), "reason": reason}
     change = changed(row, topic, brokers, Action.TAKE_OFFLINE, **values)
     return Decision(
@@ -103,8 +101,8 @@ def _creation(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) 
     isr = first_isr(row, brokers)
     leader = brokers.first_choice(isr)
     if leader is None:
-        return _no_leader(row, f"no replica is alive: {ids(row.replicas)}")
-    reason = f"no state yet: first live replica leads, live replicas are in sync{brokers.drained_leads(leader)}"
+        return _no_leader(row, reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas))
+    reason = reasons.FIRST_LEADER.say(what="no state yet") + brokers.drained_leads(leader)
     return _changed(
         row,
         topic,
@@ -134,7 +132,7 @@ def _shrink(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) ->
         **_next_epoch(row),
         requires_live=union([row.leader], _assumed_failed(brokers, gone)),
         requires_dead=without(gone, brokers.failed),
-        reason=f"gone from the ISR: {ids(gone)}{brokers.failed_suffix}",
+        reason=reasons.ISR_SHRINKS.say(gone=gone) + brokers.failed_suffix,
     )
 
 
@@ -142,16 +140,10 @@ def _election(
     row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets, config: ControllerConfig, elected: Elected
 ) -> Decision:
     if row.leader == NO_LEADER:
-        loss = "no leader"
-    elif row.leader in brokers.failed:
-        loss = f"the log dir of broker {row.leader} failed"
+        loss = reasons.NO_LEADER
     else:
-        loss = f"broker {row.leader} is gone"
-    how = (
-        f"unclean election of {elected.leader} may lose data"
-        if elected.unclean
-        else f"first live in-sync replica is {elected.leader}"
-    )
+        loss = reasons.LEADERS_LOG_DIR_FAILED if row.leader in brokers.failed else reasons.LEADER_GONE
+    how = reasons.UNCLEAN_ELECTED if elected.unclean else reasons.IN_SYNC_ELECTED
     absent = _absent(row, brokers)
     starts_recovering = elected.unclean and config.unclean_state is not None
     return _changed(
@@ -166,7 +158,10 @@ def _election(
         leader_and_isr_to=brokers.recipients(row.replicas, {*(row.isr or ()), *elected.isr}),
         requires_live=union([elected.leader], absent["requires_live"]),
         requires_dead=absent["requires_dead"],
-        reason=f"{loss}; {how}{brokers.drained_leads(elected.leader)}{brokers.failed_suffix}",
+        reason=loss.say(leader=row.leader)
+        + how.say(leader=elected.leader)
+        + brokers.drained_leads(elected.leader)
+        + brokers.failed_suffix,
     )
 
 
@@ -207,14 +202,14 @@ def _no_leader(row: PartitionInfo, why_not: str, code: RejectionCode = Rejection
 def _no_leader_reason(row: PartitionInfo, brokers: BrokerSets) -> str:
     isr = row.isr or []
     if not any(broker in brokers.live for broker in (*row.replicas, *isr)):
-        why = f"no replica is alive: {ids(row.replicas)}"
+        why = reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas)
     elif not isr:
-        why = "no replica is in sync: the ISR is empty"
+        why = reasons.ISR_EMPTY.say()
     else:
         survivors = among(isr, brokers.live)
-        alive = f"; alive but cannot be elected: {ids(survivors)}" if survivors else ""
-        why = f"no in-sync replica can lead: ISR {ids(isr)}{alive}"
-    return f"{why}{brokers.failed_suffix}"
+        alive = reasons.ALIVE_NOT_ELECTABLE.say(survivors=survivors) if survivors else ""
+        why = reasons.ISR_CANNOT_LEAD.say(isr=isr) + alive
+    return why + brokers.failed_suffix
 
 
 def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | None, brokers: BrokerSets) -> Decision:
@@ -234,7 +229,7 @@ def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | N
             leader_after=preferred,
             **_next_epoch(row),
             requires_live=[preferred],
-            reason=f"preferred replica {preferred} is alive and in the ISR",
+            reason=reasons.PREFERRED_ELECTED.say(preferred=preferred),
         )
     return Decision(
         topic=key[0],
@@ -253,26 +248,26 @@ def _no_preferred_election(  # noqa: C901, PLR0911 - a line for each code
     """Return why the preferred replica is not elected, None if it is."""
     codes = RejectionCode
     if row is None:
-        return codes.UNKNOWN_PARTITION, "no such partition in the snapshot"
+        return codes.UNKNOWN_PARTITION, reasons.UNKNOWN_IN_SNAPSHOT.say()
     if topic is not None and topic.deletion_requested:
-        return codes.DELETION_REQUESTED, "its topic is queued for deletion"
+        return codes.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
     if not row.understood:
-        return codes.NOT_UNDERSTOOD, _QUARANTINED
+        return codes.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
     if row.leader is None:
-        return codes.NO_STATE, "it has no state znode yet"
+        return codes.NO_STATE, reasons.NO_STATE.say()
     preferred = row.replicas[0]
     if row.leader == preferred:
-        dead = "" if preferred in brokers.live else ", which is not alive: reconcile"
-        return codes.ALREADY_PREFERRED, f"already led by its preferred replica {preferred}{dead}"
+        dead = "" if preferred in brokers.live else reasons.PREFERRED_LEADS_DEAD.say()
+        return codes.ALREADY_PREFERRED, reasons.ALREADY_PREFERRED.say(preferred=preferred) + dead
     if row.leader in brokers.live and row.leader not in brokers.eligible:
         # it cannot be notified that it no longer leads, so it would continue to accept writes
-        return codes.NOT_UNDERSTOOD, f"its leader {row.leader} is alive, but its registration is in quarantine"
+        return codes.NOT_UNDERSTOOD, reasons.LEADER_IN_QUARANTINE.say(leader=row.leader)
     if preferred in brokers.electable and preferred in (row.isr or ()):
         return None, None
     if preferred in brokers.drained:
-        return codes.DRAINED, f"preferred replica {preferred} is drained"
+        return codes.DRAINED, reasons.PREFERRED_DRAINED.say(preferred=preferred)
     if preferred in brokers.failed:
-        return codes.LOG_DIR_FAILED, f"the log dir of preferred replica {preferred} failed: it answered with error 56"
+        return codes.LOG_DIR_FAILED, reasons.PREFERRED_LOG_DIR_FAILED.say(preferred=preferred)
     if preferred in brokers.eligible:
-        return codes.PREFERRED_NOT_IN_ISR, f"preferred replica {preferred} is not in the ISR"
-    return codes.PREFERRED_NOT_ALIVE, f"preferred replica {preferred} is not alive"
+        return codes.PREFERRED_NOT_IN_ISR, reasons.PREFERRED_NOT_IN_ISR.say(preferred=preferred)
+    return codes.PREFERRED_NOT_ALIVE, reasons.PREFERRED_NOT_ALIVE.say(preferred=preferred)

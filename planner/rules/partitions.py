@@ -7,14 +7,14 @@ Corresponds to `ControllerContext`: `partitionAssignments`, `partitionLeadership
 import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from msgspec import Struct
 
 from schemas.enums import RECOVERING, DrainMode
+from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS
 from schemas.replica_assignment import is_reassigned
-from schemas.rows import Key
-from schemas.text import DRAINED_LEADS
+from schemas.rows import BrokerConfig, Key
 from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
 
 NONE: Final[frozenset[int]] = frozenset()
@@ -80,6 +80,8 @@ class TopicInfo(Struct, frozen=True, kw_only=True):
     assignment_understood: bool = True
     moves_understood: bool = True
     """Whether it is known which replicas are being added or removed."""
+    czxid: int | None = None
+    """Transaction that created the topic's znode; None or UNKNOWN_EPOCH if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +138,12 @@ class BrokerSets:
 
     def drained_leads(self, leader: int | None) -> str:
         """Return the part of a reason that names the leader if it is drained, else an empty string."""
-        return f"; {DRAINED_LEADS}{leader} leads" if leader in self.drained else ""
+        return DRAINED_BROKER_LEADS.say(leader=leader) if leader in self.drained else ""
 
     @property
     def failed_suffix(self) -> str:
         """The part of a reason that names the brokers with a failed log dir, else an empty string."""
-        return f"; log dir failed, as it answered with error 56: broker {ids(self.failed)}" if self.failed else ""
-
-
-class BrokerConfig(NamedTuple):
-    """One value of BROKER_CONFIGS."""
-
-    name: str
-    value: str | None
-    assumed: bool | None
+        return FAILED_LOG_DIRS.say(failed=self.failed) if self.failed else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +200,3 @@ def among(brokers: Iterable[int], others: Container[int]) -> list[int]:
 def union(brokers: Iterable[int], others: Iterable[int]) -> list[int]:
     """Return the brokers and then the others, each once."""
     return list(dict.fromkeys([*brokers, *others]))
-
-
-def ids(brokers: Iterable[int]) -> str:
-    """Format broker ids as a comma-separated list."""
-    return ", ".join(map(str, brokers))

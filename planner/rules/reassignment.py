@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, ids, union, without
+from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, union, without
+from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.rows import Key
 
@@ -115,15 +116,15 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
     if row is None:
         is_unread = topic is not None and not topic.understood
         code = _CODES.NOT_UNDERSTOOD if is_unread else _CODES.UNKNOWN_PARTITION
-        why_not = "its znode is in quarantine" if is_unread else "no such partition"
-        return _decision(key, code=code, why_not=why_not, is_requested=requested is not None)
+        unknown = reasons.QUARANTINED if is_unread else reasons.UNKNOWN_PARTITION
+        return _decision(key, code=code, why_not=unknown.say(), is_requested=requested is not None)
     move = _Move(row, requested, brokers, stopped)
     refusal = _refusal(move, is_deleting=topic is not None and topic.deletion_requested)
     if resumes and refusal is not None and refusal[0] in _WAITS and move.left_behind:
         change = changed(row, topic, brokers, **_resume(move))
         return _decision(key, change=change, is_requested=requested is not None)
     if refusal is None and is_resident and move.is_narrowed and move.unstopped:
-        refusal = _CODES.WAITS_FOR_STOP, f"to be stopped: {ids(move.unstopped)}"
+        refusal = _CODES.WAITS_FOR_STOP, reasons.TO_BE_STOPPED.say(unstopped=move.unstopped)
     if refusal is not None:
         code, why_not = refusal
         stop = move.unstopped if code is _CODES.WAITS_FOR_STOP else ()
@@ -147,30 +148,30 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
     """Return why a partition does not take its next step, None if it does or only waits for replicas to stop."""
     row, requested, live = move.row, move.requested, move.brokers.live
     if requested is not None and _is_invalid(requested):
-        return _CODES.INVALID_TARGET, f"requested replicas [{ids(requested)}]: expected broker ids without duplicates"
+        return _CODES.INVALID_TARGET, reasons.INVALID_TARGET.say(requested=requested)
     if is_deleting and not row.is_moving:
-        return _CODES.DELETION_REQUESTED, "its topic is queued for deletion"
+        return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
     if not row.understood:
-        return _CODES.NOT_UNDERSTOOD, "its znode is in quarantine"
+        return _CODES.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
     if requested is not None and not row.is_moving and not move.is_requested:
-        return _CODES.ALREADY_ASSIGNED, "partition is already assigned as requested"
+        return _CODES.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.say()
     if move.is_requested and is_deleting:
-        return _CODES.DELETION_REQUESTED, "its topic is queued for deletion"
+        return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
     if move.is_requested and not row.is_moving and move.not_alive:
-        return _CODES.TARGET_NOT_ALIVE, f"not alive: {ids(move.not_alive)}; the request waits for them"
+        return _CODES.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_alive=move.not_alive)
     if row.leader is None:
-        return _CODES.NO_STATE, "it has no leader yet"
+        return _CODES.NO_STATE, reasons.NO_LEADER_YET.say()
     if row.leader not in live or row.leader not in (row.isr or ()):
-        return _CODES.NO_LIVE_LEADER, "it has no live leader in its ISR"
+        return _CODES.NO_LIVE_LEADER, reasons.NO_LIVE_LEADER.say()
     if move.starts:
         return None
     lagging = move.lagging
     if dead := without(lagging, live):
-        return _CODES.WAITS_FOR_BROKER, f"{ids(lagging)} of the target not in the ISR yet; not alive: {ids(dead)}"
+        return _CODES.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.say(lagging=lagging, dead=dead)
     if lagging:
-        return _CODES.WAITS_FOR_ISR, f"{ids(lagging)} of the target not in the ISR yet"
+        return _CODES.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.say(lagging=lagging)
     if not move.is_narrowed and move.heir is None:
-        return _CODES.NO_ELIGIBLE_LEADER, "no replica of the target may lead"
+        return _CODES.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.say()
     return None
 
 
@@ -196,14 +197,14 @@ def _resume(move: _Move) -> dict[str, Any]:
         "action": Action.START_REPLICA,
         "leader_epoch_after": None if row.leader_epoch is None else row.leader_epoch + 1,
         "requires_live": [_leader(row)],
-        "reason": f"its reassignment resumes: {ids(move.left_behind)} must follow again until the target is in sync",
+        "reason": reasons.MOVE_RESUMES.say(left_behind=move.left_behind),
     }
 
 
 def _start(move: _Move) -> dict[str, Any]:
     row, requested = move.row, move.requested or ()
     replicas = union(requested, row.replicas)
-    replacing = ", replacing the reassignment in progress" if row.is_moving else ""
+    replacing = reasons.MOVE_REPLACED.say() if row.is_moving else ""
     return {
         "action": Action.START_REASSIGNMENT,
         "replicas_after": replicas,
@@ -211,14 +212,14 @@ def _start(move: _Move) -> dict[str, Any]:
         "removing_after": without(row.replicas, requested),
         "leader_and_isr_to": move.brokers.recipients(replicas, row.isr or ()),
         "requires_live": union([_leader(row)], move.added),
-        "reason": f"requested replicas: {ids(requested)}{replacing}",
+        "reason": reasons.MOVE_REQUESTED.say(requested=requested) + replacing,
     }
 
 
 def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
     row, target, brokers = move.row, move.target, move.brokers
     leader = row.leader if row.leader in target else move.heir
-    in_sync = f"the target is in sync: {ids(target)}{brokers.drained_leads(leader)}"
+    in_sync = reasons.TARGET_IN_SYNC.say(target=target) + brokers.drained_leads(leader)
     return {
         "action": Action.NARROW_TO_TARGET,
         "leader_after": leader,
@@ -230,7 +231,7 @@ def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
         if is_resident
         else without(among(row.removing_replicas, brokers.eligible), brokers.failed),
         "requires_live": [leader],
-        "reason": f"to be stopped: {ids(move.unstopped)}" if move.is_narrowed else in_sync,
+        "reason": reasons.TO_BE_STOPPED.say(unstopped=move.unstopped) if move.is_narrowed else in_sync,
     }
 
 
@@ -243,7 +244,7 @@ def _end(move: _Move) -> dict[str, Any]:
         "removing_after": [],
         "leader_and_isr_to": move.brokers.recipients(target, row.isr or ()),
         "requires_live": [_leader(row)],
-        "reason": f"replicas removed: {ids(row.removing_replicas)}",
+        "reason": reasons.REPLICAS_REMOVED.say(removing=row.removing_replicas),
     }
 
 

@@ -4,14 +4,17 @@ Corresponds to `TopicDeletionManager.resumeDeletions` and `onTopicDeletion`. The
 `planner.reconciliation.topic_deletion`, which explains the steps, without Spark.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.partitions import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo, ids
-from schemas.enums import RejectionCode
+from planner.rules.partitions import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.state_machines import replica_state
+from schemas import reasons
+from schemas.enums import RejectionCode, ReplicaState
 
 
 class DeletionStep(StrEnum):
@@ -57,33 +60,49 @@ def deletion_step(  # noqa: PLR0911, PLR0913 - what a step depends on, and a lin
 ) -> Deletion:
     """Decide on a topic that is queued for deletion; `is_elected`: a preferred election of it is requested."""
     if topic is None:
-        return _refused(name, None, RejectionCode.UNKNOWN_TOPIC, "topic does not exist")
+        return _refused(name, None, RejectionCode.UNKNOWN_TOPIC, reasons.UNKNOWN_TOPIC.say())
     if not config.deletion_enabled:
-        return _refused(name, topic, RejectionCode.DELETION_DISABLED, "delete.topic.enable is false")
+        return _refused(name, topic, RejectionCode.DELETION_DISABLED, reasons.DELETION_DISABLED.say())
     if not topic.assignment_understood:
-        return _waits(name, topic, RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine")
+        return _waits(name, topic, RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
     # a partition that never had a state does not move, whatever its topic assigns
     if any(row.is_moving and row.had_state for row in partitions):
-        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, "a partition of the topic is being moved")
+        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.TOPIC_MOVES.say())
     if is_elected:
-        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, "a preferred election is requested")
-    left = [(row.partition, broker) for row in partitions for broker in _not_deleted(row, confirmed)]
-    out_of_reach = sorted({b for number, b in left if b not in brokers.eligible or b in failed.get(number, NONE)})
-    if out_of_reach:
-        reason = f"unreachable replicas on brokers {ids(out_of_reach)}"
+        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.ELECTION_REQUESTED.say())
+    states = replica_states(partitions, brokers, confirmed, failed)
+    ineligible = sorted({broker for (_, broker), state in states.items() if state is ReplicaState.DELETION_INELIGIBLE})
+    if ineligible:
+        reason = reasons.REPLICAS_UNREACHABLE.say(brokers=ineligible)
         return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reason)
-    return Deletion(topic=name, topic_id=topic.topic_id, step=DeletionStep.DELETE if left else DeletionStep.REMOVE)
+    is_deleted = all(state is ReplicaState.DELETION_SUCCESSFUL for state in states.values())
+    step = DeletionStep.REMOVE if is_deleted else DeletionStep.DELETE
+    return Deletion(topic=name, topic_id=topic.topic_id, step=step)
 
 
-def replicas_to_delete(partitions: Iterable[PartitionInfo], confirmed: Confirmed) -> dict[int, list[int]]:
+def replica_states(
+    partitions: Iterable[PartitionInfo], brokers: BrokerSets, confirmed: Confirmed, failed: Failed = _NO_REPLICAS
+) -> dict[tuple[int, int], ReplicaState]:
+    """Return the state of each replica of a queued topic, by partition and broker."""
+    return {
+        (row.partition, broker): replica_state(
+            deletes=True,
+            in_reach=broker in brokers.eligible and broker not in failed.get(row.partition, NONE),
+            is_new=row.leader is None,
+            is_deleted=broker in confirmed.get(row.partition, NONE),
+        )
+        for row in partitions
+        for broker in row.replicas
+    }
+
+
+def replicas_to_delete(states: Mapping[tuple[int, int], ReplicaState]) -> dict[int, list[int]]:
     """Return by partition the brokers that have not confirmed the deletion of their replica."""
-    left = {row.partition: _not_deleted(row, confirmed) for row in partitions}
-    return {partition: brokers for partition, brokers in left.items() if brokers}
-
-
-def _not_deleted(row: PartitionInfo, confirmed: Confirmed) -> list[int]:
-    deleted = confirmed.get(row.partition, NONE)
-    return [broker for broker in row.replicas if broker not in deleted]
+    left = defaultdict[int, list[int]](list)
+    for (partition, broker), state in states.items():
+        if state is not ReplicaState.DELETION_SUCCESSFUL:
+            left[partition].append(broker)
+    return dict(left)
 
 
 def _refused(name: str, topic: TopicInfo | None, code: RejectionCode, reason: str) -> Deletion:

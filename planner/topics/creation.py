@@ -5,13 +5,13 @@ continue Kafka's algorithm from the existing ones (`AdminUtils.addPartitions`). 
 replicas, topic_id), each with a live replica, and BROKERS. Out: CHANGES.
 """
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import drained_leads, first_choice, intersect, no_brokers, with_live_brokers
+from planner.columns.broker_sets import first_choice, intersect, no_brokers, with_live_brokers
+from planner.columns.sentences import drained_leads, sentence
 from planner.columns.shape import shaped
+from schemas import reasons
 from schemas.enums import NO_VERSION, RECOVERED, Action
 from schemas.tables import CHANGES
 
@@ -41,22 +41,12 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
                 "requires_live": alive,
                 "requires_dead": no_brokers(),
                 "reason": F.concat(
-                    F.lit(f"{what}: first live replica leads, live replicas are in sync"),
-                    F.expr(drained_leads("leader_after")),
+                    sentence(reasons.FIRST_LEADER, what=F.lit(what)), F.expr(drained_leads("leader_after"))
                 ),
             },
         )
         .transform(shaped, CHANGES)
     )
-
-
-def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
-    """Return the index of the first of `brokers`, by id, that is not below `first_replica`, 0 if all are.
-
-    >>> [start_of_round([0, 1, 3], replica) for replica in (1, 2, 9)]
-    [1, 2, 0]
-    """
-    return next((index for index, broker in enumerate(brokers) if broker >= first_replica), 0)
 
 
 def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int) -> DataFrame:

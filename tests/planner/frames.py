@@ -14,6 +14,7 @@ from pyspark.testing import assertDataFrameEqual
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.columns.numpy_rules import Ints, PartitionArrays, default_min_isr, min_isr_override
 from schemas.enums import NO_LEADER, DrainMode
+from schemas.rows import BrokerConfig
 from schemas.tables import (
     BROKER_CONFIGS,
     BROKER_IDS,
@@ -91,6 +92,11 @@ def config_row(broker_id: int, name: str, value: str | None, **columns: object) 
     """Return a row of BROKER_CONFIGS."""
     row = {"cluster": CLUSTER, "snapshot_id": 1, "broker_id": broker_id, "name": name, "value": value}
     return row | {"assumed": False} | columns
+
+
+def broker_config(broker_id: int, name: str, value: str | None, **columns: Any) -> BrokerConfig:  # noqa: ANN401
+    """Return a typed row of BROKER_CONFIGS."""
+    return BrokerConfig(**config_row(broker_id, name, value, **columns))
 
 
 def frame(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: StructType) -> DataFrame:
@@ -190,7 +196,7 @@ def arrays_of(world: World) -> PartitionArrays:
     rows = world.partitions
     topics = [configs.get(row["topic"], topic_row()) for row in rows]
     overrides = [min_isr_override(topic["config"]) for topic in topics]
-    default = default_min_isr(world.configs)
+    default = default_min_isr(BrokerConfig(**row) for row in world.configs)
     return PartitionArrays(
         replicas=_padded([row["replicas"] for row in rows]),
         isr=_padded([row["isr"] or [] for row in rows]),

@@ -194,8 +194,9 @@ def test_a_reassignment_is_coerced_as_by_jackson(partition: str, expected: int |
 
 def test_a_topic_of_a_reassignment_is_coerced_and_of_an_election_nothing_is() -> None:
     assert decode_partitions(REASSIGNMENT.replace('"t"', "5").encode()) == [TopicPartition("5", 0, [1, 2])]
-    with pytest.raises(MalformedZnodeError):
-        decode_partitions(ELECTION.replace(":0", ':"0"').encode())
+    for refused in (ELECTION.replace(":0", ':"0"'), REASSIGNMENT.replace('"t"', "1e400")):
+        with pytest.raises(MalformedZnodeError):
+            decode_partitions(refused.encode())
 
 
 def test_numbers_as_java_reads_them() -> None:

@@ -260,7 +260,8 @@ def ordered(value: Any) -> list[int]:  # noqa: ANN401
 
 
 def bound_text(value: Any) -> Any:  # noqa: ANN401
-    """What Jackson's data binding makes of a value for a text."""
+    """What Jackson's data binding makes of a value for a text; how a number was written is not known."""
+    assert not isinstance(value, float)
     return value if isinstance(value, dict | list | str | None) else json.dumps(value)
 
 

@@ -13,6 +13,7 @@ from planner.columns.numpy_rules import imbalance as imbalance_on_arrays
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
 from schemas.enums import Action, DrainMode, PartitionState, RejectionCode
+from schemas.rows import BrokerConfig
 from schemas.tables import BROKER_CONFIGS
 from tests.planner.frames import Row, World, arrays_of, as_rows, config_row, frame, topic_row
 from tests.planner.worlds import all_small_partitions
@@ -87,5 +88,6 @@ def test_what_brokers_say_of_min_isr(spark: SparkSession) -> None:
     by_spark = default_by_spark(frame(spark, [*configs, *others], BROKER_CONFIGS)).first()
 
     assert by_spark is not None
-    assert default_min_isr([*configs, *others]) == by_spark["default_min_isr"]
-    assert (default_min_isr(configs[3:5]), default_min_isr(others)) == (1, 1)
+    of_brokers, of_others = ([BrokerConfig(**row) for row in rows] for rows in (configs, others))
+    assert default_min_isr([*of_brokers, *of_others]) == by_spark["default_min_isr"]
+    assert (default_min_isr(of_brokers[3:5]), default_min_isr(of_others)) == (1, 1)

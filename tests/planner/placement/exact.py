@@ -81,10 +81,14 @@ def _sets(case: Case, row: int) -> list[Choice]:
 
 
 def _fewest_racks(case: Case, before: frozenset[int], factor: int, sets: list[frozenset[int]]) -> int:
-    """Return the required number of racks: as now, or, if whole racks are emptied, as many as the others allow."""
+    """Return the required number of racks: as now, or, if racks are given up, as many as the others allow.
+
+    A rack with brokers to be emptied is given up if none of its brokers is alive and stays.
+    """
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
-    stay = {rack for broker, rack in rack_of.items() if broker not in _flagged(case, "emptied")}
-    lost = {rack_of[broker] for broker in before} - stay - {None}
+    emptied = _flagged(case, "emptied")
+    kept = {rack_of[broker] for broker in _flagged(case, "live") - emptied}
+    lost = {rack_of[broker] for broker in before} & {rack_of[broker] for broker in emptied} - kept - {None}
     now, widest = min(_racks(case, before), factor), max((_racks(case, some) for some in sets), default=0)
     return max(now - len(lost), min(now, widest))
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NO_BROKER, PlacementError, PlacementGoal
+from planner.placement.problem import NO_BROKER, Brokers, Partitions, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
 from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, spread, squares, takers
@@ -15,6 +15,22 @@ from tests.planner.placement.exact import choices, cost, is_held, loads, optimum
 MANY: Final = settings(max_examples=60)
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
 EVEN: Final = tuple(question for question in QUESTIONS if question.even)
+
+
+WITH_A_DEAD_BROKER: Final = Case(
+    brokers=Brokers(
+        ids=np.array([3, 1, 4, 15, 9]),
+        racks=("a", "b", "c", "a", "b"),
+        live=np.array([True, True, True, False, True]),
+        target=np.array([False, True, True, False, True]),
+        emptied=np.array([True, False, False, False, False]),
+    ),
+    partitions=Partitions(
+        topic=np.array([0]), partition=np.array([0]), replicas=np.array([[3, 1, 4]]), movable=np.array([True])
+    ),
+    question=PlacementGoal(),
+)
+"""Rack a has a broker to be emptied and a dead one, so it is given up."""
 
 
 def _uneven(counts: list[int]) -> int:
@@ -81,6 +97,7 @@ def test_leaders_are_even_with_fewest_changes(case: Case, reorder: bool) -> None
 
 @MANY
 @given(cases())
+@example(WITH_A_DEAD_BROKER)
 def test_a_refusal_is_one_that_must_be(case: Case) -> None:
     possible = choices(Case(brokers=case.brokers, partitions=case.partitions, question=case.question)) is not None
     try:

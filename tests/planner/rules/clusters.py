@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.cycle import CycleState
-from planner.rules.partitions import BrokerConfig, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.partitions import BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, DrainMode, RequestKind
-from schemas.rows import Key
+from schemas.rows import BrokerConfig, Key
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKERS, DRAINED, REQUESTS, TOPICS
 from tests.planner.frames import WITH_FAILED, Row, broker_row, config_row, frame, partition_row, topic_row
 
@@ -155,7 +155,7 @@ class RandomCluster:
 
     @property
     def config(self) -> ControllerConfig:
-        configs = (BrokerConfig(row["name"], row["value"], row["assumed"]) for row in self.configs)
+        configs = (BrokerConfig(**row) for row in self.configs)
         return ControllerConfig.of(configs, allow_unclean=self.allow_unclean)
 
     def state(self) -> CycleState:

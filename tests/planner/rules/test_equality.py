@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
+from planner.leadership.drain import drain_changes, drain_rejections
+from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision
 from planner.rules.topic_deletion import deletion_step
-from schemas.enums import LEADER_DURING_DELETE, RequestKind
+from schemas.enums import LEADER_DURING_DELETE, DrainMode, RequestKind
 from schemas.rows import Change
 from tests.planner.frames import Row, as_rows
 from tests.planner.rules.clusters import RandomCluster
@@ -72,3 +74,26 @@ def test_deletions(spark: SparkSession, cluster: RandomCluster) -> None:
 
     of_spark = sorted(as_rows(cycle.deletions), key=lambda row: row["topic"])
     assert [asdict(step) for step in steps] == of_spark
+
+
+@BATCHES
+@given(RandomClusters, st.sets(st.integers(0, 6), min_size=1, max_size=3))
+def test_controlled_shutdowns(spark: SparkSession, cluster: RandomCluster, draining: set[int]) -> None:
+    cycle, state = cluster.tables(spark).tables, cluster.state()
+    tables = cycle.partitions, cycle.topics, cycle.brokers, sorted(draining), DrainMode.RESIDENT
+    of_spark = {
+        (row["topic"], row["partition"]): asdict(msgspec.convert(row | {"cluster": "", "plan_id": ""}, Change))
+        for row in as_rows(drain_changes(*tables))
+    }
+    refused = {
+        (row["topic"], row["partition"]): (row["code"], row["reason"]) for row in as_rows(drain_rejections(*tables))
+    }
+
+    decisions = {}
+    for key, row in state.partitions.items():
+        brokers = state.brokers.with_failed(state.failed.get(key, ()))
+        decision = controlled_shutdown(row, state.topics.get(row.topic), brokers, frozenset(draining))
+        if decision is not None:
+            decisions[key] = decision
+    assert {key: asdict(each.change) for key, each in decisions.items() if each.change is not None} == of_spark
+    assert {key: (each.code, each.why_not) for key, each in decisions.items() if each.code is not None} == refused

@@ -5,9 +5,9 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from planner.rules.replica_placement import lists_for, start_of_round
 from planner.topics.assignment import assign_rack_unaware, partition_ids
-from planner.topics.creation import start_of_round
-from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for
+from planner.topics.rack_aware import LISTS, assign_rack_aware
 from tests.planner.topics.assignment_oracle import listed, topic, topics
 
 FIVE: Final = [0, 1, 2, 3, 4]

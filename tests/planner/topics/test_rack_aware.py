@@ -10,15 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists
 from planner.topics.assignment import partition_ids
 from planner.topics.crowding import crowding, least_crowding
-from planner.topics.rack_aware import (
-    LISTS,
-    assign_rack_aware,
-    lists_for,
-    rack_alternated,
-    rack_aware_lists,
-)
+from planner.topics.rack_aware import LISTS, assign_rack_aware
 from tests.planner.topics.assignment_oracle import Row, alternated, kafkas, listed, placed, some_topics, topic, topics
 
 T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}

@@ -1,0 +1,55 @@
+"""Sentences of `schemas.reasons` on Spark: their details are columns."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from planner.columns.broker_sets import FAILED, format_ids, format_ids_sql
+from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS, Sentence
+
+
+def sentence(words: Sentence, **details: Column) -> Column:
+    """Return the sentence with these details, null if one of them is null.
+
+    >>> row = spark.range(1).select(F.array(F.lit(1), F.lit(2)).alias("isr"), F.lit(3).alias("leader"))
+    >>> words = Sentence("ISR {isr:ids}, led by {leader}")
+    >>> row.select(sentence(words, isr=F.col("isr"), leader=F.col("leader")).alias("said")).first().said
+    'ISR 1, 2, led by 3'
+    """
+    return F.concat(*_columns(words, details))
+
+
+def _columns(words: Sentence, details: Mapping[str, Column]) -> Iterator[Column]:
+    for text, name, is_list in words.parts():
+        if text:
+            yield F.lit(text)
+        if name is not None:
+            yield format_ids(details[name]) if is_list else details[name].cast("string")
+
+
+def sentence_sql(words: Sentence, **details: str) -> str:
+    """Return SQL for the sentence with these details, which are SQL as well.
+
+    >>> sentence_sql(Sentence("broker {leader} is gone"), leader="leader")
+    "concat('broker ', string(leader), ' is gone')"
+    """
+    return f"concat({', '.join(_expressions(words, details))})"
+
+
+def _expressions(words: Sentence, details: Mapping[str, str]) -> Iterator[str]:
+    for text, name, is_list in words.parts():
+        if text:
+            yield f"'{text}'"
+        if name is not None:
+            yield format_ids_sql(details[name]) if is_list else f"string({details[name]})"
+
+
+def drained_leads(leader: str) -> str:
+    """Return SQL for the part of a reason that names the leader if it is drained, else an empty string."""
+    return f"IF(array_contains(drained, {leader}), {sentence_sql(DRAINED_BROKER_LEADS, leader=leader)}, '')"
+
+
+FAILED_SUFFIX: Final = f"IF(size({FAILED}) > 0, {sentence_sql(FAILED_LOG_DIRS, failed=FAILED)}, '')"
+"""SQL for the part of a reason that names the brokers with a failed log dir, else an empty string."""

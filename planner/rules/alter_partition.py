@@ -1,0 +1,141 @@
+"""Whether the controller accepts the ISR that a leader proposes for its partition.
+
+Corresponds to `KafkaController.tryProcessAlterPartition`, with its checks in their order. Four checks are stricter, as
+in KRaft's `ReplicationControlManager.validateAlterPartitionData`: the asking broker is the leader, the ISR contains it,
+names each broker once, and names replicas only (or members of the present ISR). Decision record 028 says why.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from planner.rules.partitions import NONE, PartitionInfo
+from schemas.enums import RECOVERED, RECOVERING
+from schemas.rows import Key
+
+INELIGIBLE_SINCE: Final = 2
+"""First version of AlterPartition whose answers may have the error INELIGIBLE_REPLICA."""
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+"""Broker epoch of an ISR member whose leader does not know it (versions before 3, and leaders of ZooKeeper clusters).
+"""
+
+
+class IsrError(IntEnum):
+    """Kafka's error code in the answer for one partition, and what the leader does with it (`Partition.scala`)."""
+
+    NONE = 0
+    """The leader takes over the state in the answer."""
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    """The proposal stays pending until a LeaderAndIsr with a later leader epoch; so it does after 42, 74, 95, 100."""
+    NOT_CONTROLLER = 41
+    """The broker looks for the controller again, and repeats the whole request."""
+    INVALID_REQUEST = 42
+    OPERATION_NOT_ATTEMPTED = 55
+    """The leader goes back to its last committed ISR, and proposes again when a replica is due; so it does after 107.
+    """
+    FENCED_LEADER_EPOCH = 74
+    INVALID_UPDATE_VERSION = 95
+    INELIGIBLE_REPLICA = 107
+
+
+class IsrProposal(Struct, frozen=True, kw_only=True, gc=False):
+    """What a leader proposes for one partition."""
+
+    topic: str
+    partition: int
+    leader: int
+    """The asking broker."""
+    leader_epoch: int
+    partition_epoch: int
+    """Version of the state that the leader knows."""
+    isr: list[int]
+    broker_epochs: list[int] = []
+    """Broker epochs of the ISR's members, in their order; empty if the leader does not know them."""
+    leader_recovery_state: int = RECOVERED
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+
+class IsrVerdict(Struct, frozen=True, gc=False):
+    """The answer to a proposal."""
+
+    error: IsrError
+    changes: bool = False
+    """Whether the state is to be written; without an error and a change the partition is already as proposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrCandidates:
+    """Which brokers may be in an ISR.
+
+    `epochs`: brokers that are registered, understood, and not shutting down, with their broker epochs. `stopped`:
+    brokers whose replicas a drain has stopped; they stay in an ISR and do not join one.
+    """
+
+    epochs: Mapping[int, int]
+    stopped: Collection[int] = field(default=NONE)
+
+    def may_be_in_sync(self, proposal: IsrProposal, row: PartitionInfo) -> bool:
+        """Return whether every member of a proposed ISR may be in it."""
+        members = row.isr or ()
+        if any(b not in self.epochs or (b in self.stopped and b not in members) for b in proposal.isr):
+            return False
+        known = zip(proposal.isr, proposal.broker_epochs, strict=False)
+        return all(epoch in {UNKNOWN_BROKER_EPOCH, self.epochs[broker]} for broker, epoch in known)
+
+
+def judge_proposal(
+    proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates, *, version: int
+) -> IsrVerdict:
+    """Judge a proposal by the partition's present state; `version` is that of the request.
+
+    The answer is only as new as `row`: read the state again before anything but success is answered. A leader whose
+    proposal is refused by an outdated state would wait for the next LeaderAndIsr.
+    """
+    error = _error(proposal, row, candidates)
+    if error is IsrError.INELIGIBLE_REPLICA and version < INELIGIBLE_SINCE:
+        error = IsrError.OPERATION_NOT_ATTEMPTED
+    is_new = row is not None and not _is_as_proposed(proposal, row)
+    return IsrVerdict(error, changes=error is IsrError.NONE and is_new)
+
+
+def _error(proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates) -> IsrError:  # noqa: PLR0911
+    if row is None or not row.had_state:
+        return IsrError.UNKNOWN_TOPIC_OR_PARTITION
+    if not row.is_legible or row.leader_epoch is None or row.state_version is None:
+        return IsrError.OPERATION_NOT_ATTEMPTED
+    if proposal.partition_epoch > row.state_version or proposal.leader_epoch > row.leader_epoch:
+        return IsrError.NOT_CONTROLLER
+    if proposal.leader_epoch < row.leader_epoch:
+        return IsrError.FENCED_LEADER_EPOCH
+    if _is_as_proposed(proposal, row):
+        return IsrError.NONE
+    if proposal.partition_epoch < row.state_version:
+        return IsrError.INVALID_UPDATE_VERSION
+    if _is_invalid(proposal, row):
+        return IsrError.INVALID_REQUEST
+    return IsrError.NONE if candidates.may_be_in_sync(proposal, row) else IsrError.INELIGIBLE_REPLICA
+
+
+def _is_as_proposed(proposal: IsrProposal, row: PartitionInfo) -> bool:
+    """Return whether the partition already has this ISR, as after a request whose answer was lost."""
+    recovery_state = row.leader_recovery_state or RECOVERED
+    proposed = proposal.leader, proposal.leader_epoch, proposal.isr, proposal.leader_recovery_state
+    return proposed == (row.leader, row.leader_epoch, row.isr, recovery_state)
+
+
+def _is_invalid(proposal: IsrProposal, row: PartitionInfo) -> bool:
+    """Return whether no controller may accept the proposal, whichever brokers are alive."""
+    isr, members = proposal.isr, {*proposal.isr}
+    if proposal.leader_recovery_state not in {RECOVERED, RECOVERING}:
+        return True
+    if proposal.leader_recovery_state == RECOVERING and (len(isr) > 1 or row.leader_recovery_state != RECOVERING):
+        return True
+    is_of_leader = proposal.leader == row.leader and proposal.leader in members
+    return not is_of_leader or len(members) < len(isr) or not members <= {*row.replicas, *(row.isr or ())}

@@ -1,0 +1,115 @@
+"""The state machines of partitions and replicas: valid previous states, present states, and illegal changes.
+
+Corresponds to `PartitionState.validPreviousStates`, `ReplicaState.validPreviousStates`, `PartitionStateMachine` and
+`ReplicaStateMachine`. No states are kept: they follow from the znodes and from the responses of brokers, as Kafka's
+controller initializes them at its fail-over. What a rule decides is judged by them once more before it is written: an
+illegal transition is refused and reported, and the other partitions continue (`logInvalidTransition`).
+"""
+
+from collections.abc import Collection, Container, Mapping
+from typing import Final
+
+from planner.rules.partitions import BrokerSets, without
+from schemas.enums import Action, PartitionState, ReplicaState
+from schemas.rows import Change
+
+_P: Final = PartitionState
+_R: Final = ReplicaState
+
+PREVIOUS_PARTITION_STATES: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
+    _P.NEW: (_P.NON_EXISTENT,),
+    _P.ONLINE: (_P.NEW, _P.ONLINE, _P.OFFLINE),
+    _P.OFFLINE: (_P.NEW, _P.ONLINE, _P.OFFLINE),
+    _P.NON_EXISTENT: (_P.OFFLINE,),
+}
+"""By state, the states that it may follow."""
+
+PREVIOUS_REPLICA_STATES: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
+    _R.NEW: (_R.NON_EXISTENT,),
+    _R.ONLINE: (_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE),
+    _R.OFFLINE: (_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE),
+    _R.DELETION_STARTED: (_R.OFFLINE,),
+    _R.DELETION_SUCCESSFUL: (_R.DELETION_STARTED,),
+    _R.DELETION_INELIGIBLE: (_R.OFFLINE, _R.DELETION_STARTED),
+    _R.NON_EXISTENT: (_R.DELETION_SUCCESSFUL,),
+}
+"""By state, the states that it may follow."""
+
+_ONLINE_OR_OFFLINE: Final = (_P.ONLINE, _P.OFFLINE)
+
+TRANSITIONS: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]] = {
+    Action.CREATE: (_P.ONLINE, (_P.NEW,)),
+    Action.ELECT: (_P.ONLINE, _ONLINE_OR_OFFLINE),
+    Action.ELECT_PREFERRED: (_P.ONLINE, _ONLINE_OR_OFFLINE),
+    Action.CONTROLLED_SHUTDOWN: (_P.ONLINE, _ONLINE_OR_OFFLINE),
+    Action.TAKE_OFFLINE: (_P.OFFLINE, _ONLINE_OR_OFFLINE),
+    **dict.fromkeys(
+        (
+            Action.SHRINK_ISR,
+            Action.STOP_REPLICA,
+            Action.START_REPLICA,
+            Action.START_REASSIGNMENT,
+            Action.NARROW_TO_TARGET,
+            Action.END_REASSIGNMENT,
+        ),
+        (_P.ONLINE, (_P.ONLINE,)),
+    ),
+}
+"""The state that each action leads to, and the states it can start from.
+
+`doHandleStateChanges` initializes a New partition with its first leader and elects only if it had one before, so there
+are two transitions to Online.
+"""
+
+
+def partition_state(leader: int | None, live: Container[int]) -> PartitionState:
+    """Return the state of a partition that is assigned (`PartitionStateMachine.initializePartitionState`)."""
+    if leader is None:
+        return _P.NEW
+    return _P.ONLINE if leader in live else _P.OFFLINE
+
+
+def replica_state(
+    *, deletes: bool, in_reach: bool, is_new: bool, is_told: bool = False, is_deleted: bool = False
+) -> ReplicaState:
+    """Return the state of a replica that is assigned (`ReplicaStateMachine.initializeReplicaState`).
+
+    `deletes`: its log is to be deleted. `in_reach`: its broker is registered and understood, and its log dir has not
+    failed. `is_told`: the broker was sent StopReplica with deletion. `is_deleted`: it has confirmed that.
+    """
+    if deletes and is_deleted:
+        return _R.DELETION_SUCCESSFUL
+    if not in_reach:
+        return _R.DELETION_INELIGIBLE if deletes else _R.OFFLINE
+    if deletes and is_told:
+        return _R.DELETION_STARTED
+    return _R.NEW if is_new else _R.ONLINE
+
+
+def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[int] | None) -> str | None:
+    """Return why a change must not be written, None if its transitions are legal.
+
+    `stopped`: the brokers that have confirmed the deletion of their replica at the present leader epoch; None if the
+    controller stops replicas afterwards. A replica that leaves the assignment must be deleted, except that Kafka does
+    not wait for one that cannot be reached.
+    """
+    leads_to, starts = TRANSITIONS[Action(change.action)]
+    state, after = partition_state(change.leader_before, brokers.live), _state_after(change)
+    if state not in starts or after is not leads_to:
+        allowed = ", ".join(starts)
+        return f"it is {state} and would be {after}; {change.action} leads to {leads_to} from {allowed} only"
+    leaving = () if stopped is None else without(change.replicas_before or (), change.replicas_after)
+    for broker in leaving:
+        in_reach = broker in brokers.eligible and broker not in brokers.failed
+        replica = replica_state(
+            deletes=True, in_reach=in_reach, is_new=False, is_told=True, is_deleted=broker in (stopped or ())
+        )
+        if replica not in (*PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT], _R.DELETION_INELIGIBLE):
+            allowed = ", ".join(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])
+            return f"its replica on broker {broker} is {replica}; {_R.NON_EXISTENT} follows {allowed} only"
+    return None
+
+
+def _state_after(change: Change) -> PartitionState:
+    """Return the state of the partition after a change, whose leader is alive if it has one."""
+    return _P.ONLINE if change.leader_after >= 0 else _P.OFFLINE
