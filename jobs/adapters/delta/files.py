@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from deltalake import DeltaTable
 from pyarrow import fs
+
+from jobs.adapters.delta.filtered_reads import file_system
+from jobs.adapters.delta.warehouse_paths import is_local
 
 LOG: Final = "_delta_log"
 _LOG_ENTRY: Final = re.compile(r"\.?([0-9]{20})\.(json|crc|checkpoint\.parquet)(\.crc)?")
@@ -63,10 +65,11 @@ class TableFiles:
 
     def copy_to(self, other: "TableFiles", names: Mapping[str, str]) -> None:
         """Copy data files; `names` maps paths in this table to paths in `other`. Neither table's log changes."""
-        (source, of), (target, to) = (table._system() for table in (self, other))  # noqa: SLF001 - one of its kind
+        (source, of), (target, to) = (file_system(table.path) for table in (self, other))
         for name, copy in names.items():
-            target.create_dir(f"{to}/{copy}".rpartition("/")[0])
-            fs.copy_files(f"{of}/{name}", f"{to}/{copy}", source, target)
+            if is_local(other.path):  # stores have no folders
+                target.create_dir(_joined(to, copy).rpartition("/")[0])
+            fs.copy_files(_joined(of, name), _joined(to, copy), source, target)
 
     def _vacuum(self, kept_versions: Iterable[int], grace_hours: int, *, dry_run: bool) -> list[str]:
         table = DeltaTable(self.path)
@@ -89,19 +92,17 @@ class TableFiles:
 
     def _list(self, folder: str) -> dict[str, int]:
         """Return the bytes of files below a folder of the table by path within it; log files only for folder LOG."""
-        system, root = self._system()
-        base = f"{root}/{folder}".rstrip("/")
+        system, root = file_system(self.path)
+        base = _joined(root, folder)
         infos = system.get_file_info(fs.FileSelector(base, recursive=True))
-        files = {info.path[len(base) + 1 :]: info.size for info in infos if info.is_file}
+        files = {info.path.removeprefix(base).lstrip("/"): info.size for info in infos if info.is_file}
         return {name: size for name, size in files.items() if not name.startswith(f"{LOG}/")}
 
     def _remove(self, name: str) -> None:
-        system, root = self._system()
+        system, root = file_system(self.path)
         with suppress(FileNotFoundError):
-            system.delete_file(f"{root}/{name}")
+            system.delete_file(_joined(root, name))
 
-    def _system(self) -> tuple[fs.FileSystem, str]:
-        if "://" in self.path:
-            system_and_root: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(self.path)
-            return system_and_root
-        return fs.LocalFileSystem(), str(Path(self.path).absolute())
+
+def _joined(folder: str, name: str) -> str:
+    return "/".join(part for part in (folder, name) if part)

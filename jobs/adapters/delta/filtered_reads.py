@@ -5,6 +5,7 @@ compare it with strings. So files are pruned by the table's statistics, and rows
 """
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.dataset import FileSystemDataset
+
+from jobs.adapters.delta.warehouse_paths import is_hdfs, is_local
 
 Filter = tuple[str, str, Any]
 """Column, comparison, value."""
@@ -55,9 +59,22 @@ def _text_column(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - a va
 
 
 def native_files(path: str) -> fs.FileSystem | None:
-    """Return Arrow's own file system for a local table, None for others.
+    """Return Arrow's own file system of a table's folder, None for HDFS, for which it needs a Hadoop of its own.
 
     deltalake's file system is written in Python. Arrow's threads may release it while the interpreter shuts down, which
     aborts a successful process with exit code 134.
     """
-    return None if "://" in path else fs.SubTreeFileSystem(str(Path(path).absolute()), fs.LocalFileSystem())
+    if is_hdfs(path):
+        return None
+    system, root = file_system(path)
+    return fs.SubTreeFileSystem(root, system)
+
+
+def file_system(path: str) -> tuple[fs.FileSystem, str]:
+    """Return Arrow's file system of a table, and the table's folder in it."""
+    if is_local(path):
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    if is_hdfs(path):
+        return fs.PyFileSystem(DeltaStorageHandler.from_table(DeltaTable(path)._table)), ""  # noqa: SLF001 - no other way
+    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", path))
+    return found

@@ -1,26 +1,32 @@
 """The warehouse on Spark: tables that grow with the cluster are read and written as DataFrames.
 
 Every write has the cluster in its predicate, is idempotent (replaceWhere or MERGE on keys), and is retried a bounded
-number of times after a conflicting commit.
+number of times after a conflicting commit. On object stores Spark computes the rows and deltalake commits them
+(`takes_spark_commits`).
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from delta import exceptions
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.locks import locked
 from jobs.adapters.delta.warehouse import MAX_WRITE_ATTEMPTS, AnyRow, Warehouse, quoted, schema_of
+from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts
+from schemas.columns import KEYS
 from schemas.tables import TABLES
 
 MAX_DRIVER_ROWS: Final = 200_000
@@ -88,6 +94,9 @@ class SparkWarehouse:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; idempotent."""
+        if not takes_spark_commits(self.warehouse.warehouse):
+            self.warehouse.replace_in_parts(table, partial(self._batches, table, *counted(rows)), where)
+            return
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
         self._commit(table, lambda: writer.save(self.warehouse.path(table)))
@@ -101,6 +110,13 @@ class SparkWarehouse:
             self.warehouse.replace_by(table, self.collect_arrow(table, rows), where)
         else:
             self.replace(table, rows, where)
+
+    def _batches(self, table: str, rows: DataFrame, count: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded."""
+        parts = -(-count // MAX_DRIVER_ROWS)
+        for part in range(parts):
+            in_part = F.pmod(F.xxhash64(*KEYS[table]), F.lit(parts)) == part
+            yield from self.collect_arrow(table, rows.where(in_part)).to_batches()
 
     def collect_arrow(self, table: str, rows: DataFrame) -> pa.Table:
         """Collect rows with a table's columns in the driver's memory."""
@@ -119,6 +135,11 @@ class SparkWarehouse:
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
         """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
+        if not takes_spark_commits(self.warehouse.warehouse):
+            rows = changed.toArrow()
+            kept = rows.filter(pc.invert(rows[vanished])).select(TABLES[table].names).cast(schema_of(table))
+            self.warehouse.replace_streaming(table, rows, kept, keys)
+            return
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._sql_path(table), self._cluster))
         sql = f"""

@@ -154,15 +154,25 @@ class Warehouse:
     def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by rows that already have all columns of the table."""
         data = rows.cast(schema_of(table))
-        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        predicate = self._own(where)
         if data.num_rows:
             self._commit(table, lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
         else:
             self._commit(table, lambda: self._open(table).delete(predicate))
 
+    def replace_in_parts(self, table: str, batches: Callable[[], Iterable[pa.RecordBatch]], where: str) -> None:
+        """Replace the cluster's rows that satisfy `where` by batches, which a repeated attempt asks for again."""
+        schema, predicate = schema_of(table), self._own(where)
+
+        def write() -> None:
+            rows = pa.RecordBatchReader.from_batches(schema, (batch for batch in batches() if batch.num_rows))
+            write_deltalake(self.path(table), rows, mode="overwrite", predicate=predicate)
+
+        self._commit(table, write)
+
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
-        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        predicate = self._own(where)
         self._commit(table, lambda: self._open(table).delete(predicate))
 
     def transform_rows(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
@@ -170,7 +180,7 @@ class Warehouse:
 
         If another process changes those rows in between, they are read again and `make` is called again.
         """
-        predicate = f"cluster = {quoted(self.cluster)} AND {_condition(limit)}"
+        predicate = self._own(_condition(limit))
 
         def write() -> None:
             delta = self._open(table)
@@ -189,7 +199,7 @@ class Warehouse:
         row.
         """
         rows = self.arrow(table, [row])
-        predicate = f"cluster = {quoted(self.cluster)} AND {' AND '.join(map(_condition, filters))}"
+        predicate = self._own(" AND ".join(map(_condition, filters)))
 
         def write() -> Row | None:
             delta = self._open(table)
@@ -282,8 +292,12 @@ class Warehouse:
 
     def update(self, table: str, where: str, **updates: str) -> None:
         """Set columns to SQL expressions in the cluster's rows that satisfy `where`."""
-        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        predicate = self._own(where)
         self._commit(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
+
+    def _own(self, where: str) -> str:
+        """Return the condition `where` for the cluster's rows alone."""
+        return f"cluster = {quoted(self.cluster)} AND ({where})"
 
     def _commit(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
         """Write under the table's lock, exclusive or `shared` with other appends; retry after a conflict."""

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
@@ -32,8 +32,42 @@ _REASONS: Final = {
 """Messages of the operating system, which appear in the errors of all libraries."""
 
 
+OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "abfs", "abfss"})
+HDFS: Final = "hdfs"
+
+_IN_USER: Final = frozenset({"abfs", "abfss"})
+"""Schemes whose URLs name the container before the host: abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER."""
+
+
+_STORE_REASONS: Final = {
+    "AccessDenied": "access is denied: the role or the keys need to list, read, write and delete objects there",
+    "NoSuchBucket": "there is no such bucket",
+    "ExpiredToken": "the credentials have expired",
+    "InvalidAccessKeyId": "the access key is not known there",
+    "SignatureDoesNotMatch": "the secret key is wrong, or this machine's clock",
+    "RequestTimeTooSkewed": "this machine's clock differs from the store's",
+    "SlowDown": "the store asks for fewer requests: run the same command again later",
+    "SafeModeException": "HDFS is in safe mode",
+    "DSQuotaExceeded": "the quota of the folder in HDFS is used up",
+}
+"""Codes of object stores and of HDFS, which appear in the errors of all libraries."""
+
+
 def is_local(path: str) -> bool:
     return "://" not in path
+
+
+def is_hdfs(path: str) -> bool:
+    return urlsplit(path).scheme == HDFS
+
+
+def takes_spark_commits(warehouse: str) -> bool:
+    """Whether Spark may commit as well as deltalake: Delta's log store for S3 overwrites what another process commits.
+
+    In a folder both hold locks (`jobs.adapters.delta.locks`), and HDFS renames a commit only to a name that is free.
+    On object stores deltalake commits everything: it puts a commit on the condition that there is none yet.
+    """
+    return is_local(warehouse) or is_hdfs(warehouse)
 
 
 def absolute(warehouse: str) -> str:
@@ -50,6 +84,7 @@ def no_warehouse(folder: str, hint: str = "") -> UnreadableError:
 def refuse_invalid_path(warehouse: str) -> None:
     """Raise UsageError for a path that cannot be a warehouse, UnreadableError if part of it is a file."""
     if not is_local(warehouse):
+        _refuse_invalid_url(warehouse)
         return
     folder = Path(warehouse).absolute()
     if odd := _IMPOSSIBLE.search(str(folder)):
@@ -66,6 +101,29 @@ def refuse_invalid_path(warehouse: str) -> None:
                     "(SURVEYOR_WAREHOUSE)"
                 )
             return
+
+
+def _refuse_invalid_url(warehouse: str) -> None:
+    """Raise UsageError for a URL that cannot be a warehouse; the message contains no credentials."""
+    url = urlsplit(warehouse)
+    shown = f"--warehouse {url.scheme}://{url.hostname or ''}"
+    if url.scheme not in OBJECT_STORES | {HDFS}:
+        known = ", ".join(f"{scheme}://" for scheme in (*sorted(OBJECT_STORES), HDFS))
+        raise UsageError(f"{shown}...: no warehouse can be there; give a folder as its path, or a URL of {known}")
+    if url.password is not None or (url.username is not None and url.scheme not in _IN_USER):
+        raise UsageError(
+            f"{shown}...: the URL contains credentials, and would be shown in messages and logs; give them in the "
+            "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for s3://), or use the machine's role"
+        )
+    if url.query or url.fragment:
+        raise UsageError(f"{shown}{url.path}: the URL of a warehouse ends with its folder, without ? and #")
+    if not url.hostname or not url.path.strip("/"):
+        raise UsageError(
+            f"{shown}{url.path}: expected a bucket and a folder in it, as in s3://BUCKET/surveyor; a warehouse has "
+            "many folders of its own, so it is not put at the top of a bucket"
+        )
+    if odd := _IMPOSSIBLE.search(url.path):
+        raise UsageError(f"{shown}{url.path!r}: {odd[0]!r} cannot be part of a Delta table's address")
 
 
 def refuse_invalid_cluster_name(cluster: str) -> None:
@@ -143,11 +201,19 @@ def _remove_empty(folder: Path) -> None:
         return
 
 
+def store_error_reason(error: BaseException) -> str | None:
+    """Return what an object store or HDFS refused, None for any other error."""
+    text = str(error)
+    return next((reason for code, reason in _STORE_REASONS.items() if code in text), None)
+
+
 def disk_error_message(error: BaseException) -> str | None:
-    """Return a one-line message for a disk error, None for any other error.
+    """Return a one-line message for an error of the disk or of the warehouse's store, None for any other error.
 
     JVM and deltalake report errors as text only, so the text is searched.
     """
+    if (refused := store_error_reason(error)) is not None:
+        return f"the store of the warehouse: {refused}; `surveyor doctor` examines it"
     text = str(error)
     for phrase, reason in _REASONS.items():
         if phrase in text:

@@ -1,4 +1,4 @@
-"""The jars that are not in pyspark: Delta's two jars for Spark, and all of Kafka for the embedded brokers.
+"""The jars that are not in pyspark: Delta's for Spark, those for warehouses on S3, and Kafka's for embedded brokers.
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
 $XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder is created by a rename once it is
@@ -27,6 +27,8 @@ from jobs.core.logs import LOGGER
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"
 """The version for tests with older brokers; it is not downloaded otherwise."""
+AWS_SDK = "2.35.4"
+"""The version of Amazon's SDK that hadoop-aws was built with."""
 _SCALA = "2.13"
 
 CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
@@ -48,6 +50,36 @@ def _delta() -> JarSet:
         Artifact("io.delta", "delta-storage", delta),
     )
     return JarSet(f"Delta {delta}", artifacts, transitive=False)
+
+
+def s3_jars() -> list[Path]:
+    """Return Hadoop's access to S3 and what it needs of Amazon's SDK, for Spark's reading of a warehouse there."""
+    return _cached(_s3())
+
+
+def _s3() -> JarSet:
+    hadoop = _version_in_pyspark("hadoop-client-api")
+    parts = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+    artifacts = (
+        Artifact("org.apache.hadoop", "hadoop-aws", hadoop),
+        *(Artifact("software.amazon.awssdk", part, AWS_SDK) for part in parts),
+    )
+    # the bundle has the whole SDK, 700 MB; the others are in pyspark
+    excluded = (
+        ("software.amazon.awssdk", "bundle"),
+        ("org.slf4j", "slf4j-api"),
+        ("commons-codec", "commons-codec"),
+        ("commons-logging", "commons-logging"),
+    )
+    return JarSet(f"S3 {hadoop}", artifacts, transitive=True, excluded=excluded)
+
+
+def _version_in_pyspark(name: str) -> str:
+    """Return the version of a jar that pyspark brings."""
+    jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
+    if jar is None:
+        raise MissingError(f"this Spark has no {name}, whose version the jars for S3 must have: take one with Hadoop")
+    return jar.stem.removeprefix(f"{name}-")
 
 
 def has_delta_jars() -> bool:
@@ -178,7 +210,7 @@ def _rewrite_checksums() -> None:
     """
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
-        for number, request in enumerate((_delta(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
+        for number, request in enumerate((_delta(), _s3(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)
@@ -187,9 +219,9 @@ def _rewrite_checksums() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Download all sets; with `delta` only Delta's, and print them for `spark-submit --jars`.
+    """Download Delta's and Kafka's jars; with `delta` only Delta's, and print them for `spark-submit --jars`.
 
-    With `checksums`, rewrite the list of checksums.
+    With `s3`, print Delta's and those for warehouses on S3; with `checksums`, rewrite the list of checksums.
     """
     try:
         if arguments == ["checksums"]:
@@ -198,6 +230,8 @@ def main(arguments: list[str]) -> int:
         delta = delta_jars()
         if arguments == ["delta"]:
             sys.stdout.write(",".join(map(str, delta)) + "\n")
+        elif arguments == ["s3"]:
+            sys.stdout.write(",".join(map(str, [*delta, *s3_jars()])) + "\n")
         else:
             kafka_jars()
     except MissingError as missing:

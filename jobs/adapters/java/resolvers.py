@@ -28,11 +28,13 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """The jars to download; with `transitive`, also their run-time dependencies."""
+    """The jars to download; with `transitive`, also their run-time dependencies, without those `excluded`."""
 
     title: str
     artifacts: tuple[Artifact, ...]
     transitive: bool
+    excluded: tuple[tuple[str, str], ...] = ()
+    """Group and name of artifacts that are left out."""
 
 
 def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:
@@ -45,17 +47,22 @@ def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:
 
 def _resolve_with_mvn(mvn: str, request: JarSet, folder: Path) -> None:
     pom = folder.parent / "pom.xml"
-    pom.write_text(_pom(request.artifacts))
+    pom.write_text(_pom(request))
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
     if not request.transitive:
         goal.append("-DexcludeTransitive=true")
     _run([mvn, "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *goal], request)
 
 
-def _pom(artifacts: Iterable[Artifact]) -> str:
+def _pom(request: JarSet) -> str:
+    exclusions = "".join(
+        f"<exclusion><groupId>{group}</groupId><artifactId>{name}</artifactId></exclusion>"
+        for group, name in request.excluded
+    )
     dependencies = "".join(
-        f"<dependency><groupId>{it.group}</groupId><artifactId>{it.name}</artifactId><version>{it.version}</version></dependency>"
-        for it in artifacts
+        f"<dependency><groupId>{it.group}</groupId><artifactId>{it.name}</artifactId><version>{it.version}</version>"
+        f"<exclusions>{exclusions}</exclusions></dependency>"
+        for it in request.artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -79,11 +86,12 @@ def _ivy_module(request: JarSet) -> str:
         f'<dependency org="{it.group}" name="{it.name}" rev="{it.version}" transitive="{transitive}"/>'
         for it in request.artifacts
     )
+    excluded = "".join(f'<exclude org="{group}" module="{name}"/>' for group, name in request.excluded)
     # the configuration `default` of a Maven module is its jar with run-time dependencies, without sources and tests
     return (
         '<ivy-module version="2.0"><info organisation="surveyor" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
-        f'<dependencies defaultconf="default->default">{dependencies}</dependencies></ivy-module>'
+        f'<dependencies defaultconf="default->default">{dependencies}{excluded}</dependencies></ivy-module>'
     )
 
 

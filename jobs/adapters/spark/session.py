@@ -7,12 +7,13 @@ distinguish these.
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.core import context as pyspark_context
@@ -21,7 +22,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.adapters.java.home import java_home
-from jobs.adapters.java.jars import delta_jars
+from jobs.adapters.java.jars import delta_jars, s3_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.submit_environment import is_submitted
@@ -30,6 +31,9 @@ from jobs.core.errors import MissingError
 from jobs.core.logs import LOGGER
 from jobs.core.signals import is_guarded, relay_stderr
 from jobs.core.units import Part
+
+S3: Final = frozenset({"s3", "s3a"})
+"""Schemes of URLs on S3."""
 
 UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""
@@ -114,16 +118,24 @@ def conf_dir() -> Path:
 
 
 def start_session(
-    name: str, settings: Mapping[str, str] | None = None, *, short_lived: bool = False, remote: str | None = None
+    name: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    short_lived: bool = False,
+    remote: str | None = None,
+    warehouse: str = "",
 ) -> SparkSession:
     """Return the running session, or start one; `settings` override the defaults.
 
     `remote` is the URL of a Spark Connect server. Master, memory and jars are set by spark-submit or by that server,
-    if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS.
+    if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS. For a
+    `warehouse` on S3 the session can read it.
     """
     if remote is not None:
         return connect.begin(remote, {**UTC, **(settings or {})})
-    options = {**BASE_SETTINGS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
+    on_s3 = urlsplit(warehouse).scheme in S3
+    own_jvm = {} if is_submitted() else _own_jvm([*delta_jars(), *(s3_jars() if on_s3 else ())])
+    options = {**BASE_SETTINGS, **own_jvm, **(s3_settings(os.environ) if on_s3 else {}), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
@@ -238,11 +250,27 @@ def stop_session() -> None:
             session.stop()
 
 
-def _own_jvm() -> dict[str, str]:
+def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return Hadoop's settings for S3, from the same environment variables as deltalake's; keys are not among them.
+
+    >>> sorted(s3_settings({"AWS_REGION": "eu-central-1", "AWS_SECRET_ACCESS_KEY": "secret"}).values())
+    ['eu-central-1', 'org.apache.hadoop.fs.s3a.S3AFileSystem']
+    """
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    settings = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    if region:
+        settings["spark.hadoop.fs.s3a.endpoint.region"] = region
+    if endpoint:
+        settings |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
+    return settings
+
+
+def _own_jvm(jars: Iterable[Path]) -> dict[str, str]:
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_CONF_DIR", str(conf_dir()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need what is installed here
-    return {**OWN_JVM, "spark.jars": ",".join(map(str, delta_jars()))}
+    return {**OWN_JVM, "spark.jars": ",".join(map(str, jars))}
 
 
 def _cache_classes(session: SparkSession) -> None:

@@ -1,6 +1,7 @@
 """Where a warehouse can be: odd names work or are refused in one line, and nothing is left half made."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from jobs.adapters.delta.warehouse_paths import (
     refuse_invalid_cluster_name,
     refuse_invalid_path,
     refuse_unwritable,
+    takes_spark_commits,
 )
 from jobs.core.errors import SurveyorError, UsageError
 from schemas.tables import TABLES
@@ -62,6 +64,48 @@ def test_impossible_by_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path / "[here]")
     with pytest.raises(UsageError, match="choose another folder"):
         refuse_invalid_path("warehouse")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("file:///var/surveyor", "no warehouse can be there; give a folder as its path"),
+        ("s3n://bucket/surveyor", "no warehouse can be there"),
+        ("http://host/surveyor", "no warehouse can be there"),
+        ("s3://key:tr0ub4dor@bucket/surveyor", "the URL contains credentials"),
+        ("s3://key@bucket/surveyor", "the URL contains credentials"),
+        ("abfss://box:tr0ub4dor@account.dfs.core.windows.net/surveyor", "the URL contains credentials"),
+        ("s3://bucket/surveyor?sig=tr0ub4dor", "without ? and #"),
+        ("s3://bucket", "expected a bucket and a folder in it"),
+        ("s3://bucket/", "expected a bucket and a folder in it"),
+        ("s3:///surveyor", "expected a bucket and a folder in it"),
+        ("s3://bucket/a*b", "cannot be part of a Delta table's address"),
+    ],
+)
+def test_urls_that_cannot_be_a_warehouse_are_refused_and_show_no_password(url: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as refused:
+        refuse_invalid_path(url)
+
+    assert "tr0ub4dor" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "by_spark"),
+    [
+        ("s3://bucket/surveyor", False),
+        ("s3a://bucket/a/b", False),
+        ("gs://bucket/surveyor", False),
+        ("abfss://box@account.dfs.core.windows.net/surveyor", False),
+        ("hdfs://name:8020/surveyor", True),
+        ("hdfs://name/surveyor", True),
+        ("/var/surveyor", True),
+        ("surveyor", True),
+    ],
+)
+def test_spark_commits_only_where_no_commit_overwrites_another(url: str, *, by_spark: bool) -> None:
+    refuse_invalid_path(url)
+
+    assert takes_spark_commits(url) is by_spark
 
 
 @pytest.mark.parametrize("below", ["", "deeper/warehouse"])
@@ -122,3 +166,21 @@ def test_tables_that_are_there_stay(tmp_path: Path) -> None:
     lake.ensure_tables()
     assert len(lake.rows("snapshots")) == 1
     assert lake.rows("plans") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Generic S3 error: ... <Code>AccessDenied</Code><Message>Access Denied</Message>", "access is denied"),
+        ("Server returned error: <Code>NoSuchBucket</Code>", "there is no such bucket"),
+        ("... <Code>ExpiredToken</Code><Message>The provided token has expired.</Message>", "credentials have expired"),
+        ("... 503 Slow Down: <Code>SlowDown</Code>", "asks for fewer requests"),
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create file", "HDFS is in safe mode"),
+    ],
+)
+def test_errors_of_a_store_are_one_line(text: str, reason: str) -> None:
+    message = disk_error_message(RuntimeError(text)) or ""
+
+    assert reason in message
+    assert message.startswith("the store of the warehouse: ")
+    assert "\n" not in message

@@ -1,0 +1,66 @@
+"""A bucket of an S3 server."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import boto3
+import pytest
+from deltalake import DeltaTable
+
+from tests.jobs.support.s3_server import IGNORE_CONDITIONS
+
+BUCKET = "lake"
+
+
+@contextmanager
+def s3_server(*options: str) -> Iterator[str]:
+    """Run a server, which ends with its input; yield its address."""
+    command = [sys.executable, "-m", "tests.jobs.support.s3_server", *options]
+    pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, text=True) as process:
+        assert process.stdout
+        yield process.stdout.readline().strip()
+        assert process.stdin
+        process.stdin.close()
+        process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture
+def object_store(s3_address: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The URL of a new warehouse; the environment has the server's address and keys, as for AWS's own tools."""
+    return warehouse_at(s3_address, monkeypatch, request.node.name)
+
+
+@pytest.fixture
+def careless_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The same of a server that ignores conditions."""
+    with s3_server(IGNORE_CONDITIONS) as address:
+        yield warehouse_at(address, monkeypatch, "careless")
+
+
+def warehouse_at(address: str, monkeypatch: pytest.MonkeyPatch, name: str) -> str:
+    settings = {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, value)
+    boto3.client("s3").create_bucket(Bucket=BUCKET)
+    return f"s3://{BUCKET}/{''.join(letter if letter.isalnum() else '-' for letter in name)}"
+
+
+def engines(table: str) -> set[str]:
+    """Who made the commits of a table."""
+    return {str(entry["engineInfo"]).partition(":")[0] for entry in DeltaTable(table).history()}

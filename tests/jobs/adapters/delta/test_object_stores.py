@@ -1,0 +1,152 @@
+"""Warehouses on S3: every operation, and that no commit that was acknowledged is lost."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta import spark_warehouse
+from jobs.adapters.delta.files import TableFiles
+from jobs.adapters.delta.object_store import refuse_unconditional
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.core.errors import SurveyorError
+from schemas.columns import TABLES
+from tests.jobs.adapters.delta.conftest import BUCKET, engines
+
+WRITERS, ROUNDS = 4, 5
+
+
+@pytest.fixture
+def lake(object_store: str) -> Warehouse:
+    warehouse = Warehouse(object_store, "default")
+    warehouse.ensure_tables()
+    return warehouse
+
+
+def event(subject: str, snapshot_id: int = 1) -> Row:
+    return {"snapshot_id": snapshot_id, "kind": "broker", "subject": subject, "before": None, "after": "1"}
+
+
+def partition(number: int, snapshot_id: int = 1, **columns: Any) -> Row:  # noqa: ANN401
+    lists = {"replicas": [1], "adding_replicas": [], "removing_replicas": [], "isr": [1]}
+    return {"snapshot_id": snapshot_id, "topic": "t", "partition": number, "leader": 1, **lists} | columns
+
+
+def subjects(lake: Warehouse) -> list[str]:
+    return sorted(row["subject"] for row in lake.rows("events"))
+
+
+def test_every_operation(lake: Warehouse) -> None:
+    lake.ensure_tables()  # what is there is kept
+    lake.append("events", [event("a"), event("b"), event("c", 2)])
+    lake.delete("events", "subject = 'b'")
+    assert subjects(lake) == ["a", "c"]
+    lake.replace("events", [event("d")], "snapshot_id = 1")
+    assert lake.insert("events", event("e"), ("subject", "=", "e")) is None
+    assert lake.insert("events", event("e"), ("subject", "=", "e")) is not None
+    lake.update("events", "subject = 'c'", after="'9'")
+    lake.compact("events")
+
+    assert subjects(lake) == ["c", "d", "e"]
+    assert lake.rows("events", ("subject", "=", "c"))[0]["after"] == "9"
+    assert lake.clusters() == []
+    assert all(lake.has(table) for table in TABLES)
+
+
+def test_files_and_log_are_removed_once_no_version_needs_them(lake: Warehouse) -> None:
+    for number in range(25):
+        lake.replace("events", [event(str(number))])
+    files = TableFiles(lake.path("events"))
+    assert len(files.data()) == 25
+
+    assert files.remove_unneeded({lake.version("events")}, grace_hours=0) == 24
+    assert files.clean_log({lake.version("events")}) > 0
+    assert subjects(lake) == ["24"]
+
+
+@pytest.mark.parametrize("at_once", [2, 200_000], ids=["in parts", "at once"])
+def test_what_spark_computes_is_committed_by_deltalake(
+    spark: SparkSession, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(spark_warehouse, "MAX_DRIVER_ROWS", at_once)
+    tables = SparkWarehouse(spark, lake)
+    tables.replace("partitions", tables.frame("partitions", [partition(number) for number in range(7)]))
+    assert [row["partition"] for row in rows_of(lake)] == [*range(7)]
+
+    changed = [partition(3, 2, leader=2) | {"vanished": False}, partition(4) | {"vanished": True}, partition(9)]
+    tables.merge("partitions", with_vanished(tables, changed), ["topic", "partition"], "vanished")
+    assert [row["partition"] for row in rows_of(lake)] == [0, 1, 2, 3, 5, 6, 9]
+    assert [row["leader"] for row in rows_of(lake) if row["partition"] == 3] == [2]
+
+    tables.replace("partitions", tables.frame("partitions", []), "partition > 1")
+    assert [row["partition"] for row in rows_of(lake)] == [0, 1]
+    assert engines(lake.path("partitions")) == {"delta-rs"}
+
+
+def rows_of(lake: Warehouse) -> list[Row]:
+    return sorted(lake.rows("partitions"), key=lambda row: row["partition"])
+
+
+def with_vanished(tables: SparkWarehouse, rows: Iterable[Row]) -> Any:  # noqa: ANN401
+    return tables.frame("partitions", [{"vanished": False} | row for row in rows])
+
+
+def test_no_acknowledged_commit_is_lost(spark: SparkSession, lake: Warehouse) -> None:
+    """Threads append, replace and insert, and Spark replaces; each row that was acknowledged is there in the end."""
+    tables = SparkWarehouse(spark, lake)
+
+    def write(writer: int) -> list[str]:
+        acknowledged = []
+        for number in range(ROUNDS):
+            name = f"{writer}-{number}"
+            if writer == 0:
+                tables.replace("events", tables.frame("events", [event(name)]), f"subject = '{name}'")
+            elif number % 2:
+                lake.append("events", [event(name)])
+            else:
+                lake.replace("events", [event(name)], f"subject = '{name}'")
+            acknowledged.append(name)
+        return acknowledged
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        acknowledged = sorted(name for names in pool.map(write, range(WRITERS)) for name in names)
+
+    assert subjects(lake) == acknowledged
+    assert engines(lake.path("events")) == {"delta-rs"}
+
+
+def test_of_two_that_insert_the_same_one_wins(lake: Warehouse) -> None:
+    """As two snapshots that take the same number."""
+    row = {"snapshot_id": 7, "taken_at": datetime.now(UTC)}
+    with ThreadPoolExecutor(WRITERS) as pool:
+        found = [*pool.map(lambda _: lake.insert("snapshots", row, ("snapshot_id", "=", 7)), range(WRITERS))]
+
+    assert found.count(None) == 1
+    assert len(lake.rows("snapshots")) == 1
+
+
+def test_a_store_with_conditional_writes_passes(object_store: str) -> None:
+    refuse_unconditional(object_store)
+    refuse_unconditional(object_store)
+
+    prefix = object_store.partition(f"{BUCKET}/")[2]
+    assert boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix)["KeyCount"] == 0
+
+
+def test_a_store_that_ignores_conditions_is_refused(careless_store: str) -> None:
+    with pytest.raises(SurveyorError, match="ignores conditional writes"):
+        refuse_unconditional(careless_store)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"), [("s3://nowhere/surveyor", "there is no such bucket")], ids=["no such bucket"]
+)
+def test_errors_of_the_store_are_one_line(object_store: str, url: str, reason: str) -> None:
+    assert object_store
+    with pytest.raises(SurveyorError, match=f"cannot be written: {reason}"):
+        refuse_unconditional(url)

@@ -1,0 +1,57 @@
+"""The whole job on a warehouse in S3: commands as an operator runs them, each a process with a JVM of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from schemas.columns import TABLES
+from tests.jobs.adapters.delta.conftest import engines
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+TOPIC = "orders"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """`surveyor` with the cluster and the warehouse given."""
+
+    hosts: str
+    warehouse: str
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        where = ["--zookeeper", self.hosts, "--warehouse", self.warehouse]
+        command = [sys.executable, "-m", "jobs.entry", *arguments, *where]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=own_environment())
+
+    def json(self, *arguments: str) -> Any:  # noqa: ANN401
+        ran = self.run(*arguments, "--json")
+        assert ran.returncode == 0, ran.stderr + ran.stdout
+        return json.loads(ran.stdout)
+
+
+def own_environment() -> Mapping[str, str]:
+    """The environment without what makes the tests' Spark quick."""
+    return {name: value for name, value in os.environ.items() if name not in {"SPARK_REMOTE", "SPARK_CONF_DIR"}}
+
+
+@pytest.mark.spark
+def test_the_whole_job(tree: KafkaTree, object_store: str) -> None:
+    surveyor = Commands(tree.hosts, object_store)
+    tree.add_topic(TOPIC, {0: [0, 1], 1: [1, 2]})
+    surveyor.json("snapshot")
+    tree.unregister(0)
+    second = surveyor.json("snapshot")
+    plan = surveyor.json("plan", "reconcile", "--name", "repair")
+
+    assert (second["snapshot_id"], plan["snapshot_id"], plan["changes"]) == (2, 2, 1)
+    assert [row["leader_after"] for row in surveyor.json("show", "plan", "repair")["rows"]] == [1]
+    [store] = [each["found"] for each in surveyor.json("doctor")["findings"] if each["check"] == "warehouse"]
+    assert store == f"{object_store} can be written, and no commit overwrites another"
+    surveyor.json("vacuum", "--keep", "1h")
+    assert all(engines(f"{object_store}/{table}") == {"delta-rs"} for table in TABLES)
